@@ -152,7 +152,7 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
     for name in names:
         X = features_of(world, film_of_row, is_sure, signal, rng)
         origin = {"sha256": name, "backbone": "made up"}
-        stores.append(Features(name, X, np.arange(len(rows)), {}, origin, films={}))
+        stores.append(Features(name, X, np.arange(len(rows)), {}, origin))
     return Inputs(protocol, clips, "", rows, labels, stores)
 
 

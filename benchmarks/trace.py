@@ -2,15 +2,17 @@
 
     python -m benchmarks.trace
 
-Two walks on a small made-up store: opening it and reading the vectors of one clip; and everything
-from reading the table of clips to the page of a report. A move is a call that goes from one module
-to another; a return is a move to a module that was already seen.
+Three walks: opening a small made-up store and reading the vectors of one clip; everything from
+reading the table of clips to the page of a report; and everything from a clip of a small film to
+its sealed block, without what the processes do that decode. A move is a call that goes from one
+module to another; a return is a move to a module that was already seen.
 """
 
 import io
 import shlex
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -62,11 +64,13 @@ def module_of(file_name: str) -> str:
 def walk(function: Callable[[], object]) -> Walk:
     """Return what runs while a function runs."""
     walked = Walk()
+    threading.setprofile(walked.note)
     sys.setprofile(walked.note)
     try:
         function()
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
     return walked
 
 
@@ -115,8 +119,40 @@ def one_clip(folder: Path) -> None:
     store.matrix("clip", clips=["alba-001"])
 
 
+def write_film(folder: Path) -> None:
+    """Write a film of 16 grey pictures, and the manifest whose only clip it is."""
+    import av
+
+    from obygaze.cli import run
+
+    (folder / "films").mkdir()
+    with av.open(str(folder / "films" / "alba.mp4"), "w") as file:
+        stream = file.add_stream("mpeg4", rate=25)
+        stream.width = 64
+        stream.height = 48
+        stream.pix_fmt = "yuv420p"
+        for number in range(16):
+            picture = np.full((48, 64, 3), 10 * number, np.uint8)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        file.mux(stream.encode())
+    line = f"manifest import folder {folder}/films -o one"
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        code = run(["-C", str(folder), "-q", *shlex.split(line)])
+    if code:
+        raise SystemExit(f"{line}: exit {code}")
+
+
+def from_clip_to_block(folder: Path, store: str) -> None:
+    """Extract the clip into a store of this name."""
+    import obygaze as og
+
+    og.extract("one", "descriptors", stores={"descriptors": store}, workspace=folder)
+
+
 @click.command(help=__doc__)
-@click.option("--list", "listing", is_flag=True, help="Name the modules, too.")
+@click.option(
+    "--list", "listing", is_flag=True, help="Name the modules and the functions, too."
+)
 def main(listing: bool) -> None:
     """Print how many functions and modules each walk passes."""
     with tempfile.TemporaryDirectory() as name:
@@ -125,6 +161,11 @@ def main(listing: bool) -> None:
         walks = {"from the table to the report": walk(lambda: whole_way(folder))}
         one_clip(folder)  # lazy imports are no part of the walk
         walks["open to matrix, one clip"] = walk(lambda: one_clip(folder))
+        write_film(folder)
+        from_clip_to_block(folder, "first")  # neither are they of this one
+        walks["from a clip to its block"] = walk(
+            lambda: from_clip_to_block(folder, "second")
+        )
     rows = [
         (name, len(w.functions), len(w.modules), w.n_moves, w.n_returns)
         for name, w in walks.items()
@@ -133,7 +174,11 @@ def main(listing: bool) -> None:
     if listing:
         for name, walked in walks.items():
             click.echo(f"\n{name}")
-            click.echo("\n".join(f"  {module}" for module in walked.modules))
+            for module in walked.modules:
+                names = sorted(
+                    name for where, name in walked.functions if where == module
+                )
+                click.echo(f"  {module}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

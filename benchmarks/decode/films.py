@@ -135,15 +135,20 @@ def character_films(seconds: int) -> list[FilmSpec]:
 
 
 def coded_films(seconds: int) -> list[FilmSpec]:
-    """Return the calm film in other groups of pictures and in another codec."""
+    """Return the calm film in other groups of pictures and in other codecs."""
     count = seconds * RATE
     ten_bit = {"preset": "ultrafast", "x265-params": "log-level=none"}
+    quick_vp9 = {"deadline": "realtime", "cpu-used": "6", "b": "2M"}
+    quick_av1 = {"preset": "10", "crf": "35"}
     return [
         FilmSpec("h264, calm, no cuts", options={"sc_threshold": "0"}, n_frames=count),
         FilmSpec("h264, calm, groups of 24", options={"g": "24"}, n_frames=count),
         FilmSpec(
             "hevc, calm, 10 bit", ".mkv", "libx265", "yuv420p10le", ten_bit, count
         ),
+        FilmSpec("vp9, calm", ".webm", "libvpx-vp9", options=quick_vp9, n_frames=count),
+        FilmSpec("av1, calm", ".mp4", "libsvtav1", options=quick_av1, n_frames=count),
+        FilmSpec("mpeg4, calm", ".mp4", "mpeg4", options={"b": "4M"}, n_frames=count),
     ]
 
 

@@ -345,7 +345,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
     target = proxy_path(video, folder)
     with (
         write_then_rename(target) as draft,
-        open_film(video, indexes, threads=0) as source,
+        open_film(video, indexes) as source,
     ):
         geometry = source.geometry
         turn = (

@@ -66,7 +66,7 @@ from obygaze.films.vocabulary import (
     paper_vocabulary,
 )
 from obygaze.films.watched import WatchedTable, checked_stretches
-from obygaze_features.backbones.text import TextModel, load_text_tower
+from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.files import sha256_bytes
@@ -699,7 +699,7 @@ class Site:
         return [(hit.clip_id, hit.cosine) for hit in hits]
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one site in a program
-    def _tower(self, card: str) -> TextModel:
+    def _tower(self, card: str) -> TextTower:
         return load_text_tower(
             card, self.weights, workspace=self.workspace, download=False
         )

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.backbones.card import DEFAULT_PRESET
 from obygaze_features.backbones.cards import find_card, refuse_code_of_store
-from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video

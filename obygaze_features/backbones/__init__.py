@@ -10,47 +10,45 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.actions import check_backbone as check_backbone
     from obygaze_features.backbones.actions import fetch_weights as fetch_weights
     from obygaze_features.backbones.actions import list_backbones as list_backbones
+    from obygaze_features.backbones.actions import load_backbone as load_backbone
     from obygaze_features.backbones.actions import show_backbone as show_backbone
-    from obygaze_features.backbones.base import Backbone as Backbone
-    from obygaze_features.backbones.base import Card as Card
-    from obygaze_features.backbones.base import Family as Family
-    from obygaze_features.backbones.base import Placement as Placement
-    from obygaze_features.backbones.base import Preset as Preset
+    from obygaze_features.backbones.backbone import Backbone as Backbone
+    from obygaze_features.backbones.backbone import Placement as Placement
+    from obygaze_features.backbones.backbone import TorchBackbone as TorchBackbone
+    from obygaze_features.backbones.card import Card as Card
+    from obygaze_features.backbones.card import Family as Family
+    from obygaze_features.backbones.card import Preset as Preset
     from obygaze_features.backbones.cards import find_card as find_card
     from obygaze_features.backbones.cards import find_cards as find_cards
     from obygaze_features.backbones.geometry import Geometry as Geometry
-    from obygaze_features.backbones.hub import find_weights as find_weights
-    from obygaze_features.backbones.load import load_backbone as load_backbone
     from obygaze_features.backbones.own import module_card as module_card
     from obygaze_features.backbones.text import embed_prompts as embed_prompts
     from obygaze_features.backbones.text import load_text_tower as load_text_tower
     from obygaze_features.backbones.text import read_prompts as read_prompts
-    from obygaze_features.backbones.torch_backbone import TorchBackbone as TorchBackbone
+    from obygaze_features.backbones.weights import find_weights as find_weights
 else:
     _EXPORTS = {
         "obygaze_features.backbones.actions": (
             "check_backbone",
             "fetch_weights",
             "list_backbones",
+            "load_backbone",
             "show_backbone",
         ),
-        "obygaze_features.backbones.base": (
+        "obygaze_features.backbones.backbone": (
             "Backbone",
-            "Card",
-            "Family",
             "Placement",
-            "Preset",
+            "TorchBackbone",
         ),
+        "obygaze_features.backbones.card": ("Card", "Family", "Preset"),
         "obygaze_features.backbones.cards": ("find_card", "find_cards"),
         "obygaze_features.backbones.geometry": ("Geometry",),
-        "obygaze_features.backbones.hub": ("find_weights",),
-        "obygaze_features.backbones.load": ("load_backbone",),
         "obygaze_features.backbones.own": ("module_card",),
         "obygaze_features.backbones.text": (
             "embed_prompts",
             "load_text_tower",
             "read_prompts",
         ),
-        "obygaze_features.backbones.torch_backbone": ("TorchBackbone",),
+        "obygaze_features.backbones.weights": ("find_weights",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

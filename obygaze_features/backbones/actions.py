@@ -1,4 +1,4 @@
-"""What a person does with backbones: list, show, check and fetch them."""
+"""What a person does with backbones: list, show, check, fetch and load them."""
 
 import shutil
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.card import HOW_PIXELS_ARE_MADE, Card
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.hub import (
+from obygaze_features.backbones.weights import (
     find_weights,
     is_cached,
     repository_folder,
@@ -20,12 +20,13 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
+    from obygaze_features.backbones.backbone import Backbone
     from obygaze_features.backbones.check import CheckReport
 
 _HEADERS = ("name", "T", "size", "GFLOP", "licence", "download", "weights")
 
 Weights: TypeAlias = Annotated[
-    str | Path | None, Option("--weights", metavar="PATH", group="Computation")
+    PathLike | None, Option("--weights", metavar="PATH", group="Computation")
 ]
 Device: TypeAlias = Annotated[str, Option(group="Computation")]
 Precision: TypeAlias = Annotated[
@@ -55,35 +56,33 @@ class BackboneList:
 
 @dataclass(frozen=True)
 class CardDescription:
-    """A card with its chosen preset, and how that differs from what the weights were trained on."""
+    """A card with its chosen preset."""
 
     card: Card
-    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return all settings of the card."""
-        settings = _settings_of(self.card)
-        return {**settings, "preset": self.card.preset, "note": self.note}
+        return {**_settings_of(self.card), "preset": self.card.preset}
 
     def __str__(self) -> str:
         rows = []
         for array in self.card.arrays.values():
             shape = " x ".join(map(str, array.shape))
-            row = [array.name, shape, array.dtype, array.n_bytes, array.source]
-            rows.append(row)
+            rows.append([array.name, shape, array.dtype, array.n_bytes, array.source])
         presets = {}
         for name, preset in self.card.presets.items():
             settings = preset.to_json().items()
-            given = [f"{key} {value}" for key, value in settings if value]
-            presets[name] = ", ".join(given)
+            given = ", ".join(f"{key} {value}" for key, value in settings if value)
+            if preset.reproduces:
+                given = f"pixels {HOW_PIXELS_ARE_MADE[preset.reproduces]}; {given}"
+            presets[name] = given
         facts: dict[str, Any] = {
             "weights": _weights_state(self.card),
             "download": _download(self.card),
             "table": table(["array", "shape", "kept as", "bytes a clip", "from"], rows),
             "presets": presets,
         }
-        text = render("backbone-card.txt", card=self.card, **facts).rstrip("\n")
-        return f"{text}\n{self.note}".rstrip()
+        return render("backbone-card.txt", card=self.card, **facts).rstrip("\n")
 
 
 @dataclass(frozen=True)
@@ -153,10 +152,7 @@ def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescri
         obygaze backbones show vivit-b16x2-k400
         obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
     """
-    from obygaze_features.backbones.check import preset_note
-
-    card = find_card(name, Workspace.of(workspace))
-    return CardDescription(card, preset_note(card))
+    return CardDescription(find_card(name, Workspace.of(workspace)))
 
 
 def check_backbone(
@@ -186,12 +182,11 @@ def check_backbone(
         obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
         obygaze backbones check vivit-b16x2-k400 --json
     """
-    from obygaze_features.backbones.base import Placement
+    from obygaze_features.backbones.backbone import Placement
     from obygaze_features.backbones.check import check_card
 
     card = _card_of(name, workspace)
-    path = weights_path(weights, name)
-    return check_card(card, path, Placement(device, dtype, card.input.attention))
+    return check_card(card, weights, Placement(device, dtype, card.input.attention))
 
 
 def fetch_weights(
@@ -218,11 +213,38 @@ def fetch_weights(
     return Fetched(tuple(_fetch(card, to) for card in cards))
 
 
-def weights_path(weights: str | Path | None, name: str | Card) -> Path | None:
-    """Return the path of weights, which may be given as NAME=PATH, as `extract run` takes it."""
-    if weights is None:
-        return None
-    return Path(str(weights).removeprefix(f"{name}="))
+def load_backbone(
+    name: Card | str,
+    weights: PathLike | None = None,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    workspace: PathLike | None = None,
+) -> "Backbone":
+    """Load a backbone: a model that turns pictures of a clip into features.
+
+    Its weights must be those that the card declares. Weights that are not known to be the card's
+    checkpoint are recorded as such in the recipe.
+
+    Args:
+        name: A card, its name, or a function of yours that returns one (FILE.py:NAME);
+            `obygaze backbones ls` lists the names.
+        weights: A file or folder of weights. The default is the card's own checkpoint, which is
+            downloaded if it is not in the hub's cache.
+        device: cpu, cuda or cuda:N.
+        dtype: float32, bfloat16 or float16.
+        workspace: The workspace whose own cards are found too, if it is not the current one.
+
+    Example:
+        >>> sorted(og.load_backbone("descriptors").arrays)
+        ['clip', 'frames', 'pooled']
+    """
+    from obygaze_features.backbones.backbone import Placement, check_device, load_from
+
+    card = _card_of(name, workspace)
+    placement = Placement(device, dtype, card.input.attention)
+    check_device(card, device)
+    return load_from(card, find_weights(card, weights, download=True), placement)
 
 
 def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
@@ -245,20 +267,14 @@ def _fetch(card: Card, to: str | Path | None) -> FetchedWeights:
     return FetchedWeights(card.name, files.n_bytes, str(copy))
 
 
-def _size_of(card: Card) -> int | str:
-    """Return the size of the frames of a card: one number for a square."""
-    height, width = card.geometry.frame_shape
-    if not height:
-        return "any"
-    return height if height == width else f"{height}x{width}"
-
-
 def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
+    height, width = card.geometry.frame_shape
+    size = str(height) if height == width else f"{height}x{width}"
     return [
         card.name,
         card.geometry.frames,
-        _size_of(card),
+        size if height else "any",
         f"{card.gflop:.0f}" if card.gflop else "-",
         card.licence.split(" (")[0],
         _download(card),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Preset
+from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
@@ -164,7 +164,7 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     if source is None:
         if plain.endswith(".py"):
             raise NotFound("expected FILE.py:NAME", where=plain, hint=f"{plain}:NAME")
-        similar = _similar_names(plain, sources)
+        similar = difflib.get_close_matches(plain, sources, n=3, cutoff=0.4)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
@@ -174,14 +174,6 @@ def refuse_code_of_store(name: str) -> None:
     """Raise an error where the name of a backbone in a store is a name of code."""
     if ":" in name:
         raise FixInput(f"code named by a store is never run: {name!r}")
-
-
-def _similar_names(name: str, sources: Sources) -> list[str]:
-    """Return up to three cards of a family with a similar name, or with similar names."""
-    families = {source.partition("-")[0] for source in sources}
-    family = difflib.get_close_matches(name, families, 1)
-    similar = [source for source in sources if source.partition("-")[0] in family][:3]
-    return similar or difflib.get_close_matches(name, sources, n=3, cutoff=0.5)
 
 
 def split_preset(name: str) -> tuple[str, str]:

@@ -3,25 +3,30 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+import numpy.typing as npt
 
-from obygaze_features.backbones.base import (
-    DEFAULT_PRESET,
+from obygaze_features.backbones.backbone import (
     Backbone,
-    Card,
     Placement,
-    Preset,
+    Preprocessor,
+    TorchBackbone,
+    as_arrays,
+    check_device,
+    load_from,
 )
-from obygaze_features.backbones.hub import find_weights
-from obygaze_features.backbones.load import as_arrays, check_device, load_from
+from obygaze_features.backbones.card import HOW_PIXELS_ARE_MADE, HUB, Card
 from obygaze_features.backbones.pretrained import library, silenced
-from obygaze_features.backbones.torch_backbone import Preprocessor, TorchBackbone
-from obygaze_features.backbones.weight_files import NO_WEIGHTS, WeightFiles
-from obygaze_features.backbones.weights import TENSORS, WrongWeights, is_blob
+from obygaze_features.backbones.weights import (
+    NO_WEIGHTS,
+    TENSORS,
+    WeightFiles,
+    WrongWeights,
+    find_weights,
+    is_blob,
+)
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (
     Corrupt,
@@ -31,25 +36,10 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import cache_folder
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.workspace import PathLike
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
-HUB = "hub"
-PAPER = "paper"
-_NAMES = {HUB: "the hub's processor", PAPER: "the paper's extraction"}
-_HOW = {
-    PAPER: "as the paper's extraction does",
-    "training": "as in the network's training",
-}
-_RANGE = ("rescale", "mean", "std")
-_PIXELS = (
-    *_RANGE,
-    "resize",
-    "filter",
-    "edge",
-    "crop_offset",
-    "squash_first",
-)
 # The kinds that have a form without torchvision and give one picture of pixels for each frame.
 _KINDS = ("VideoMAE", "Vivit", "CLIP", "Siglip", "Bit")
 OK = "ok"
@@ -111,23 +101,21 @@ class CheckReport:
         }
 
 
-def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckReport:
+def check_card(
+    card: Card, weights: PathLike | None, placement: Placement
+) -> CheckReport:
     """Return the report of all checks of a card and its weights; nothing is downloaded."""
     check_device(card, placement.device)
     report = CheckReport(card.label)
     if card.family.needs_weights:
         report.lines.append(CheckLine("cache", SKIPPED, str(cache_folder())))
     try:
-        files = find_weights(card, weights) if card.family.needs_weights else NO_WEIGHTS
+        files = find_weights(card, weights)
     except NotFound as error:
         report.no_weights = error
         report.lines.append(CheckLine("weights", FAILED, error.message))
         return report
-    names = ", ".join(path.name for path in files.files)
-    weights_found = "none needed"
-    if names:
-        weights_found = f"{names} ({human(files.n_bytes)}) in {files.folder}"
-    report.lines.append(CheckLine("weights", OK, weights_found))
+    report.lines.append(_line_of_files(files))
     try:
         backbone = load_from(card, files, placement)
     except InstallExtra:
@@ -138,18 +126,14 @@ def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckR
         report.lines.append(CheckLine(name, FAILED, reasons))
         return report
     source = "every tensor is from the files" if files.files else "loaded without files"
-    report.lines.append(
-        CheckLine("complete", OK, f"{source}; {backbone.geometry.input_size}")
-    )
+    size = backbone.geometry.input_size
+    report.lines.append(CheckLine("complete", OK, f"{source}; {size}"))
     if isinstance(backbone, TorchBackbone):
-        report.lines += _of_card(backbone, files)
-    report.lines += _of_outputs(backbone, TOLERANCE[placement.dtype])
+        report.lines += _lines_of_card(backbone, files)
+    report.lines += _lines_of_outputs(backbone, TOLERANCE[placement.dtype])
     if isinstance(backbone, TorchBackbone) and not files.files:
-        report.lines.append(_of_loading_again(backbone, card, placement))
-    note = preset_note(card)
-    if note:
-        report.lines.append(CheckLine("preset", DIFFERS, note))
-    report.lines += _of_pixels(backbone, files)
+        report.lines.append(_line_of_loading_again(backbone, card, placement))
+    report.lines.append(_line_of_pixels(backbone, files))
     return report
 
 
@@ -157,35 +141,35 @@ def _passed(name: str, passed: bool, detail: str) -> CheckLine:
     return CheckLine(name, OK if passed else FAILED, detail)
 
 
-def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]:
+def _line_of_files(files: WeightFiles) -> CheckLine:
+    names = ", ".join(path.name for path in files.files)
+    found = f"{names} ({human(files.n_bytes)}) in {files.folder}"
+    return CheckLine("weights", OK, found if names else "none needed")
+
+
+def _lines_of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]:
     """Yield whether the weights are verified to be those of the card."""
     card = backbone.card
     if any(map(is_blob, files.files)):
         yield CheckLine("sha256", OK, "equal to the hub's")
     elif files.files:
-        yield CheckLine(
-            "sha256", SKIPPED, "not in the hub cache, which has the expected sha256"
-        )
+        reason = "not in the hub cache, which has the expected sha256"
+        yield CheckLine("sha256", SKIPPED, reason)
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
-    yield CheckLine(
-        "card", OK, f"the sizes match; {depth or 'the card declares no depth'}"
-    )
+    depth = depth or "the card declares no depth"
+    yield CheckLine("card", OK, f"the sizes match; {depth}")
     if card.checkpoint and backbone.verified:
         yield CheckLine("checkpoint", OK, card.checkpoint)
     elif card.checkpoint:
-        hashes = [
-            f"{name} sha256 {sha256}"
-            for name, sha256 in backbone.hashes.items()
-            if name != TENSORS
-        ]
-        yield CheckLine(
-            "checkpoint",
-            SKIPPED,
-            f"not verified to be {card.checkpoint}: {files.origin}, {', '.join(hashes)}",
-        )
+        facts = [files.origin]
+        for name, sha256 in backbone.hashes.items():
+            if name != TENSORS:
+                facts.append(f"{name} sha256 {sha256}")
+        reason = f"not verified to be {card.checkpoint}: {', '.join(facts)}"
+        yield CheckLine("checkpoint", SKIPPED, reason)
 
 
-def _of_loading_again(
+def _line_of_loading_again(
     backbone: TorchBackbone, card: Card, placement: Placement
 ) -> CheckLine:
     """Return whether own code loads the same weights a second time.
@@ -193,7 +177,7 @@ def _of_loading_again(
     Features of weights that are drawn anew could not be extracted further, nor used elsewhere.
     """
     again = load_from(card, NO_WEIGHTS, placement)
-    are_same = isinstance(again, TorchBackbone) and again.hashes == backbone.hashes
+    are_same = again.hashes == backbone.hashes
     detail = "a second load gives the same weights"
     if not are_same:
         detail = (
@@ -203,7 +187,8 @@ def _of_loading_again(
     return _passed("same weights", are_same, detail)
 
 
-def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
+def _lines_of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
+    """Yield whether the arrays of three random clips are sound."""
     shape = (3, backbone.geometry.frames, 90, 120, 3)
     pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     pixels = []
@@ -213,10 +198,8 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     clips = np.stack(pixels)
     # An array of another shape than the card's is an error of `forward`.
     first = as_arrays(backbone.forward(clips[:2]))
-    shapes = ", ".join(
-        f"{name} {list(values.shape[1:])}" for name, values in first.items()
-    )
-    yield CheckLine("shapes", OK, shapes)
+    shapes = [f"{name} {list(values.shape[1:])}" for name, values in first.items()]
+    yield CheckLine("shapes", OK, ", ".join(shapes))
     broken = [name for name, values in first.items() if not np.isfinite(values).all()]
     yield _passed("finite", not broken, ", ".join(broken) or "every number")
 
@@ -234,114 +217,66 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     worst = 0.0
     for name, values in first.items():
         largest = float(np.abs(values[:1]).max()) or 1.0
-        worst = max(worst, float(np.abs(values[:1] - alone[name]).max()) / largest)
+        difference = float(np.abs(values[:1] - alone[name]).max())
+        worst = max(worst, difference / largest)
     yield _passed(
         "batch invariance", worst <= tolerance, f"{worst:.1e} of {tolerance:.0e}"
     )
 
 
-def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
-    """Yield how our pixels compare with those of the processor beside the weights."""
+def _line_of_pixels(backbone: Backbone, files: WeightFiles) -> CheckLine:
+    """Return how our pixels compare with those of the processor beside the weights."""
     name = "own processor"
-    card = backbone.card
-    size = backbone.geometry.size
     settings = files.json_file("preprocessor_config.json") if files.files else None
     if settings is None or not isinstance(backbone, TorchBackbone):
-        yield CheckLine(name, SKIPPED, "no preprocessor_config.json beside the weights")
-        return
-    kind = str(
-        settings.get("image_processor_type") or settings.get("feature_extractor_type")
+        reason = "no preprocessor_config.json beside the weights"
+        return CheckLine(name, SKIPPED, reason)
+    kind = settings.get("image_processor_type") or settings.get(
+        "feature_extractor_type"
     )
     # Those that resize with torchvision alone differ by version, which is why pixels are our own.
-    if re.sub("(ImageProcessor|FeatureExtractor)(Fast)?$", "", kind) not in _KINDS:
-        yield CheckLine(name, SKIPPED, f"{kind} has no form without torchvision")
-        return
+    plain_kind = re.sub("(ImageProcessor|FeatureExtractor)(Fast)?$", "", str(kind))
+    if plain_kind not in _KINDS:
+        return CheckLine(name, SKIPPED, f"{kind} has no form without torchvision")
+    pictures = _test_pictures()
     auto = library("models.auto.image_processing_auto").AutoImageProcessor
-    t, y, x, c = np.ogrid[0:2, 0:270, 0:480, 0:3]
-    value = (x * (2 + c) + y * (4 - c)) // 3 + ((x // 24 + y // 24) % 2) * 80 + t * 30
-    pictures = np.asarray(value % 256, dtype=np.uint8)
     with silenced():
         processor = auto.from_pretrained(
             files.folder, use_fast=False, local_files_only=True
         )
-        processor_pixels = np.asarray(
-            processor(list(pictures), return_tensors="np")["pixel_values"]
-        )
-    processor_pixels = processor_pixels.reshape(
-        -1, *processor_pixels.shape[-3:]
-    ).astype(np.float32)
-    if processor_pixels.shape[-2:] != (size, size):
-        shape = list(processor_pixels.shape[-2:])
-        yield CheckLine(
-            name, FAILED, f"expected {[size, size]}, its processor gives {shape}"
-        )
-        return
-
-    def compare(preset: Preset) -> tuple[bool, str]:
-        ours = Preprocessor(preset, size, backbone.checkpoint_edge)(pictures).numpy()
-        if np.array_equal(ours, processor_pixels):
-            return True, "the same bits"
-        difference = np.abs(ours - processor_pixels)
-        std = np.array(preset.std)[None, :, None, None]
-        scale = 127.5 if preset.rescale == "1/127.5-1" else 255.0
-        levels = float((difference * std).max() * scale)
-        if levels <= 1.01:
-            return True, f"at most {levels:.2f} grey levels"
-        return False, f"pixels differ by up to {float(difference.max()):.2f}"
-
-    same, difference = compare(card.input)
-    if not same and card.input.reproduces and preset_note(card):
-        yield CheckLine(
-            name, DIFFERS, f"{difference}, as the card declares: see preset"
-        )
-    else:
-        yield _passed(name, same, difference)
-    hub = card.with_preset(hub_preset(card))
-    if hub.preset != card.preset:
-        yield _passed(f"{name}, {hub.label}", *compare(hub.input))
+        returned = processor(list(pictures), return_tensors="np")["pixel_values"]
+    theirs = np.asarray(returned)
+    theirs = theirs.reshape(-1, *theirs.shape[-3:]).astype(np.float32)
+    size = list(backbone.geometry.frame_shape)
+    if list(theirs.shape[-2:]) != size:
+        got = list(theirs.shape[-2:])
+        return CheckLine(name, FAILED, f"expected {size}, its processor gives {got}")
+    return _compare_pixels(name, backbone.pixels, pictures, theirs)
 
 
-def hub_preset(card: Card) -> str:
-    """Return the preset that reproduces the hub's processor, else the default."""
-    return _that_reproduces(card, HUB) or DEFAULT_PRESET
+def _test_pictures() -> npt.NDArray[np.uint8]:
+    """Return two pictures of ramps and squares."""
+    t, y, x, c = np.ogrid[0:2, 0:270, 0:480, 0:3]
+    value = (x * (2 + c) + y * (4 - c)) // 3 + ((x // 24 + y // 24) % 2) * 80 + t * 30
+    return np.asarray(value % 256, dtype=np.uint8)
 
 
-def _that_reproduces(card: Card, original: str) -> str:
-    """Return the first preset that reproduces the pixels of HUB or PAPER, or ''."""
-    for name, preset in card.presets.items():
-        if preset.reproduces == original:
-            return name
-    return ""
-
-
-def preset_note(card: Card) -> str:
-    """Return one sentence on how the chosen preset differs from the hub's processor, or ''."""
-    presets = {HUB: hub_preset(card), PAPER: _that_reproduces(card, PAPER)}
-    hub = card.presets[presets[HUB]]
-    card_values = structs.asdict(card.input)
-    hub_values = structs.asdict(hub)
-    keys = [key for key in _PIXELS if card_values[key] != hub_values[key]]
-    if not keys:
-        return ""
-    differences = [
-        f"{key} {card_values[key] or 'none'}, not {hub_values[key] or 'none'}"
-        for key in keys
-    ]
-    if set(keys) & set(_RANGE):
-        differences.append(f"values in {_range(card.input)}, not {_range(hub)}")
-    how = _HOW.get(card.input.reproduces, "in its own way")
-    others = [
-        f"{card.with_preset(name).label} reproduces {_NAMES[original]}"
-        for original, name in presets.items()
-        if name not in ("", card.preset)
-    ]
-    return (
-        f"{card.label} prepares pixels {how}, not as the hub's processor does"
-        f" ({'; '.join(differences)}); {' and '.join(others)}."
-    )
-
-
-def _range(preset: Preset) -> str:
-    """Return the smallest and the largest value of a pixel."""
-    table = Preprocessor(preset, 1).table
-    return f"{round(float(table.min()), 2):g}..{round(float(table.max()), 2):g}"
+def _compare_pixels(
+    name: str, preprocessor: Preprocessor, pictures: Any, theirs: npt.NDArray[Any]
+) -> CheckLine:
+    """Return whether our pixels are those of a processor, or differ as the preset declares."""
+    ours = preprocessor(pictures).numpy()
+    if np.array_equal(ours, theirs):
+        return CheckLine(name, OK, "the same bits")
+    difference = np.abs(ours - theirs)
+    preset = preprocessor.preset
+    std = np.array(preset.std)[None, :, None, None]
+    scale = 127.5 if preset.rescale == "1/127.5-1" else 255.0
+    levels = float((difference * std).max() * scale)
+    if levels <= 1.01:
+        return CheckLine(name, OK, f"at most {levels:.2f} grey levels")
+    detail = f"pixels differ by up to {float(difference.max()):.2f}"
+    if preset.reproduces in ("", HUB):
+        return CheckLine(name, FAILED, detail)
+    how = HOW_PIXELS_ARE_MADE[preset.reproduces]
+    return CheckLine(name, DIFFERS, f"{detail}: the card makes them {how}")

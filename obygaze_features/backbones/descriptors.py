@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone, Card, Family, Placement
+from obygaze_features.backbones.backbone import Backbone, Placement
+from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.weight_files import WeightFiles
+from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 
@@ -76,11 +77,11 @@ class Descriptors(Backbone):
         if clips.shape[-1] < 8:
             raise FixInput(f"{self.card.label} needs pixels of at least 8 x 8")
         frames = np.stack([describe(clip) for clip in clips])
+        mean = frames.mean(axis=1)
+        deviation = frames.std(axis=1)
         arrays = {
             "descriptors": frames,
-            "descriptors-mean-sd": np.concatenate(
-                [frames.mean(axis=1), frames.std(axis=1)], axis=1
-            ),
+            "descriptors-mean-sd": np.concatenate([mean, deviation], axis=1),
             "descriptors-max": frames.max(axis=1),
         }
         return {name: values.astype(np.float32) for name, values in arrays.items()}
@@ -106,21 +107,23 @@ def describe(clip: Array) -> Array:
         entropy,
         _edges(luma),
         _balance(luma),
+        _motion(luma, shares),
     ]
-    return np.concatenate([*columns, _motion(luma, shares)], axis=1)
+    return np.concatenate(columns, axis=1)
 
 
 def _shares(values: Array, weights: Array, n: int) -> Array:
     """Return the weighted shares [T, n] of values 0..1 in n equal bins; 0 if all weights are 0."""
-    steps = np.clip((values * n).astype(np.int64), 0, n - 1)
     n_frames = len(values)
-    bins = (steps + n * np.arange(n_frames)[:, None, None]).ravel()
+    steps = np.clip((values * n).astype(np.int64), 0, n - 1)
+    first_bins = n * np.arange(n_frames)
+    bins = (steps + first_bins[:, None, None]).ravel()
     sums = np.bincount(bins, weights=weights.ravel(), minlength=n * n_frames)
     sums = sums.reshape(n_frames, n)
     total = sums.sum(axis=1, keepdims=True)
-    return np.asarray(
-        np.divide(sums, total, out=np.zeros_like(sums), where=total > 1e-9)
-    )
+    shares = np.zeros(sums.shape)
+    np.divide(sums, total, out=shares, where=total > 1e-9)
+    return shares
 
 
 def _colour(clip: Array, shares: Array) -> Array:
@@ -131,37 +134,39 @@ def _colour(clip: Array, shares: Array) -> Array:
     spread = clip.max(axis=1) - clip.min(axis=1)
     saturation = np.divide(spread, top, out=np.zeros_like(top), where=top > 1e-9)
     safe = np.where(spread > 1e-9, spread, 1.0)
-    hue = np.where(
-        top == red,
-        (green - blue) / safe % 6,
-        np.where(top == green, (blue - red) / safe + 2, (red - green) / safe + 4),
-    )
+    hue_of_red = (green - blue) / safe % 6
+    hue_of_green = (blue - red) / safe + 2
+    hue_of_blue = (red - green) / safe + 4
+    hue = np.where(top == green, hue_of_green, hue_of_blue)
+    hue = np.where(top == red, hue_of_red, hue)
     # Shifted by half a bin, so that red is in the middle of a bin.
     hues = _shares((hue / 6 + 1 / 16) % 1.0, saturation * (spread > 1e-9), 8)
     opponents = np.stack([red - green, (red + green) / 2 - blue], axis=1)
     deviation = opponents.std(axis=(2, 3))
     mean = opponents.mean(axis=(2, 3))
     colourfulness = np.hypot(*deviation.T) + 0.3 * np.hypot(*mean.T)
-    return np.concatenate(
-        [
-            clip.mean(axis=(2, 3)),
-            clip.std(axis=(2, 3)),
-            shares,
-            np.stack(
-                [saturation.mean(axis=(1, 2)), saturation.std(axis=(1, 2))], axis=1
-            ),
-            hues,
-            np.stack([colourfulness, (red - blue).mean(axis=(1, 2))], axis=1),
-        ],
-        axis=1,
-    )
+    warmth = (red - blue).mean(axis=(1, 2))
+    columns = [
+        clip.mean(axis=(2, 3)),
+        clip.std(axis=(2, 3)),
+        shares,
+        saturation.mean(axis=(1, 2))[:, None],
+        saturation.std(axis=(1, 2))[:, None],
+        hues,
+        colourfulness[:, None],
+        warmth[:, None],
+    ]
+    return np.concatenate(columns, axis=1)
 
 
 def _grid(values: Array) -> Array:
     """Return the means [T, 9] of a 3 x 3 grid."""
     bands = np.array_split(values, 3, axis=1)
-    cells = [cell for band in bands for cell in np.array_split(band, 3, axis=2)]
-    return np.stack([cell.mean(axis=(1, 2)) for cell in cells], axis=1)
+    means = []
+    for band in bands:
+        for cell in np.array_split(band, 3, axis=2):
+            means.append(cell.mean(axis=(1, 2)))
+    return np.stack(means, axis=1)
 
 
 def _edges(luma: Array) -> Array:
@@ -170,9 +175,12 @@ def _edges(luma: Array) -> Array:
     strength = np.hypot(across, down)
     # Shifted too, so that vertical and horizontal edges are in the middle of a bin.
     turn = (np.arctan2(down, across) / np.pi + 1 / 16) % 1.0
-    strong = (strength > _STRONG).mean(axis=(1, 2))
-    tail = np.stack([strength.mean(axis=(1, 2)), strong], axis=1)
-    return np.concatenate([_shares(turn, strength, 8), tail], axis=1)
+    columns = [
+        _shares(turn, strength, 8),
+        strength.mean(axis=(1, 2))[:, None],
+        (strength > _STRONG).mean(axis=(1, 2))[:, None],
+    ]
+    return np.concatenate(columns, axis=1)
 
 
 def _balance(luma: Array) -> Array:
@@ -181,11 +189,11 @@ def _balance(luma: Array) -> Array:
     right = luma[:, :, -half:].mean(axis=(1, 2))
     edge = luma.shape[1] // 4
     centre = luma[:, edge:-edge, edge:-edge]
-    border = luma.sum(axis=(1, 2)) - centre.sum(axis=(1, 2))
+    sum_of_border = luma.sum(axis=(1, 2)) - centre.sum(axis=(1, 2))
     n_border = luma[0].size - centre[0].size
-    return np.stack(
-        [left - right, centre.mean(axis=(1, 2)) - border / n_border], axis=1
-    )
+    mean_of_border = sum_of_border / n_border
+    middle = centre.mean(axis=(1, 2)) - mean_of_border
+    return np.stack([left - right, middle], axis=1)
 
 
 def _motion(luma: Array, shares: Array) -> Array:
@@ -196,14 +204,18 @@ def _motion(luma: Array, shares: Array) -> Array:
     centres = []
     for axis in (1, 2):
         profile = size.sum(axis=axis)
-        at = (np.arange(profile.shape[1]) + 0.5) / profile.shape[1]
-        middle = np.full_like(total, 0.5)
-        centres.append(np.divide(profile @ at, total, out=middle, where=total > 1e-9))
-    head = [
-        size.mean(axis=(1, 2)),
-        size.std(axis=(1, 2)),
-        (size > _CHANGED).mean(axis=(1, 2)),
-        change.mean(axis=(1, 2)),
+        length = profile.shape[1]
+        places = (np.arange(length) + 0.5) / length
+        centre = np.full_like(total, 0.5)
+        np.divide(profile @ places, total, out=centre, where=total > 1e-9)
+        centres.append(centre)
+    columns = [
+        size.mean(axis=(1, 2))[:, None],
+        size.std(axis=(1, 2))[:, None],
+        (size > _CHANGED).mean(axis=(1, 2))[:, None],
+        change.mean(axis=(1, 2))[:, None],
+        _grid(size),
+        cut[:, None],
+        *(centre[:, None] for centre in centres),
     ]
-    tail = np.stack([cut, *centres], axis=1)
-    return np.concatenate([np.stack(head, axis=1), _grid(size), tail], axis=1)
+    return np.concatenate(columns, axis=1)

@@ -6,16 +6,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.base import Family
+from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.descriptors import DescriptorsFamily
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
-from obygaze_features.backbones.lsmdc import LsmdcFamily
 from obygaze_features.backbones.pretrained import PretrainedFamily, Text
 from obygaze_features.core.errors import FixInput
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from obygaze_features.backbones.backbone import Backbone, Placement
+    from obygaze_features.backbones.weights import WeightFiles
 
 # `tokens` contains all tokens of a frame (with the prefix) for models of frames, and only the
 # patches for models of clips.
@@ -193,6 +195,22 @@ def _video_run(
     }
     return {**outputs, "cls": prefix[:, 0]} if g.prefix else outputs
 
+
+# --- X-CLIP of Ma et al. (LSMDC)
+
+
+class LsmdcFamily(Family):
+    """Checkpoints of any size, as training wrote them; their tensors give the sizes."""
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Return a card's model; every tensor of its towers is from the files, and all are used."""
+        # Imported late: its modules are classes of torch.
+        from obygaze_features.backbones.lsmdc import load_lsmdc
+
+        return load_lsmdc(card, files, placement)
+
+
+# --- The table
 
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
 _image_family = partial(

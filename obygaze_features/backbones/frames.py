@@ -1,22 +1,16 @@
 """The pictures of clips, kept in a store: other backbones get the same bytes without the films."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.backbones.base import (
-    DEFAULT_PRESET,
-    Backbone,
-    Card,
-    Family,
-    Placement,
-)
+from obygaze_features.backbones.backbone import Backbone, Placement
+from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Family
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
-from obygaze_features.backbones.weight_files import WeightFiles
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.store.layout import PICTURES
 from obygaze_features.video.resize import Resize
 
@@ -27,13 +21,14 @@ _DIMS = ("frame", "height", "width", "colour")
 class FramesFamily(Family):
     """The family of one card, whose only array is the pictures that another model sees."""
 
-    resize_of_model: Resize | None = None
+    _: KW_ONLY
+    resize_of_model: Resize
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone, which computes nothing."""
         return Frames(card)
 
-    def resize(self, card: Card) -> Resize | None:
+    def resize(self, card: Card) -> Resize:
         """Return how the other model's pictures are resized."""
         return self.resize_of_model
 
@@ -68,7 +63,7 @@ class Frames(Backbone):
 
     def preprocessing(self) -> dict[str, Any]:
         """Return how the pictures are resized."""
-        return self.resize.recipe() if self.resize else {}
+        return self.resize.recipe()
 
     def recipe(self) -> dict[str, Any]:
         """Return what changes the pictures: nothing of the model does."""
@@ -79,18 +74,20 @@ class Frames(Backbone):
 def frames_card(card: Card) -> Card:
     """Return the card of the pictures that another card's model sees, such as frames-32x224."""
     resize = card.family.resize(card)
-    if resize is None:
-        raise FixUsage(f"{card.label} resizes its pictures itself; they cannot be kept")
     height, width = resize.shape(1, 1)
     size = str(height) if height == width else f"{height}x{width}"
     count = card.geometry.frames
     words = [f"frames-{count}x{size}", resize.filter]
-    words += [f"edge{resize.edge}"] * (resize.edge not in (0, height))
-    words += ["squash"] * (resize.fit == "squash") + ["round"] * (
-        resize.crop_offset == "round"
-    )
-    words += [f"opencv{resize.squash_first}"] * bool(resize.squash_first)
-    words += [card.input.sampling] * (card.input.sampling != "even")
+    if resize.edge not in (0, height):
+        words.append(f"edge{resize.edge}")
+    if resize.fit == "squash":
+        words.append("squash")
+    if resize.crop_offset == "round":
+        words.append("round")
+    if resize.squash_first:
+        words.append(f"opencv{resize.squash_first}")
+    if card.input.sampling != "even":
+        words.append(card.input.sampling)
     family = FramesFamily(
         "frames",
         "uint8",

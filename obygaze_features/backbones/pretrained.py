@@ -9,13 +9,13 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.base import Card, Family, Placement
+from obygaze_features.backbones.backbone import Outputs, Placement, TorchBackbone
+from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone
-from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import (
     ANOTHER_CHECKPOINT,
     Hashes,
+    WeightFiles,
     check_sizes,
     check_tensors,
     read_weights,
@@ -128,7 +128,7 @@ class PretrainedFamily(Family):
         self, card: Card, files: WeightFiles, placement: Placement
     ) -> TorchBackbone:
         """Return a card's model with every weight it needs, and of the sizes of the card."""
-        card_of_weights = self.inspect(card, files)
+        card_of_weights = self.card_of_weights(card, files)
         kind = self.model()
         placement = supported(kind, placement)
         model, hashes = load_strictly(
@@ -144,7 +144,7 @@ class PretrainedFamily(Family):
             placement=placement,
         )
 
-    def inspect(self, card: Card, files: WeightFiles) -> Card:
+    def card_of_weights(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry of its weights; raise an error if the sizes differ."""
         config = files.json_file("config.json")
         if config is None:
@@ -175,11 +175,9 @@ class PretrainedFamily(Family):
 
 def supported(kind: Any, placement: Placement) -> Placement:
     """Return a placement with an attention that a class of models has."""
-    return (
-        placement
-        if getattr(kind, "_supports_sdpa", False)
-        else replace(placement, attention="eager")
-    )
+    if getattr(kind, "_supports_sdpa", False):
+        return placement
+    return replace(placement, attention="eager")
 
 
 def load_strictly(

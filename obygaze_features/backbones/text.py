@@ -1,36 +1,37 @@
-"""Models of text: towers that share the space of a backbone, and language models for captions."""
+"""Text towers, whose vectors share a space with clips, and the prompts that they embed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
-from obygaze_features.backbones.base import Card, Placement
+from obygaze_features.backbones.backbone import Placement
+from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.families import FAMILIES
-from obygaze_features.backbones.hub import find_weights
-from obygaze_features.backbones.own import own_text_tower
+from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
     from_pretrained,
     library,
     load_strictly,
-    silenced,
     supported,
-    with_reason,
 )
-from obygaze_features.backbones.weight_files import WeightFiles
-from obygaze_features.backbones.weights import TENSORS, is_verified
+from obygaze_features.backbones.weights import (
+    TENSORS,
+    WeightFiles,
+    find_weights,
+    is_verified,
+)
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.lazy import need
-from obygaze_features.core.machine import cache_folder, offline
+from obygaze_features.core.machine import offline
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_check import Table, read_toml
-from obygaze_features.core.schema_rules import filled, list_of, matching, text
+from obygaze_features.core.schema_check import read_toml
+from obygaze_features.core.typed_files import Record, record_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.recipe import space_id_of
 from obygaze_features.store.texts import TextTable
@@ -41,17 +42,6 @@ SHIPPED = {
     for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))
 }
 BATCH = 64
-SENTENCES = 32
-_TEMPLATE = matching(r"(?s)(?!.*\{\}.*\{\}).*\{\}.*", "a text with one {} in it")
-_PROMPTS = Table(
-    {
-        "name": text,
-        "templates": list_of(_TEMPLATE, least=1),
-        "attributes": Table(others=list_of(filled, least=1)),
-        "templates_of": Table(others=list_of(_TEMPLATE, least=1)),
-    },
-    ("templates", "attributes"),
-)
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "vocab.json",
@@ -59,6 +49,28 @@ _TOKENIZER_FILES = (
     "spiece.model",
     "vocab.txt",
 )
+_NOT_VALID = "this prompt set is not valid"
+
+
+# --- Prompts ---
+
+
+_Template = Annotated[
+    str,
+    Meta(
+        pattern=r"(?s)^(?!.*\{\}.*\{\}).*\{\}", description="a text with one {} in it"
+    ),
+]
+_Word = Annotated[str, Meta(pattern=r"\S", description="a text")]
+
+
+class PromptFile(Record, frozen=True):
+    """The file of a prompt set."""
+
+    templates: tuple[_Template, ...]
+    attributes: Mapping[str, tuple[_Word, ...]]
+    templates_of: Mapping[str, tuple[_Template, ...]] = {}
+    name: str = ""
 
 
 class Prompt(NamedTuple):
@@ -103,38 +115,39 @@ def read_prompts(name: str) -> PromptSet:
         raise NotFound(f"no prompt set called {name!r}", where=str(path), hint=hint)
     document = read_toml(path.read_bytes(), str(path))
     document.require_schema(SCHEMA, "prompt set")
-    values = document.check(_PROMPTS)
-    if values and not values["attributes"]:
+    file = record_of(document, PromptFile, _NOT_VALID)
+    if not file.attributes:
         document.add("attributes", "must name at least one attribute")
-    templates_of = values.get("templates_of", {}) if values else {}
-    for attribute in templates_of:
-        if attribute not in values["attributes"]:
-            document.add(f"templates_of.{attribute}", "is no attribute")
-    document.raise_if_any("this prompt set is not valid")
+    lists = {"templates": file.templates}
+    for attribute, words in file.attributes.items():
+        lists[f"attributes.{attribute}"] = words
+    for attribute, templates in file.templates_of.items():
+        lists[f"templates_of.{attribute}"] = templates
+        if attribute not in file.attributes:
+            document.add(f"templates_of.{attribute}", "must be one of attributes")
+    for key, items in lists.items():
+        if not items:
+            document.add(key, "must be a list of at least one text")
+    document.raise_if_any(_NOT_VALID)
     prompts = []
-    for attribute, words in values["attributes"].items():
-        templates = templates_of.get(attribute, values["templates"])
+    for attribute, words in file.attributes.items():
+        templates = file.templates_of.get(attribute, file.templates)
         for word in words:
             for template in templates:
-                text_of_word = template.replace("{}", word)
-                prompts.append(Prompt(text_of_word, template, attribute))
-    return PromptSet(values.get("name", ""), tuple(prompts))
+                text = template.replace("{}", word)
+                prompts.append(Prompt(text, template, attribute))
+    return PromptSet(file.name, tuple(prompts))
 
 
-class TextModel(Protocol):
-    """A text model, and the name of the space of its vectors."""
-
-    @property
-    def space_id(self) -> str:
-        """The name of the space, which an array of a backbone shares."""
-
-    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return one vector for each text."""
+# --- Towers ---
 
 
 @dataclass(frozen=True, repr=False)
 class TextTower:
-    """A text model with its tokenizer, both from one checkpoint."""
+    """A text model with its tokenizer, both from one checkpoint.
+
+    `space_id` names the space of its vectors, which an array of a backbone shares.
+    """
 
     text: Text
     model: Any
@@ -149,35 +162,44 @@ class TextTower:
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one raw vector for each text; raise an error for a text that is too long."""
-        import torch
-
         cased = [each.lower() for each in texts] if self.text.lower else list(texts)
         token_ids = self.tokenizer(cased)["input_ids"]
         for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
-                problem = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
-                raise FixInput(problem, hint="use a shorter prompt")
-        options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
-        if self.text.padded:
-            options |= {"padding": "max_length", "max_length": self.max_length}
+                raise FixInput(
+                    f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}",
+                    hint="use a shorter prompt",
+                )
         parts = []
-        for start in range(0, len(texts), BATCH):
-            encoded = self.tokenizer(cased[start : start + BATCH], **options)
-            tokens = {
-                k: encoded[k] for k in ("input_ids", "attention_mask") if k in encoded
-            }
-            with torch.inference_mode():
-                parts.append(self.text.embed(self.model, tokens).float().cpu().numpy())
-        vectors: npt.NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+        for start in range(0, len(cased), BATCH):
+            parts.append(self._embed_batch(cased[start : start + BATCH]))
+        vectors = np.concatenate(parts).astype(np.float32)
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
         # Texts that differ in capitals only have the same tokens, and so the same vector.
         n_different = len(set(map(tuple, token_ids)))
         if n_different > 1 and (vectors == vectors[0]).all():
-            cause = "the tokenizer does not mark the end of texts"
-            problem = f"every text gets the same vector: {cause}"
-            hint = "put the tokenizer of the same checkpoint beside the weights"
-            raise FixInput(problem, hint=hint)
+            raise FixInput(
+                "every text gets the same vector: the tokenizer does not mark the end of texts",
+                hint="put the tokenizer of the same checkpoint beside the weights",
+            )
         return vectors
+
+    def _embed_batch(self, texts: Sequence[str]) -> npt.NDArray[Any]:
+        import torch
+
+        padding: dict[str, Any] = {"padding": True}
+        if self.text.padded:
+            padding = {"padding": "max_length", "max_length": self.max_length}
+        encoded = self.tokenizer(texts, return_tensors="pt", **padding)
+        tokens = {
+            key: encoded[key]
+            for key in ("input_ids", "attention_mask")
+            if key in encoded
+        }
+        with torch.inference_mode():
+            vectors = self.text.embed(self.model, tokens)
+        array: npt.NDArray[Any] = vectors.float().cpu().numpy()
+        return array
 
 
 def load_text_tower(
@@ -186,7 +208,7 @@ def load_text_tower(
     *,
     workspace: Workspace | None = None,
     download: bool = True,
-) -> TextModel:
+) -> TextTower:
     """Return the text model of a backbone.
 
     Args:
@@ -198,49 +220,42 @@ def load_text_tower(
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
-    own = own_text_tower(card)
-    if own is not None:
-        return own
     family = card.family
     if not isinstance(family, PretrainedFamily) or family.text is None:
-        families_with_text = [
-            name for name, each in FAMILIES.items() if getattr(each, "text", None)
-        ]
-        problem = f"{card.name} has no text model that obygaze can load"
+        names = [name for name, each in PRETRAINED.items() if each.text]
         raise FixUsage(
-            problem,
-            hint=f"use a backbone of the families {', '.join(families_with_text)}",
+            f"{card.name} has no text model that obygaze can load",
+            hint=f"use a backbone of the families {', '.join(names)}",
         )
     files = find_weights(card, weights, download=download)
-    family.inspect(card, files)
+    family.card_of_weights(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
-        problem = "the checkpoint has no text model"
-        hint = "use the whole checkpoint, as on the hub"
-        raise FixInput(problem, where=str(files.folder / "config.json"), hint=hint)
+        raise FixInput(
+            "the checkpoint has no text model",
+            where=str(files.folder / "config.json"),
+            hint="use the whole checkpoint, as on the hub",
+        )
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
-    claim = (
-        (card.checkpoint, card.revision)
-        if is_verified(card, files, hashes)
-        else ("", "")
-    )
+    model.eval().requires_grad_(False)
     config = getattr(model.config, "text_config", model.config)
-    words = _tokenizer(card, files, download=download and not offline())
-    if len(words) > int(config.vocab_size):
+    tokenizer = _tokenizer(card, files, download=download and not offline())
+    if len(tokenizer) > int(config.vocab_size):
         raise FixInput(
-            f"the tokenizer has {len(words)} tokens, the tower {config.vocab_size}:"
+            f"the tokenizer has {len(tokenizer)} tokens, the tower {config.vocab_size}:"
             " they are of different checkpoints",
             where=files.origin,
             hint="put the tokenizer of the same checkpoint beside the weights",
         )
+    claim = ("", "")
+    if is_verified(card, files, hashes):
+        claim = (card.checkpoint, card.revision)
     space = space_id_of(*claim, hashes[TENSORS])
-    model.eval().requires_grad_(False)
-    return TextTower(
-        family.text, model, words, int(config.max_position_embeddings), space
-    )
+    max_length = int(config.max_position_embeddings)
+    return TextTower(family.text, model, tokenizer, max_length, space)
 
 
-def embed_prompts(tower: TextModel, prompts: PromptSet) -> TextTable:
+def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
     """Return the texts of a prompt set with their raw vectors, as a store keeps them.
 
     Args:
@@ -252,123 +267,17 @@ def embed_prompts(tower: TextModel, prompts: PromptSet) -> TextTable:
 
 
 def _tokenizer(card: Card, files: WeightFiles, *, download: bool) -> Any:
+    """Return the tokenizer beside the weights, or that of the hub."""
     auto = library("models.auto.tokenization_auto").AutoTokenizer
     folder = files.folder
-    here = any((folder / name).is_file() for name in _TOKENIZER_FILES)
-    if not here and not (card.checkpoint and download):
-        hint = "put tokenizer.json of the checkpoint there, as on the hub"
-        raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
-    source, options = (
-        (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
-    )
-    error = FixInput("this tokenizer cannot be read", where=source)
-    return from_pretrained(auto, source, error, local_files_only=here, **options)
-
-
-class LanguageModel:
-    """A causal language model: the mean probability it gives to the tokens of a text."""
-
-    def __init__(self, name: str) -> None:
-        self.model, self.tokenizer = _load(name)
-        ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
-        boundary_tokens = [token for token in ends if token is not None]
-        if not boundary_tokens:
-            raise FixInput(
-                "this language model has no token for the start of a text", where=name
-            )
-        self.begin = boundary_tokens[0]
-        self.end = boundary_tokens[-1]
-
-    def prior(self, text: str) -> float:
-        """Return the arithmetic mean of the probabilities of all tokens, the end included.
-
-        The text begins with the model's start token, so that its first word has a probability too.
-        """
-        import torch
-
-        words = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        n_tokens = len(words) + 2
-        most = _positions(self.model)
-        if most is not None and n_tokens > most:
-            raise FixInput(
-                f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
-                hint="shorten this caption, or use another --lm",
-            )
-        ids = torch.tensor([[self.begin, *words, self.end]])
-        with torch.inference_mode():
-            logits = self.model(input_ids=ids).logits[0, :-1].double()
-        chosen = torch.softmax(logits, dim=-1).gather(1, ids[0, 1:, None])
-        return float(chosen.mean())
-
-
-class SentenceEncoder:
-    """Computes a vector of each text, by the library sentence-transformers.
-
-    The files of a model say how the vectors of its tokens become one. Code in them is never run.
-    """
-
-    def __init__(self, name: str) -> None:
-        package = need("sentence_transformers", "captions", "comparing captions")
-        source, is_local, error = _source(name)
-        options = {"device": "cpu", "trust_remote_code": False}
-        if not is_local:
-            options |= {"cache_folder": str(cache_folder())}
-        with silenced():
-            try:
-                self.model = package.SentenceTransformer(
-                    source, local_files_only=is_local or offline(), **options
-                )
-            except Exception as reason:
-                # Every exception here means that the files are wrong or cannot be reached.
-                raise with_reason(error, reason) from reason
-
-    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Return vectors of length one."""
-        vectors = self.model.encode(
-            list(texts), batch_size=SENTENCES, show_progress_bar=False
-        ).astype(np.float64)
-        unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(
-            vectors, axis=1, keepdims=True
+    if any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        error = FixInput("this tokenizer cannot be read", where=str(folder))
+        return from_pretrained(auto, str(folder), error, local_files_only=True)
+    if not card.checkpoint or not download:
+        raise NotFound(
+            "no tokenizer beside the weights",
+            where=str(folder),
+            hint="put tokenizer.json of the checkpoint there, as on the hub",
         )
-        return unit
-
-    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
-        """Return the cosine of each text with the other text of its pair."""
-        unique = list(dict.fromkeys([*texts, *others]))
-        row = dict(zip(unique, self.embed(unique), strict=True))
-        pairs = zip(texts, others, strict=True)
-        return [float(row[text] @ row[other]) for text, other in pairs]
-
-
-def _positions(model: Any) -> int | None:
-    """Return the most tokens that a model has positions for; None if it does not say."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    return most if isinstance(most, int) and most > 0 else None
-
-
-def _source(name: str) -> tuple[str, bool, NotFound]:
-    """Return the folder or the name of a model, whether it is a folder, and what to raise."""
-    folder = Path(name).expanduser()
-    is_local = folder.is_dir()
-    is_name = "\\" not in name and name.count("/") <= 1
-    if not is_local and (not is_name or name.startswith((".", "~", "/"))):
-        raise NotFound("no such model folder", where=str(folder))
-    source = str(folder) if is_local else name
-    hint = "use a folder with the files of the hub, or a name of the hub with a network"
-    error = NotFound("this model cannot be loaded", where=source, hint=hint)
-    return source, is_local, error
-
-
-def _load(name: str) -> tuple[Any, Any]:
-    """Return a language model and its tokenizer."""
-    need("torch", "extract", "scoring captions")
-    models = library("models.auto.modeling_auto")
-    words = library("models.auto.tokenization_auto")
-    source, is_local, error = _source(name)
-    options = {
-        "local_files_only": is_local or offline(),
-        "cache_dir": str(cache_folder()),
-    }
-    model = from_pretrained(models.AutoModelForCausalLM, source, error, **options)
-    tokenizer = from_pretrained(words.AutoTokenizer, source, error, **options)
-    return model.eval(), tokenizer
+    error = FixInput("this tokenizer cannot be read", where=card.checkpoint)
+    return from_pretrained(auto, card.checkpoint, error, revision=card.revision)

@@ -1,34 +1,363 @@
-"""Read files of weights, only tensors and never code, and compare them with their card."""
+"""Weights: found in a file, a folder or the hub's cache, read as tensors, compared with their card.
+
+Only tensors are read, and never code.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.hub import FETCH_AGAIN, repository_folder
-from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Corrupt, FixInput, first_line
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    NotFound,
+    ObygazeError,
+    first_line,
+)
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.lazy import need
-from obygaze_features.store.files import check_memory
+from obygaze_features.core.machine import cache_folder, offline
+from obygaze_features.core.schema_check import read_json
+from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
+    from obygaze_features.backbones.card import Card
+    from obygaze_features.backbones.geometry import Geometry
+
 TENSORS = "tensors"
+FETCH_AGAIN = "fetch the checkpoint again"
+ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
+_PREFERRED = ("model.safetensors", "pytorch_model.bin")
+_OTHER_FILES = (
+    "config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
+)
+# pytorch_model.bin.3 of an epoch.
+_FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_CONNECT_S = 5.0
 _SHOWN = 5
 
 Hashes = Mapping[str, str]
 """The sha256 of each file by its name, and of the tensors, which is the same in every form."""
+
+
+# --- Where they are ---
+
+
+@dataclass(frozen=True)
+class WeightFiles:
+    """The files of one checkpoint, and the folder its configuration is in.
+
+    `is_from_hub` where they are in the hub's cache, under the name of the card's own checkpoint.
+    """
+
+    folder: Path
+    files: tuple[Path, ...]
+    origin: str
+    is_from_hub: bool = False
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of weights."""
+        return sum(path.stat().st_size for path in self.files)
+
+    def json_file(self, name: str) -> dict[str, Any] | None:
+        """Return a JSON file beside the weights, or None where there is none."""
+        path = self.folder / name
+        if not path.is_file():
+            return None
+        return read_json(path.read_bytes(), str(path), error=Corrupt).tree
+
+    @property
+    def shortest_edge(self) -> int | None:
+        """The shortest edge the checkpoint's own processor resizes to, if its file has one."""
+        if not self.files:
+            return None
+        tree = self.json_file("preprocessor_config.json") or {}
+        size = tree.get("size")
+        edge = size.get("shortest_edge") if isinstance(size, dict) else size
+        return edge if isinstance(edge, int) and not isinstance(edge, bool) else None
+
+
+NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
+
+
+def find_weights(
+    card: Card, weights: PathLike | None = None, *, download: bool = False
+) -> WeightFiles:
+    """Return the given weights, or the card's own from the cache.
+
+    They may be given as NAME=PATH, as `extract run` takes those of several backbones. The card's
+    own are downloaded first if they are not in the cache, with `download` only.
+    """
+    if not card.family.needs_weights:
+        return NO_WEIGHTS
+    if weights is not None:
+        path = _path_of_weights(card, Path(weights).expanduser())
+        if path.is_file():
+            return WeightFiles(path.parent, (path,), str(path))
+        if not path.is_dir():
+            raise NotFound(
+                f"no weights for {card.name}",
+                where=str(path),
+                hint="--weights FILE or FOLDER",
+            )
+        return WeightFiles(path, _files_in(path), str(path))
+    if download and card.checkpoint and not is_cached(card):
+        _download(card)
+    snapshot = _cached_snapshot(card)
+    if snapshot is None:
+        where = card.origin
+        hint = "--weights PATH of your copy of the checkpoint"
+        if card.checkpoint:
+            where = str(cache_folder())
+            hint = _how_to_fetch(card)
+        raise NotFound(f"no weights for {card.name}", where=where, hint=hint)
+    origin = f"{card.checkpoint}@{card.revision}"
+    return WeightFiles(snapshot, _files_in(snapshot), origin, is_from_hub=True)
+
+
+def is_cached(card: Card) -> bool:
+    """Return whether all weights of a card are in the cache, by the names of files."""
+    snapshot = _cached_snapshot(card)
+    try:
+        return snapshot is not None and bool(_files_in(snapshot))
+    except ObygazeError:
+        return False
+
+
+def repository_folder(checkpoint: str) -> Path:
+    """Return the folder of a checkpoint in the hub cache, whether it exists or not."""
+    return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
+
+
+def _cached_snapshot(card: Card) -> Path | None:
+    """Return the folder of a card's revision in the hub cache, or None."""
+    if not card.checkpoint:
+        return None
+    repository = repository_folder(card.checkpoint)
+    commit = card.revision
+    reference = repository / "refs" / card.revision
+    if reference.is_file():
+        commit = reference.read_text(encoding="ascii").strip()
+    snapshot = repository / "snapshots" / commit
+    return snapshot if snapshot.is_dir() else None
+
+
+def _path_of_weights(card: Card, given: Path) -> Path:
+    """Return the path of weights that are given as PATH, NAME=PATH or NAME@PRESET=PATH."""
+    name, equals, path = str(given).partition("=")
+    is_named = equals and name.partition("@")[0] == card.name
+    if not is_named or given.exists():
+        return given
+    return Path(path).expanduser()
+
+
+def _how_to_fetch(card: Card) -> str:
+    return f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
+
+
+def _download(card: Card) -> None:
+    where = str(cache_folder())
+    hint = _how_to_fetch(card)
+    if offline():
+        problem = f"no weights for {card.name}, and the environment forbids the network"
+        raise NotFound(problem, where=where, hint=hint)
+    hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
+    api = hub.HfApi()
+    reference = {"revision": card.revision}
+    try:
+        # Without a time limit, its library tries for half a minute to reach the hub.
+        repository = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
+        name = _preferred([file.rfilename for file in repository.siblings])
+        if not name:
+            raise NotFound("the repository holds no weights in a supported form")
+        stem, _, suffix = name.removesuffix(".index.json").partition(".")
+        shards = [] if name in _PREFERRED else [f"{stem}-*.{suffix}"]
+        files = [*_OTHER_FILES, name, *shards]
+        hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
+    except Exception as error:
+        # The hub's library raises many types of error, and each means that there are no weights.
+        if card.gated:
+            page = f"https://huggingface.co/{card.checkpoint}"
+            hint = f"accept the licence on {page}, then: hf auth login"
+        problem = f"{card.checkpoint} could not be downloaded from {api.endpoint}"
+        raise NotFound(
+            f"{problem}: {first_line(error)}", where=where, hint=hint
+        ) from error
+
+
+def _preferred(names: Collection[str]) -> str:
+    """Return the file that holds the weights or lists their files, or ''."""
+    for name in _PREFERRED:
+        for form in (name, f"{name}.index.json"):
+            if form in names:
+                return form
+    return ""
+
+
+def _files_in(folder: Path) -> tuple[Path, ...]:
+    """Return the weights of a folder: those with a name of the hub, or the only file of tensors."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    name = _preferred([path.name for path in files])
+    if name in _PREFERRED:
+        return (folder / name,)
+    if name:
+        return _shards(folder, folder / name)
+    checkpoints = [path for path in files if _FORMS.search(path.name)]
+    if not checkpoints:
+        raise NotFound(
+            "this folder holds no weights",
+            where=str(folder),
+            hint="a folder with model.safetensors or pytorch_model.bin",
+        )
+    if len(checkpoints) > 1:
+        names = ", ".join(path.name for path in checkpoints)
+        raise FixInput(
+            f"this folder holds several checkpoints: {names}",
+            where=str(folder),
+            hint=f"--weights {checkpoints[-1]}",
+        )
+    return tuple(checkpoints)
+
+
+def _shards(folder: Path, index: Path) -> tuple[Path, ...]:
+    tree = read_json(index.read_bytes(), str(index), error=Corrupt).tree
+    names = tree.get("weight_map")
+    if not isinstance(names, dict):
+        raise Corrupt(
+            "the key weight_map is missing", where=str(index), hint=FETCH_AGAIN
+        )
+    shards = sorted({str(name) for name in names.values()})
+    files = [folder / Path(name).name for name in shards]
+    missing = [path.name for path in files if not path.is_file()]
+    if missing:
+        names_of_missing = ", ".join(missing[:3])
+        raise NotFound(
+            f"{len(missing)} of {len(files)} weight files are missing: {names_of_missing}",
+            where=str(folder),
+            hint=FETCH_AGAIN,
+        )
+    return tuple(files)
+
+
+# --- What is in them ---
+
+
+def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Hashes]:
+    """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
+    tensors = read_tensors(files.files)
+    hashes = hashes_of_files(sorted(files.files))
+    # The hub's cache names each large file by its sha256.
+    damaged = [
+        path.name
+        for path in files.files
+        if is_blob(path) and path.resolve().name not in hashes.values()
+    ]
+    if damaged:
+        raise Corrupt(
+            f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
+            where=files.origin,
+            hint=FETCH_AGAIN,
+        )
+    hashes[TENSORS] = tensors_sha256(tensors)
+    if card.weights_sha256 and not _is_listed(card, hashes):
+        expected = " or ".join(card.weights_sha256)
+        details = [f"expected {expected}, got {hashes[TENSORS]}"]
+        raise WrongWeights(card, files, "sha256", details)
+    return tensors, hashes
+
+
+def hashes_of_files(files: Iterable[Path]) -> dict[str, str]:
+    """Return the sha256 of each file by its name, with its folder where the name is taken."""
+    hashes: dict[str, str] = {}
+    for path in files:
+        name = path.name
+        if name == TENSORS or name in hashes:
+            name = f"{path.parent.name}/{path.name}"
+        if name in hashes:
+            raise FixInput(
+                f"two model files are called {name}",
+                where=str(path),
+                hint="rename one of them",
+            )
+        hashes[name] = sha256_file(path)
+    return hashes
+
+
+def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Return all tensors of a checkpoint's files."""
+    # Imported late: the help of commands imports this module, and that one needs NumPy.
+    from obygaze_features.store.files import check_memory
+
+    torch = need("torch", "extract", "reading weights")
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        check_memory(
+            path.stat().st_size, "weights", str(path), "a machine with more memory"
+        )
+        try:
+            tree = _tree_of(path)
+        except MemoryError:
+            raise
+        except Exception as error:
+            # The readers raise many types of exception for a truncated file.
+            reason = first_line(error).split(". ")[0][:120]
+            raise Corrupt(
+                "this file cannot be read as weights (truncated, damaged, or not tensors):"
+                f" {reason}",
+                where=str(path),
+                hint="compare its size and sha256 with those of its source, and fetch it again",
+            ) from error
+        items = tree.items() if isinstance(tree, dict) else ()
+        named = {key: value for key, value in items if isinstance(value, torch.Tensor)}
+        if not named or not all(isinstance(key, str) for key in named):
+            raise FixInput(
+                "this file holds no named tensors",
+                where=str(path),
+                hint="use the file of the model, not of its optimiser",
+            )
+        tensors |= named
+    return tensors
+
+
+def _tree_of(path: Path) -> Any:
+    """Return what a file of weights holds."""
+    import torch
+
+    if path.suffix == ".safetensors":
+        safetensors = need("safetensors.torch", "extract", "reading weights")
+        return safetensors.load_file(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """Return one hash over names, types, shapes and bytes, in the order of the names."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        kind = str(tensor.dtype).removeprefix("torch.")
+        digest.update(f"{name}\0{kind}\0{list(tensor.shape)}\0".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+# --- Whether they are the card's ---
 
 
 class WrongWeights(FixInput):
@@ -45,26 +374,6 @@ class WrongWeights(FixInput):
         )
 
 
-def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Hashes]:
-    """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
-    tensors = read_tensors(files.files)
-    hashes = {path.name: sha256_file(path) for path in sorted(files.files)}
-    # The hub's cache names each large file by its sha256.
-    damaged = [
-        p.name for p in files.files if is_blob(p) and p.resolve().name != hashes[p.name]
-    ]
-    if damaged:
-        problem = f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged"
-        raise Corrupt(problem, where=files.origin, hint=FETCH_AGAIN)
-    hashes[TENSORS] = tensors_sha256(tensors)
-    if card.weights_sha256 and not _is_listed(card, hashes):
-        details = [
-            f"expected {' or '.join(card.weights_sha256)}, got {hashes[TENSORS]}"
-        ]
-        raise WrongWeights(card, files, "sha256", details)
-    return tensors, hashes
-
-
 def is_blob(path: Path) -> bool:
     """Return whether a file is one that the hub's cache names by its sha256."""
     return _SHA256.fullmatch(path.resolve().name) is not None
@@ -79,22 +388,20 @@ def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
     if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
         return True
     repository = repository_folder(card.checkpoint)
-
-    def is_in_cache(path: Path) -> bool:
-        blob = path.resolve()
-        sha256 = hashes[path.name]
-        is_named = blob.name == sha256 and blob.parent.parent.name == repository.name
-        return is_named or (repository / "blobs" / sha256).is_file()
-
-    return all(map(is_in_cache, files.files))
+    blobs = [path.resolve() for path in files.files]
+    if all(
+        is_blob(blob) and blob.parent.parent.name == repository.name for blob in blobs
+    ):
+        return True  # their names were compared with their hashes
+    of_files = [sha256 for name, sha256 in hashes.items() if name != TENSORS]
+    return all((repository / "blobs" / sha256).is_file() for sha256 in of_files)
 
 
 def _is_listed(card: Card, hashes: Hashes) -> bool:
     listed = set(card.weights_sha256)
     of_files = {**hashes}
-    return of_files.pop(TENSORS) in listed or (
-        bool(listed) and set(of_files.values()) <= listed
-    )
+    of_tensors = of_files.pop(TENSORS)
+    return of_tensors in listed or (bool(listed) and set(of_files.values()) <= listed)
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
@@ -117,56 +424,6 @@ def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
     tubelet = {"tubelet": geometry.frames // steps} if steps else {}
     known = {key: depth[key] for key in ("layers", "hidden", "heads") if key in depth}
     return {**geometry.declared(), **patch, **tubelet, **known}
-
-
-def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """Return one hash over names, types, shapes and bytes, in the order of the names."""
-    import torch
-
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        kind = str(tensor.dtype).removeprefix("torch.")
-        digest.update(f"{name}\0{kind}\0{list(tensor.shape)}\0".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Return all tensors of a checkpoint's files."""
-    torch = need("torch", "extract", "reading weights")
-    safetensors = need("safetensors.torch", "extract", "reading weights")
-    tensors: dict[str, Tensor] = {}
-    for path in files:
-        check_memory(
-            path.stat().st_size, "weights", str(path), "a machine with more memory"
-        )
-        try:
-            if path.suffix == ".safetensors":
-                tree = safetensors.load_file(path)
-            else:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    tree = torch.load(path, map_location="cpu", weights_only=True)
-        except MemoryError:
-            raise
-        except Exception as error:
-            # The readers raise many types of exception for a truncated file.
-            raise Corrupt(
-                "this file cannot be read as weights (truncated, damaged, or not tensors):"
-                f" {first_line(error).split('. ')[0][:120]}",
-                where=str(path),
-                hint="compare its size and sha256 with those of its source, and fetch it again",
-            ) from error
-        items = tree.items() if isinstance(tree, dict) else ()
-        named = {key: value for key, value in items if isinstance(value, torch.Tensor)}
-        if not named or not all(isinstance(key, str) for key in named):
-            hint = "use the file of the model, not of its optimiser"
-            raise FixInput(
-                "this file holds no named tensors", where=str(path), hint=hint
-            )
-        tensors |= named
-    return tensors
 
 
 def check_tensors(

@@ -215,6 +215,20 @@ def find_part(name: str) -> Part:
     return Part(name_in_records, package, path.stem, attribute, path.parent, files)
 
 
+def types_of(part: Part) -> set[str]:
+    """Return the names of the classes that the module of a part defines.
+
+    A class that the module only imports is none of them: who trusts a file trusts its code.
+    """
+    part.load()
+    module = sys.modules[part.module]
+    names = set()
+    for name, value in vars(module).items():
+        if isinstance(value, type) and value.__module__ == part.module:
+            names.add(f"{part.module}.{name}")
+    return names
+
+
 def _name_in_records(name: str) -> str:
     """Return a name without the folder of a file."""
     source, _, attribute = name.rpartition(":")

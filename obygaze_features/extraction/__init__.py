@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_features.extraction.costs import plan_extraction as plan_extraction
     from obygaze_features.extraction.cut_films import write_windows as write_windows
-    from obygaze_features.extraction.extracting import Extraction as Extraction
     from obygaze_features.extraction.extracting import extract as extract
     from obygaze_features.extraction.planning import Target as Target
-    from obygaze_features.extraction.planning import plan_extraction as plan_extraction
+    from obygaze_features.extraction.results import Extraction as Extraction
     from obygaze_features.extraction.slurm import SlurmScript as SlurmScript
     from obygaze_features.extraction.slurm import (
         write_slurm_script as write_slurm_script,
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 else:
     _EXPORTS = {
         "obygaze_features.extraction.cut_films": ("write_windows",),
-        "obygaze_features.extraction.extracting": ("Extraction", "extract"),
-        "obygaze_features.extraction.planning": ("Target", "plan_extraction"),
+        "obygaze_features.extraction.costs": ("plan_extraction",),
+        "obygaze_features.extraction.extracting": ("extract",),
+        "obygaze_features.extraction.results": ("Extraction",),
         "obygaze_features.extraction.slurm": ("SlurmScript", "write_slurm_script"),
         "obygaze_features.extraction.status": ("StoreStatus", "extraction_status"),
+        "obygaze_features.extraction.planning": ("Target",),
         "obygaze_features.extraction.text": ("embed_texts", "score_captions"),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

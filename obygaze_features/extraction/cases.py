@@ -3,13 +3,15 @@
 Everything here is pure. Nothing on a disk is changed because of what it finds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import Facts, PlannedClip
+from obygaze_features.extraction.stored import Stored
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import NO_VIDEO, WITHDRAWN, Row
@@ -49,6 +51,7 @@ VIDEO_FOUND = Case("video found", COMPUTE, "{n} clips had no video, and have one
 FAILED_BEFORE = Case(
     "failed before", KEEP, "{n} clips failed before; --retry-failed tries them again"
 )
+WITHOUT_VIDEO = Case("no video", KEEP, "{n} clips have no video")
 RETRIED = Case("tried again", COMPUTE, "{n} clips failed before and are tried again")
 NOT_IN_MANIFEST = Case(
     "not in the manifest any more",
@@ -86,31 +89,20 @@ AS_PLANNED = Case(
 )
 ANOTHER_RECIPE = Case("another recipe", REFUSE, "this store has another recipe")
 ANOTHER_PLAN = Case(
-    "another recipe while it is filled",
+    "another plan",
     REFUSE,
-    "this store is being filled with another recipe",
+    "this store is being filled with another recipe, or without these arrays",
     "finish it with its own options, or give it up: rm -r {where}.next",
 )
 FURTHER_ARRAY = Case(
     "further array", COMPUTE, "further arrays are computed for {n} clips"
 )
-WOULD_BE_LOST = Case(
-    "further array of a clip that is not in the manifest",
+CANNOT_GET_ARRAY = Case(
+    "no further array",
     REFUSE,
-    "{n} clips with features are not in the manifest, and cannot get the further arrays",
-    "give the manifest that has these clips too",
-)
-OTHER_ARRAYS = Case(
-    "other arrays",
-    REFUSE,
-    "this store is being filled without these arrays",
-    "finish it with its own options; the arrays can be added then",
-)
-TWO_CHANGES = Case(
-    "clips and arrays",
-    REFUSE,
-    "further arrays and {n} clips without features are two changes",
-    "first the same command with the --arrays of the store, then this one",
+    "{n} clips cannot get the further arrays",
+    "give the manifest and the videos of all clips with features; clips without features come"
+    " first: the same command without the further --arrays",
 )
 ANOTHER_MAKER = Case(
     "another version or device",
@@ -131,6 +123,7 @@ CASES = (
     MISSING,
     VIDEO_FOUND,
     FAILED_BEFORE,
+    WITHOUT_VIDEO,
     RETRIED,
     NOT_IN_MANIFEST,
     OTHER_CLIPS,
@@ -142,9 +135,7 @@ CASES = (
     ANOTHER_RECIPE,
     ANOTHER_PLAN,
     FURTHER_ARRAY,
-    WOULD_BE_LOST,
-    OTHER_ARRAYS,
-    TWO_CHANGES,
+    CANNOT_GET_ARRAY,
     ANOTHER_MAKER,
     LATER_VERSION,
     MIXED,
@@ -161,6 +152,7 @@ class Wanted:
         arrays: The names of the arrays that the store should have.
         kind: What would compute.
         facts: The videos as they are now.
+        kept: The clips whose frames are kept: they need no video.
         retry_failed: Try rows again that failed.
         mixed: Allow rows of another version or device.
         as_planned: Finish a filling as it was planned, whatever the manifest says now.
@@ -171,37 +163,10 @@ class Wanted:
     arrays: Sequence[str]
     kind: Kind
     facts: Facts = field(default_factory=dict)
+    kept: Container[str] = ()
     retry_failed: bool = False
     mixed: bool = False
     as_planned: bool = False
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What is there: a finished store, or one that is being filled.
-
-    Args:
-        recipe: How the numbers were made.
-        arrays: The names of the arrays.
-        rows: All rows; those that are planned and not computed have the reason `not extracted`.
-        kinds: What computed the rows, or is planned to.
-        withdrawn_clips: Clips that were withdrawn and never come back.
-        withdrawn_films: Films that were withdrawn and never come back.
-        computed: While the store is filled: for each row, whether this filling computes it.
-    """
-
-    recipe: Recipe
-    arrays: Sequence[str]
-    rows: Sequence[Row]
-    kinds: Sequence[Kind]
-    withdrawn_clips: frozenset[str] = frozenset()
-    withdrawn_films: frozenset[str] = frozenset()
-    computed: Sequence[bool] | None = None
-
-    @property
-    def is_filling(self) -> bool:
-        """Whether the store is being filled."""
-        return self.computed is not None
 
 
 @dataclass(frozen=True)
@@ -248,25 +213,53 @@ class Work:
 
 def compare(wanted: Wanted, stored: Stored | None) -> Work:
     """Return what is to compute so that a store has what is wanted of it."""
-    another_store = wanted.recipe.another_store
+    found: dict[Case, list[str]] = defaultdict(list)
+    rows: list[Row] = []
+    computed: list[bool] = []
     if stored is None:
         rows = [new_row(clip) for clip in wanted.clips]
-        found = {NEW: [clip.clip_id for clip in wanted.clips]}
         computed = [True] * len(rows)
+        found[NEW] = [clip.clip_id for clip in wanted.clips]
+        another_store = wanted.recipe.another_store
         return Work(rows, computed, tuple(wanted.arrays), found, another_store)
-    comparison = _Comparison(wanted, stored)
-    comparison.compare_recipe()
-    comparison.compare_rows()
-    comparison.compare_new_clips()
-    comparison.compare_arrays()
-    comparison.compare_makers()
-    return Work(
-        rows=comparison.rows,
-        computed=comparison.computed,
-        computes=comparison.computes,
-        found=comparison.found,
-        another_store=another_store,
-    )
+    for case, line in _cases_of_recipe(wanted, stored):
+        found[case].append(line)
+    clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
+    for number, row in enumerate(stored.rows):
+        clip = clip_of_id.get(row.clip_id)
+        is_planned = stored.computed is not None and stored.computed[number]
+        case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
+        found[case].append(line)
+        is_computed = case.outcome is COMPUTE
+        if is_planned:
+            is_computed = not row.is_ok and row.reason == NOT_EXTRACTED
+        elif is_computed and clip is not None:
+            row = new_row(clip)
+        rows.append(row)
+        computed.append(is_computed)
+    known = {row.clip_id for row in stored.rows}
+    if NOT_IN_MANIFEST in found and known.isdisjoint(clip_of_id):
+        found[OTHER_CLIPS] = found.pop(NOT_IN_MANIFEST)
+    for clip in wanted.clips:
+        if clip.clip_id not in known:
+            case, line = case_of_new_clip(clip, wanted, stored)
+            found[case].append(line)
+            if case is NEW:
+                rows.append(new_row(clip))
+                computed.append(True)
+    further = [name for name in wanted.arrays if name not in stored.array_names]
+    computes = tuple(stored.array_names)
+    if further and stored.is_filling:
+        found[ANOTHER_PLAN] += [f"without the array {name}" for name in further]
+    elif further:
+        for case, line in _cases_of_further_arrays(rows, computed, clip_of_id, wanted):
+            found[case].append(line)
+        computes = tuple(further)
+        computed = [row.is_ok for row in rows]
+    if any(computed):
+        for case, line in _cases_of_makers(wanted, stored):
+            found[case].append(line)
+    return Work(rows, computed, computes, found, wanted.recipe.another_store)
 
 
 def new_row(clip: PlannedClip) -> Row:
@@ -274,161 +267,109 @@ def new_row(clip: PlannedClip) -> Row:
     return Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
 
 
-class _Comparison:
-    """The comparison of what is wanted with what is there, one part after another."""
+def case_of_row(
+    row: Row,
+    clip: PlannedClip | None,
+    wanted: Wanted,
+    stored: Stored,
+    *,
+    is_planned: bool,
+) -> tuple[Case, str]:
+    """Return the case of a row, and its line.
 
-    def __init__(self, wanted: Wanted, stored: Stored) -> None:
-        self.wanted = wanted
-        self.stored = stored
-        self.found: dict[Case, list[str]] = {}
-        self.rows: list[Row] = []
-        self.computed: list[bool] = []
-        self.computes: Sequence[str] = tuple(stored.arrays)
-        self.not_in_manifest = NOT_IN_MANIFEST
-
-    def note(self, case: Case, line: str) -> None:
-        self.found.setdefault(case, []).append(line)
-
-    def note_planned(self, line: str) -> None:
-        """Note a difference between the manifest and the plan of a filling."""
-        self.note(AS_PLANNED if self.wanted.as_planned else MANIFEST_CHANGED, line)
-
-    def compare_recipe(self) -> None:
-        # The bytes of the weights count, whatever was known of where they came from.
-        recipe = self.wanted.recipe.as_claimed_by(self.stored.recipe)
-        case = ANOTHER_PLAN if self.stored.is_filling else ANOTHER_RECIPE
-        for difference in recipe.diff(self.stored.recipe, ("here", "in the store")):
-            self.note(case, str(difference))
-
-    def compare_makers(self) -> None:
-        """Compare what computes now with what computed the rows, if a row is to compute."""
-        if not any(self.computed):
-            return
-        here = self.wanted.kind
-        others = [kind for kind in self.stored.kinds if kind != here]
-        for kind in dict.fromkeys(others):
-            line = f"{words_of(kind)} there, {words_of(here)} here"
-            is_version_alone = kind == Kind(kind.program, here.device, here.precision)
-            if self.wanted.mixed:
-                self.note(MIXED, line)
-            elif is_version_alone and not self.stored.is_filling:
-                self.note(LATER_VERSION, line)
-            else:
-                self.note(ANOTHER_MAKER, line)
-
-    def compare_rows(self) -> None:
-        clip_of_id = {clip.clip_id: clip for clip in self.wanted.clips}
-        clip_ids = [row.clip_id for row in self.stored.rows]
-        if clip_of_id.keys().isdisjoint(clip_ids):
-            self.not_in_manifest = OTHER_CLIPS
-        for number, row in enumerate(self.stored.rows):
-            clip = clip_of_id.get(row.clip_id)
-            if self.stored.computed is not None and self.stored.computed[number]:
-                self._compare_planned(row, clip)
-            else:
-                self._compare_kept(row, clip)
-
-    def _compare_planned(self, row: Row, clip: PlannedClip | None) -> None:
-        """Compare a row that this filling computes, and has computed or not."""
-        is_missing = not row.is_ok and row.reason == NOT_EXTRACTED
-        self._add(row, is_missing)
-        if clip is None:
-            self.note_planned(f"{row.clip_id}: not in the manifest")
-            return
-        times = other_times(row, clip)
+    Args:
+        row: The row, as far as it is known.
+        clip: The clip of the manifest with its id; None if there is none.
+        wanted: What a run asks for.
+        stored: The store of the row.
+        is_planned: Whether the store is being filled, and computes this row.
+    """
+    name = row.clip_id
+    manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
+    if row.status == WITHDRAWN:
+        return WITHDRAWN_BEFORE, name
+    if clip is None and is_planned:
+        return manifest_changed, f"{name}: not in the manifest"
+    if clip is None:
+        return NOT_IN_MANIFEST, name
+    times = other_times(row, clip)
+    if times and (is_planned or (row.is_ok and stored.is_filling)):
+        return manifest_changed, f"{name}: {times}"
+    if row.is_ok:
+        video = other_video(row, clip, wanted.facts)
         if times:
-            self.note_planned(f"{row.clip_id}: {times}")
-        elif is_missing:
-            self.note(MISSING, row.clip_id)
-        elif row.is_ok:
-            self._compare_video(row, clip)
-        else:
-            self.note(FAILED_BEFORE, row.clip_id)
+            return TIMES_CHANGED, f"{name}: {times}"
+        return (VIDEO_REPLACED, f"{name}: {video}") if video else (SAME, name)
+    if row.reason == NOT_EXTRACTED and (is_planned or not stored.is_filling):
+        return MISSING, name
+    if stored.is_filling:
+        return FAILED_BEFORE, name
+    had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
+    if had_no_video and wanted.facts.get(clip.video):
+        return VIDEO_FOUND, name
+    if row.status == NO_VIDEO and not clip.video and name not in wanted.kept:
+        return WITHOUT_VIDEO, name
+    return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
-    def _compare_kept(self, row: Row, clip: PlannedClip | None) -> None:
-        """Compare a row of a finished store."""
-        if row.status == WITHDRAWN:
-            self._add(row, False)
-            self.note(WITHDRAWN_BEFORE, row.clip_id)
-        elif clip is None:
-            self._add(row, False)
-            self.note(self.not_in_manifest, row.clip_id)
-        elif row.is_ok:
-            self._add(row, False)
-            times = other_times(row, clip)
-            if times and self.stored.is_filling:
-                self.note_planned(f"{row.clip_id}: {times}")
-            elif times:
-                self.note(TIMES_CHANGED, f"{row.clip_id}: {times}")
+
+def case_of_new_clip(
+    clip: PlannedClip, wanted: Wanted, stored: Stored
+) -> tuple[Case, str]:
+    """Return the case of a clip that a store does not have, and its line."""
+    name = clip.clip_id
+    if name in stored.withdrawn_clips or clip.movie_id in stored.withdrawn_films:
+        return WITHDRAWN_BEFORE, name
+    if stored.is_filling:
+        manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
+        return manifest_changed, f"{name}: not in the plan"
+    return NEW, name
+
+
+def _cases_of_recipe(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
+    # The bytes of the weights count, whatever was known of where they came from.
+    recipe = wanted.recipe.as_claimed_by(stored.recipe)
+    case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
+    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
+        yield case, str(difference)
+
+
+def _cases_of_further_arrays(
+    rows: Sequence[Row],
+    computed: Sequence[bool],
+    clip_of_id: Mapping[str, PlannedClip],
+    wanted: Wanted,
+) -> Iterator[tuple[Case, str]]:
+    """Yield the clips that get further arrays: all with features.
+
+    A row has all arrays or none: without its pictures, it would lose those that it has.
+    """
+    for row, is_computed in zip(rows, computed, strict=True):
+        clip = clip_of_id.get(row.clip_id)
+        if is_computed:
+            yield CANNOT_GET_ARRAY, f"{row.clip_id}: it has no features yet"
+        elif row.is_ok and clip is None:
+            yield CANNOT_GET_ARRAY, f"{row.clip_id}: not in the manifest"
+        elif row.is_ok and clip is not None:
+            if row.clip_id in wanted.kept or wanted.facts.get(clip.video):
+                yield FURTHER_ARRAY, row.clip_id
             else:
-                self._compare_video(row, clip)
+                yield CANNOT_GET_ARRAY, f"{row.clip_id}: its video is not there"
+
+
+def _cases_of_makers(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
+    """Yield what computed the rows, where it is not what computes now."""
+    here = wanted.kind
+    for kind in dict.fromkeys(stored.kinds):
+        if kind == here:
+            continue
+        line = f"{words_of(kind)} there, {words_of(here)} here"
+        is_version_alone = kind == Kind(kind.program, here.device, here.precision)
+        if wanted.mixed:
+            yield MIXED, line
+        elif is_version_alone and not stored.is_filling:
+            yield LATER_VERSION, line
         else:
-            case = self._case_without_features(row, clip)
-            is_computed = case.outcome is COMPUTE
-            self._add(new_row(clip) if is_computed else row, is_computed)
-            self.note(case, row.clip_id)
-
-    def _case_without_features(self, row: Row, clip: PlannedClip) -> Case:
-        """Return the case of a row of a finished store that failed."""
-        if self.stored.is_filling:
-            return FAILED_BEFORE
-        if row.reason == NOT_EXTRACTED:
-            return MISSING
-        had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
-        if had_no_video and self.wanted.facts.get(clip.video):
-            return VIDEO_FOUND
-        return RETRIED if self.wanted.retry_failed else FAILED_BEFORE
-
-    def _compare_video(self, row: Row, clip: PlannedClip) -> None:
-        video = other_video(row, clip, self.wanted.facts)
-        if video:
-            self.note(VIDEO_REPLACED, f"{row.clip_id}: {video}")
-        else:
-            self.note(SAME, row.clip_id)
-
-    def compare_new_clips(self) -> None:
-        known = {row.clip_id for row in self.stored.rows}
-        for clip in self.wanted.clips:
-            if clip.clip_id in known:
-                continue
-            is_withdrawn = (
-                clip.clip_id in self.stored.withdrawn_clips
-                or clip.movie_id in self.stored.withdrawn_films
-            )
-            if is_withdrawn:
-                self.note(WITHDRAWN_BEFORE, clip.clip_id)
-            elif self.stored.is_filling:
-                self.note_planned(f"{clip.clip_id}: not in the plan")
-            else:
-                self._add(new_row(clip), True)
-                self.note(NEW, clip.clip_id)
-
-    def compare_arrays(self) -> None:
-        """Compare the arrays, after the rows: further ones are computed for rows with features."""
-        known = set(self.stored.arrays)
-        further = [name for name in self.wanted.arrays if name not in known]
-        if not further:
-            return
-        if self.stored.is_filling:
-            for name in further:
-                self.note(OTHER_ARRAYS, name)
-            return
-        if any(self.computed):
-            for row, is_computed in zip(self.rows, self.computed, strict=True):
-                if is_computed:
-                    self.note(TWO_CHANGES, row.clip_id)
-            return
-        self.computes = tuple(further)
-        self.computed = [row.is_ok for row in self.rows]
-        in_manifest = {clip.clip_id for clip in self.wanted.clips}
-        for row in self.rows:
-            if row.is_ok:
-                is_there = row.clip_id in in_manifest
-                self.note(FURTHER_ARRAY if is_there else WOULD_BE_LOST, row.clip_id)
-
-    def _add(self, row: Row, is_computed: bool) -> None:
-        self.rows.append(row)
-        self.computed.append(is_computed)
+            yield ANOTHER_MAKER, line
 
 
 def words_of(kind: Kind) -> str:

@@ -7,7 +7,7 @@ from obygaze_features.core.function_commands import FunctionGroup
 _HERE = "obygaze_features.extraction"
 COMMANDS = {
     "plan": (
-        f"{_HERE}.planning:plan_extraction",
+        f"{_HERE}.costs:plan_extraction",
         "Count what is missing, and measure one clip.",
     ),
     "run": (

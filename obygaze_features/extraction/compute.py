@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import as_arrays, blank_padding
-from obygaze_features.backbones.torch_backbone import on_device
+from obygaze_features.backbones.backbone import (
+    Backbone,
+    as_arrays,
+    blank_padding,
+    on_device,
+)
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
 from obygaze_features.extraction.decoded import Clip
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 SIZE_OF_ANY = 224
 # How often a thread that waits for another one looks for signals.
 SIGNALS_S = 1.0
+# The share of the memory of the machine that decoded clips may take until they are computed.
+_SHARE_OF_MEMORY = 8
 # Larger batches are not faster.
 MAX_BATCH = 16
 
@@ -223,10 +228,10 @@ class BatchComputer(Computer):
         import torch
 
         masks = [clip.mask for clip in clips]
-        if self.backbone.resize is None or self.backbone.card.code:
-            computed = self.forward(
-                [self._pictures_of_clip(clip) for clip in clips], masks
-            )
+        if self.backbone.card.code:
+            # Code of the user takes one clip at a time.
+            pictures = [self.uploads.pictures([clip]) for clip in clips]
+            computed = self.forward(pictures, masks)
         else:
             computed = self._forward_together(clips, masks)
         arrays = {
@@ -249,12 +254,6 @@ class BatchComputer(Computer):
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
-
-    def _pictures_of_clip(self, clip: Clip) -> Any:
-        """Return the pictures of a clip for code of the user, which takes one clip at a time."""
-        if self.backbone.resize is None:
-            return self._pictures(clip)
-        return self.uploads.pictures([clip])
 
     def _forward_together(
         self,
@@ -335,8 +334,7 @@ def black_clip(backbone: Backbone) -> Clip:
         height = width = SIZE_OF_ANY
     n_frames = backbone.geometry.frames
     pictures = np.zeros((n_frames, height, width, 3), np.uint8)
-    if backbone.resize is not None:
-        pictures = backbone.resize(pictures)
+    pictures = backbone.resize(pictures)
     places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
     return Clip(pictures, places, is_real, places / 25, places / 25, n_frames)
@@ -395,40 +393,55 @@ def stack(pixels: Sequence[Any]) -> Any:
 class Resources:
     """What a run may use of its machine; none of it changes the features.
 
-    `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
-    `threads` (None: one a core).
+    `workers` decode, `batch` clips are computed at once (None: as many as fit). `processes` such
+    runs share the cores and the memory of the machine.
     """
 
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
-    threads: int | None = None
+    processes: int = 1
+
+    @classmethod
+    def shares(
+        cls, devices: Sequence[str], workers: int, batch: int | None
+    ) -> list[Resources]:
+        """Return what the process of each device may use: they share the decoders, too."""
+        n = len(devices)
+        return [cls(device, max(1, workers // n), batch, n) for device in devices]
 
     @property
     def compute_threads(self) -> int:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
-        return self.threads or usable_cores()
+        return max(1, usable_cores() // self.processes)
 
     def batches_of(self, computers: Sequence[Computer]) -> list[int]:
         """Return how many clips each backbone computes at once; those of a GPU share its memory."""
-        on_gpu = [c for c in computers if isinstance(c, BatchComputer)]
         if self.batch:
             return [self.batch] * len(computers)
-        of_gpu: Iterator[int] = iter(())
+        batches = []
+        on_gpu = {}
+        for number, computer in enumerate(computers):
+            batches.append(self._batch_on_cpu(computer.backbone.activation_bytes))
+            if isinstance(computer, BatchComputer):
+                on_gpu[number] = measured_clip_bytes(computer)
         if on_gpu:
-            clip_bytes = [measured_clip_bytes(computer) for computer in on_gpu]
-            of_gpu = iter(gpu_batches(clip_bytes, free_gpu_memory(self.device)))
-        return [
-            next(of_gpu)
-            if isinstance(computer, BatchComputer)
-            else self._batch_on_cpu(computer.backbone.activation_bytes)
-            for computer in computers
-        ]
+            gpu_bytes = free_gpu_memory(self.device)
+            of_gpu = gpu_batches(list(on_gpu.values()), gpu_bytes)
+            for number, batch in zip(on_gpu, of_gpu, strict=True):
+                batches[number] = batch
+        return batches
 
     def _batch_on_cpu(self, clip_bytes: int) -> int:
         """Return how many clips are computed at once: one a thread, in a quarter of the memory."""
-        clips_in_memory = system.memory_bytes() // 4 // max(clip_bytes, 1)
+        n_bytes = system.memory_bytes() // 4 // self.processes
+        clips_in_memory = n_bytes // max(clip_bytes, 1)
         return max(1, min(clips_in_memory, self.compute_threads))
+
+    @property
+    def bytes_of_clips_ahead(self) -> int:
+        """The bytes of decoded clips that may wait until they are computed."""
+        return int(system.memory_bytes()) // _SHARE_OF_MEMORY // self.processes
 
     def most_clips_ahead(self, batches: Sequence[int]) -> int:
         """Return how many decoded clips may wait: those of the decoders, and the next batch.

@@ -78,6 +78,11 @@ class Decoded:
     seconds: float
     views: Mapping[View, Clip | Failure] = field(repr=False)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a view has no pictures."""
+        return any(isinstance(view, Failure) for view in self.views.values())
+
 
 class RowJob(NamedTuple):
     """A row to decode, and what its stores need of it."""

@@ -1,14 +1,13 @@
 """Decode the rows of a store ahead, in their order; a row that fails has its reason."""
 
-from collections import deque
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from itertools import groupby, pairwise
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from obygaze_features.core import system
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction.clips import PlannedClip, films_of_parts
 from obygaze_features.extraction.decoded import (
@@ -27,28 +26,13 @@ from obygaze_features.store.layout import WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
 
 # Threads that read kept frames.
 READERS = 2
 NOTHING_KEPT: KeptViews = MappingProxyType({})
 # The pictures of a clip whose size is not known before it is decoded.
 _SIZE_OF_ANY = (1080, 1920)
-# The share of the memory of the machine that decoded clips may take until they are computed.
-_SHARE_OF_MEMORY = 8
-
-
-class _Waiting(NamedTuple):
-    """A row that is being decoded or read; without a future, it has no video."""
-
-    job: RowJob
-    n_bytes: int
-    future: Future[DecodeResult] | Future[Decoded] | None
-
-
-def most_bytes_ahead() -> int:
-    """Return the bytes of decoded clips that may wait."""
-    return int(system.memory_bytes()) // _SHARE_OF_MEMORY
 
 
 def decode_ahead(
@@ -78,43 +62,38 @@ def decode_ahead(
     """
     if grid is not None:
         yield from _decode_windows(
-            jobs, clips, grid, pool, indexes, accept_damaged, kept
+            jobs, clips, grid, pool, most_bytes, indexes, accept_damaged, kept
         )
         return
-    waiting: deque[_Waiting] = deque()
     films = films_of_parts(clips)
     next_film = films_that_follow(clips, films)
-    readers = ThreadPoolExecutor(READERS, thread_name_prefix="kept")
-    try:
-        for job in jobs:
-            n_bytes = sum(map(bytes_of_view, job.views))
-            while waiting and (
-                len(waiting) >= most_clips
-                or sum(one.n_bytes for one in waiting) + n_bytes > most_bytes
-            ):
-                yield _result(waiting.popleft(), accept_damaged)
-            clip = clips[job.row]
-            future: Future[DecodeResult] | Future[Decoded] | None = None
-            if is_kept(job, clip, kept):
-                future = readers.submit(read_kept, job, clip, kept)
-            elif clip.video:
-                if clip.video in next_film:
-                    # The index of the next film is made while this one is decoded.
-                    following = next_film.pop(clip.video)
-                    pool.submit(DecodeJob(following, (), indexes=indexes))
-                folder = indexes if clip.video in films else None
-                times = (clip.start_s, clip.end_s)
-                decode_job = DecodeJob(clip.video, job.views, *times, indexes=folder)
-                future = pool.submit(decode_job)
-            waiting.append(_Waiting(job, n_bytes, future))
-        while waiting:
-            yield _result(waiting.popleft(), accept_damaged)
-    finally:
-        # Nobody waits for these clips.
-        for one in waiting:
-            if one.future is not None:
-                one.future.cancel()
-        readers.shutdown()
+
+    def submit(job: RowJob) -> Future[Any]:
+        clip = clips[job.row]
+        if is_kept(job, clip, kept):
+            return readers.submit(read_kept, job, clip, kept)
+        if not clip.video:
+            failed: Future[Decoded] = Future()
+            failed.set_result(_without_video(job))
+            return failed
+        if clip.video in next_film:
+            # The index of the next film is made while this one is decoded.
+            following = next_film.pop(clip.video)
+            pool.submit(DecodeJob(following, (), indexes=indexes))
+        folder = indexes if clip.video in films else None
+        times = (clip.start_s, clip.end_s)
+        return pool.submit(DecodeJob(clip.video, job.views, *times, indexes=folder))
+
+    with ThreadPoolExecutor(READERS, thread_name_prefix="kept") as readers:
+        under_way = in_order(
+            submit, jobs, most_clips, bytes_of=bytes_of_job, most_bytes=most_bytes
+        )
+        with closing(under_way):
+            for job, result in under_way:
+                if isinstance(result, Decoded):
+                    yield result
+                else:
+                    yield decoded_row(job, result, accept_damaged)
 
 
 def films_that_follow(
@@ -130,6 +109,7 @@ def _decode_windows(
     clips: Sequence[PlannedClip],
     grid: Grid,
     pool: DecodePool,
+    most_bytes: int,
     indexes: str,
     accept_damaged: bool,
     kept: KeptViews,
@@ -148,14 +128,17 @@ def _decode_windows(
             continue
         rows = list(group)
         if not video:
-            for job in rows:
-                failures = dict.fromkeys(job.views, NO_VIDEO_NAMED)
-                yield Decoded(job.row, Source(), 0.0, failures)
+            yield from map(_without_video, rows)
             continue
         windows = [WantedWindow(clips[job.row].window or 0, job.views) for job in rows]
-        results = decode_windows(video, grid, windows, pool, indexes)
+        results = decode_windows(video, grid, windows, pool, indexes, most_bytes)
         for job, result in zip(rows, results, strict=True):
             yield decoded_row(job, result, accept_damaged)
+
+
+def bytes_of_job(job: RowJob) -> int:
+    """Return the bytes of the pictures of a row."""
+    return sum(bytes_of_view(view) for view in job.views)
 
 
 def bytes_of_view(view: View) -> int:
@@ -164,14 +147,9 @@ def bytes_of_view(view: View) -> int:
     return view.count * prod((height, width, 3))
 
 
-def _result(waiting: _Waiting, accept_damaged: bool) -> Decoded:
-    if waiting.future is None:
-        failures = dict.fromkeys(waiting.job.views, NO_VIDEO_NAMED)
-        return Decoded(waiting.job.row, Source(), 0.0, failures)
-    result = waiting.future.result()
-    if isinstance(result, Decoded):
-        return result
-    return decoded_row(waiting.job, result, accept_damaged)
+def _without_video(job: RowJob) -> Decoded:
+    failures = dict.fromkeys(job.views, NO_VIDEO_NAMED)
+    return Decoded(job.row, Source(), 0.0, failures)
 
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:

@@ -16,6 +16,7 @@ from typing import Any
 from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import count_gpus_as_nvidia_smi
+from obygaze_features.extraction.results import Listener
 from obygaze_features.extraction.stopping import StopFlag, stop_on_signals
 
 # A GPU with more memory in use is not idle; a screen takes less.
@@ -25,8 +26,8 @@ _POLL_S = 0.2
 # How long a process may take to end after a second Ctrl-C.
 _INTERRUPT_S = 5.0
 
-# What a process says while it works: a kind of message, and its values.
-Say = Callable[..., None]
+# Is called with what a device is to do, the flag that stops it, and what hears of its work.
+Work = Callable[[Any, StopFlag, Listener], Any]
 
 
 def devices_of(text: str) -> list[str]:
@@ -102,28 +103,28 @@ def _used_mb() -> dict[str, int]:
 
 
 def work_on_devices(
-    work: Callable[[str, StopFlag, Say], Any],
-    devices: Sequence[str],
+    work: Work,
+    of_devices: Sequence[tuple[str, Any]],
     stop: StopFlag,
-    heard: Callable[..., None],
+    listener: Listener,
 ) -> tuple[list[Any], list[ObygazeError]]:
     """Call a function in a process for each device; return what they return, and their errors.
 
     A process that fails leaves its work to the others.
 
     Args:
-        work: Is called with the device, a flag that stops it, and a function that sends words.
-        devices: The devices; a device may be named twice.
+        work: The function.
+        of_devices: Each device with what it is to do; a device may be there twice.
         stop: The flag that stops all processes.
-        heard: Is called with the words that a process sends.
+        listener: Hears what the processes say of their work.
     """
     running: dict[Any, SpawnProcess] = {}
-    for device in devices:
-        connection, process = _started(work, device)
+    for device, task in of_devices:
+        connection, process = _started(work, device, task)
         running[connection] = process
     processes = list(running.values())
     try:
-        return _wait_for_all(running, stop, heard)
+        return _wait_for_all(running, stop, listener)
     except BaseException:
         # Nobody reads their words any more, and they would wait for a reader.
         _interrupt(processes)
@@ -134,9 +135,7 @@ def work_on_devices(
 
 
 def _wait_for_all(
-    processes: Mapping[Any, SpawnProcess],
-    stop: StopFlag,
-    heard: Callable[..., None],
+    processes: Mapping[Any, SpawnProcess], stop: StopFlag, listener: Listener
 ) -> tuple[list[Any], list[ObygazeError]]:
     running = dict(processes)
     results: list[Any] = []
@@ -158,7 +157,7 @@ def _wait_for_all(
             elif kind == "error":
                 errors += values
             else:
-                heard(kind, *values)
+                getattr(listener, kind)(*values)
         if stop:
             for process in running.values():
                 process.terminate()
@@ -186,33 +185,45 @@ def _interrupt(processes: Sequence[SpawnProcess]) -> None:
         process.kill()
 
 
-def _started(
-    work: Callable[[str, StopFlag, Say], Any], device: str
-) -> tuple[Connection, SpawnProcess]:
+def _started(work: Work, device: str, task: Any) -> tuple[Connection, SpawnProcess]:
     """Start a process, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, sender = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_work, name=device, args=(work, device, sender))
+    process = spawn.Process(target=_work, name=device, args=(work, task, sender))
     process.start()
     sender.close()
     return messages, process
 
 
-def _work(
-    work: Callable[[str, StopFlag, Say], Any], device: str, messages: Connection
-) -> None:
-    one_at_a_time = threading.Lock()
+class _Sender:
+    """The listener in the process of a device: sends what it hears."""
 
-    def say(*words: Any) -> None:
-        with one_at_a_time:
-            messages.send(words)
+    def __init__(self, messages: Connection) -> None:
+        self._messages = messages
+        self._one_at_a_time = threading.Lock()
 
+    def send(self, *words: Any) -> None:
+        with self._one_at_a_time:
+            self._messages.send(words)
+
+    def expect(self, n_clips: int) -> None:
+        self.send("expect", n_clips)
+
+    def row(self, clip_id: str, row: int, failed: bool) -> None:
+        self.send("row", clip_id, row, failed)
+
+    def note(self, text: str) -> None:
+        self.send("note", text)
+
+
+def _work(work: Work, task: Any, messages: Connection) -> None:
+    sender = _Sender(messages)
     # If the process that listens was killed, this one ends with its next word.
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
-            say("result", work(device, stop, say))
+            sender.send("result", work(task, stop, sender))
         except ObygazeError as error:
-            say("error", error)
+            sender.send("error", error)
         except KeyboardInterrupt:
             # Python would wait for threads that compute a clip.
             os._exit(EXIT_INTERRUPTED)

@@ -1,34 +1,22 @@
-"""Extract what is missing: compare, plan, fill, seal. The same call goes on after a stop."""
+"""Extract what is missing: compare, plan, fill, seal. The same call goes on after a stop.
+
+`_extract` has the steps of a run, and `fill` in `loop.py` those of its clips. What each step of a
+run does stands below it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, overload
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
-from obygaze_features.core.console import (
-    Progress,
-    ProgressBars,
-    Quiet,
-    count,
-    progress_bars,
-    silent,
-)
+from obygaze_features.core.console import ProgressBars, progress_bars, silent
 from obygaze_features.core.docstrings import described_as_in
-from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
-    AlreadyThere,
-    FixInput,
-    NotFound,
-    ObygazeError,
-)
+from obygaze_features.core.errors import AlreadyThere, FixInput, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS, is_disk_full, usable_cores
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.cases import NO_FILE
+from obygaze_features.extraction.blocks import Blocks
 from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.compute import (
     Resources,
@@ -37,10 +25,10 @@ from obygaze_features.extraction.compute import (
     computer_for,
     computes_on_gpu,
 )
-from obygaze_features.extraction.decoding import most_bytes_ahead
-from obygaze_features.extraction.devices import Say, devices_of, work_on_devices
+from obygaze_features.extraction.costs import plan_extraction
+from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.gpu import GpuPageLocks
-from obygaze_features.extraction.loop import Ahead, StoreFiller, Watch, fill
+from obygaze_features.extraction.loop import Decoder, StoreFiller, fill
 from obygaze_features.extraction.planning import (
     FEATURES,
     MACHINE,
@@ -55,18 +43,25 @@ from obygaze_features.extraction.planning import (
     Weights,
     chosen_targets,
     open_filling,
-    plan_extraction,
     plan_stores,
-    store_path,
 )
-from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.extraction.results import (
+    Extraction,
+    Listener,
+    Shown,
+    Watch,
+    kept_clips,
+    next_steps,
+    states_of,
+    watch_nothing,
+)
+from obygaze_features.extraction.status import store_status
 from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import Terms
 from obygaze_features.store.filling import Filling, remove_filling, store_before
 from obygaze_features.store.finding import withdrawn_elsewhere
-from obygaze_features.store.placing import before_of
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
@@ -76,87 +71,6 @@ TIMEOUT_S = 300.0
 CLIPS = "Clips"
 # Another process may finish a store while this one compares; then all is compared once more.
 _MOST_ATTEMPTS = 5
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a run extracts; none of it changes the features."""
-
-    resources: Resources
-    timeout_s: float = TIMEOUT_S
-    accept_damaged: bool = False
-    retry_failed: bool = False
-    mixed: bool = False
-    as_planned: bool = False
-    seal_now: bool = False
-    reason: str = ""
-    licence: str = ""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Extraction(Sequence[StoreStatus]):
-    """The result of a run: how far each of its stores is.
-
-    Args:
-        parts: The status of each store.
-        stop: Whether a signal ended the run.
-        notes: What to type next.
-        warnings: What the user should know of the stores.
-    """
-
-    parts: Sequence[StoreStatus]
-    stop: StopFlag = field(default_factory=StopFlag)
-    notes: Sequence[str] = ()
-    warnings: Sequence[str] = ()
-
-    json_in_one_line: ClassVar[bool] = True
-
-    @overload
-    def __getitem__(self, index: int) -> StoreStatus: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[StoreStatus]: ...
-
-    def __getitem__(self, index: int | slice) -> StoreStatus | Sequence[StoreStatus]:
-        return self.parts[index]
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def __repr__(self) -> str:
-        stores = [f"{state.backbone} {state.ok} of {state.clips}" for state in self]
-        return short_repr("Extraction", *stores)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.parts))
-
-    @property
-    def exit_code(self) -> int:
-        """Return the code of a run that ended although some clips failed."""
-        return EXIT_SOME_FAILED if any(state.failed for state in self.parts) else 0
-
-    def require_ok(self) -> None:
-        """Raise an error if the run was stopped, or if no clip was extracted."""
-        self.stop.raise_if_stopped(kept_clips(self.parts))
-        has_clips = any(state.clips > state.withdrawn for state in self.parts)
-        if has_clips and not any(state.ok for state in self.parts):
-            raise ObygazeError(
-                "no clip was extracted", hint="correct what the lines above list"
-            )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status of each store."""
-        return {"stores": [state.to_json() for state in self.parts]}
-
-
-def kept_clips(states: Sequence[StoreStatus]) -> str:
-    """Return how many clips of each store need no more work, in words."""
-    texts = []
-    for state in states:
-        of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
-        n_kept = state.clips - state.missing
-        texts.append(f"{n_kept} of {count(state.clips, 'clip')}{of_store}")
-    return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
 
 
 @described_as_in(plan_extraction)
@@ -182,7 +96,7 @@ def extract(
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
     reason: Annotated[str, Option(group=ADVANCED)] = "",
-    watch: Annotated[Watch, PYTHON_ONLY] = lambda row, failed: None,
+    watch: Annotated[Watch, PYTHON_ONLY] = watch_nothing,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
@@ -231,140 +145,84 @@ def extract(
         targets = chosen_targets(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
-        devices = devices_of(device)
-        settings = Settings(
-            resources=Resources(devices[0], workers or usable_cores(), batch),
-            timeout_s=timeout_s,
-            accept_damaged=accept_damaged,
-            retry_failed=retry_failed,
-            mixed=mixed,
-            as_planned=as_planned,
-            seal_now=seal_now,
-            reason=reason,
-            licence=licence,
-        )
         clips = read_manifest(manifest, workspace=here)
-        bars = progress_bars(progress, "clips")
-        arguments = (clips, targets, here, settings)
+        runs = [
+            Run(
+                manifest=clips,
+                targets=targets,
+                workspace=here,
+                resources=resources,
+                timeout_s=timeout_s,
+                accept_damaged=accept_damaged,
+                retry_failed=retry_failed,
+                mixed=mixed,
+                as_planned=as_planned,
+                seal_now=seal_now,
+                reason=reason,
+                licence=licence,
+            )
+            for resources in Resources.shares(
+                devices_of(device), workers or usable_cores(), batch
+            )
+        ]
+        shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
-            if len(devices) == 1:
-                return _extract(*arguments, stop, watch, bars, note)
-            return _extract_on_devices(*arguments, devices, stop, watch, bars, note)
+            with closing(shown):
+                if len(runs) == 1:
+                    return _extract(runs[0], stop, shown)
+                return _extract_on_devices(runs, stop, shown)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(kept_clips(_states(clips, targets, here)))
+            interrupt.add_note(kept_clips(states_of(clips, targets, here)))
             interrupt.add_note(RESUME)
             raise
 
 
-def _extract(
-    manifest: Manifest,
-    targets: Sequence[Target],
-    workspace: Workspace,
-    settings: Settings,
-    stop: StopFlag,
-    watch: Watch,
-    bars: ProgressBars,
-    note: Callable[[str], object],
-) -> Extraction:
+@dataclass(frozen=True)
+class Run:
+    """What a run extracts, and how; its resources do not change the features."""
+
+    manifest: Manifest
+    targets: Sequence[Target]
+    workspace: Workspace
+    resources: Resources
+    timeout_s: float
+    accept_damaged: bool
+    retry_failed: bool
+    mixed: bool
+    as_planned: bool
+    seal_now: bool
+    reason: str
+    licence: str
+
+
+def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
+    """Extract in this process: the steps of a run."""
     require_decode_workers()
-    plan, fillings = _planned(manifest, targets, workspace, settings)
-    for sentence in _before_the_run(plan, workspace):
-        note(sentence)
+    plan, begun = _begin(run)
+    for sentence in _before_the_run(plan, run.workspace):
+        listener.note(sentence)
     warnings: list[str] = []
     try:
-        if not settings.seal_now:
-            for works in _with_the_same_rows(plan.stores, fillings):
+        if not run.seal_now:
+            listener.expect(_count_missing_clips(begun))
+            for together in _with_the_same_rows(begun):
                 if not stop:
-                    with _watched(works, bars, watch) as shown:
-                        _fill(works, plan, workspace, settings, stop, shown, note)
-        for store, filling in zip(plan.stores, fillings, strict=True):
-            warnings += _finish(store, filling, settings, manifest)
+                    _fill(together, plan, run, stop, listener)
+        for one in begun:
+            warnings += _seal_if_complete(one, run)
     except Exception:
-        _forget_own_plans(plan, fillings)
+        _forget_own_plans(begun)
         raise
     states = [store_status(store.path) for store in plan.stores]
-    return Extraction(states, stop, _next_steps(plan, states), warnings)
-
-
-@contextmanager
-def _one_sentence_for_a_full_disk(workspace: Workspace) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if not is_disk_full(error):
-            raise
-        raise FixInput(
-            "the disk is full; finished blocks are kept",
-            where=error.filename or str(workspace.folder("stores")),
-            hint="free some space, then run the same command again",
-        ) from error
-
-
-def _forget_own_plans(plan: ExtractionPlan, fillings: Sequence[Filling | None]) -> None:
-    """Remove what this run planned and nobody began: a mistake is not in the way of its mending."""
-    for store, filling in zip(plan.stores, fillings, strict=True):
-        if filling is None or store.filling is not None:
-            continue
-        if filling.listed() == (set(), {}):
-            remove_filling(filling)
-
-
-def _states(
-    manifest: Manifest, targets: Sequence[Target], workspace: Workspace
-) -> list[StoreStatus]:
-    """Return how far the stores of some targets are, as far as they are there."""
-    states = []
-    for target in targets:
-        with suppress(NotFound):
-            states.append(store_status(store_path(target, manifest, workspace)))
-    return states
-
-
-# --- On several devices ---
+    return Extraction(states, stop, next_steps(plan, states), warnings)
 
 
 def _extract_on_devices(
-    manifest: Manifest,
-    targets: Sequence[Target],
-    workspace: Workspace,
-    settings: Settings,
-    devices: Sequence[str],
-    stop: StopFlag,
-    watch: Watch,
-    bars: ProgressBars,
-    note: Callable[[str], object],
+    runs: Sequence[Run], stop: StopFlag, listener: Listener
 ) -> Extraction:
-    """Extract in a process for each device; they share the decoders and the cores."""
-    resources = settings.resources
-    share = replace(
-        resources,
-        workers=max(1, resources.workers // len(devices)),
-        threads=max(1, resources.compute_threads // len(devices)),
-    )
-    work = partial(
-        _extract_on_device,
-        manifest,
-        targets,
-        workspace,
-        replace(settings, resources=share),
-    )
-    said: set[str] = set()
-    has_total = False
-    with bars("extract", 0) as bar:
-
-        def heard(kind: str, *values: Any) -> None:
-            nonlocal has_total
-            if kind == "row":
-                bar.advance()
-                watch(*values)
-            elif kind == "rows" and not has_total:
-                has_total = True
-                bar.expect(*values)
-            elif kind == "note" and values[0] not in said:
-                said.add(values[0])
-                note(values[0])
-
-        results, errors = work_on_devices(work, devices, stop, heard)
+    """Extract in a process for each device: all are workers of the same stores."""
+    of_devices = [(run.resources.device, run) for run in runs]
+    results, errors = work_on_devices(_extract, of_devices, stop, listener)
     if errors and not results and not stop:
         raise errors[0]
     notes: dict[str, None] = {}
@@ -374,67 +232,52 @@ def _extract_on_devices(
         warnings.update(dict.fromkeys(result.warnings))
     if not stop:
         warnings.update(dict.fromkeys(error.message for error in errors))
-    states = _states(manifest, targets, workspace)
+    run = runs[0]
+    states = states_of(run.manifest, run.targets, run.workspace)
     return Extraction(states, stop, tuple(notes), tuple(warnings))
 
 
-def _extract_on_device(
-    manifest: Manifest,
-    targets: Sequence[Target],
-    workspace: Workspace,
-    settings: Settings,
-    device: str,
-    stop: StopFlag,
-    say: Say,
-) -> Extraction:
-    """Extract in the process of one device, and say what happens."""
-    resources = replace(settings.resources, device=device)
-
-    @contextmanager
-    def bars(label: str, n_rows: int) -> Iterator[Progress]:
-        say("rows", n_rows)
-        yield Quiet()
-
-    done = _extract(
-        manifest,
-        targets,
-        workspace,
-        replace(settings, resources=resources),
-        stop,
-        partial(say, "row"),
-        bars,
-        partial(say, "note"),
-    )
-    return replace(done, stop=StopFlag(stop.signal_name))
+# --- Begin ---
 
 
-# --- In one process ---
+class Begun(NamedTuple):
+    """A store that has something to compute, and its filling."""
+
+    store: StorePlan
+    filling: Filling
 
 
-@contextmanager
-def _watched(
-    works: "Sequence[_Work]", bars: ProgressBars, watch: Watch
-) -> Iterator[Watch]:
-    """Show a progress bar of the rows of missing blocks, beside what a caller watches."""
-    rows: set[int] = set()
-    for _, filling in works:
-        for block in filling.missing():
-            rows.update(filling.rows_of(block))
-    seen: set[int] = set()
-    failed_rows: set[int] = set()
-    with bars("extract", len(rows)) as bar:
-        bar.expect(len(rows), "clips")
-
-        def show(row: int, failed: bool) -> None:
-            if row not in seen:
-                seen.add(row)
-                bar.advance()
-            if failed and row not in failed_rows:
-                failed_rows.add(row)
-                bar.remark(f"{len(failed_rows)} failed")
-            watch(row, failed)
-
-        yield show
+def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
+    """Compare the manifest with each store; refuse, or plan what is missing."""
+    for attempt in range(_MOST_ATTEMPTS):
+        plan = plan_stores(
+            run.manifest,
+            run.targets,
+            run.workspace,
+            device=run.resources.device,
+            retry_failed=run.retry_failed,
+            mixed=run.mixed,
+            as_planned=run.as_planned,
+        )
+        plan.refuse()
+        begun = []
+        try:
+            for store in plan.stores:
+                if run.seal_now and store.filling is None and store.work.is_needed:
+                    raise FixInput(
+                        "nothing is there to seal: all blocks are missing",
+                        where=str(store.path),
+                        hint="the same command without --seal-now",
+                    )
+                if store.filling is not None or store.work.is_needed:
+                    begun.append(Begun(store, open_filling(store, plan)))
+        except AlreadyThere:
+            # Another process has just finished a store.
+            if attempt + 1 == _MOST_ATTEMPTS:
+                raise
+        else:
+            return plan, begun
+    raise AssertionError("unreachable")
 
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
@@ -447,144 +290,81 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
             sentences = [withdrawn] if withdrawn else []
         for sentence in sentences:
             yield f"{store.path.name}: {sentence}"
-    for location in sorted({kept.store.location for kept in plan.kept.values()}):
+    read_from: set[str] = set()
+    for store in plan.stores:
+        kept_clips = plan.kept_clips(store)
+        for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
+            if is_computed and row.clip_id in kept_clips:
+                read_from.add(plan.kept[store.view].store.location)
+                break
+    for location in sorted(read_from):
         yield f"kept frames are read from {location}"
 
 
-def _next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]:
-    """Return what to type next for the clips that this run could not extract."""
-    link = f"obygaze manifest link {plan.manifest} FOLDER"
-    steps = []
-    failures: dict[str, str] = {}
-    n_without_video = 0
-    for store, state in zip(plan.stores, states, strict=True):
-        steps += _store_before(store, state)
-        if not store.work.is_needed:
-            continue
-        n_without_video = max(n_without_video, state.no_video)
-        for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-            if is_computed and row.clip_id in state.failures:
-                failures[row.clip_id] = state.failures[row.clip_id]
-    if n_without_video:
-        clips = count(n_without_video, "clip")
-        steps.append(f"{clips} without a video: {link}, then the same command")
-    n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
-    if n_without_file:
-        clips = count(n_without_file, "clip")
-        steps.append(
-            f"{clips} whose file is missing: mount its folder, or {link}, then the same command"
-        )
-    n_failed = len(failures) - n_without_file
-    if n_failed:
-        steps.append(
-            f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
-            " --retry-failed"
-        )
-    return steps
+def _forget_own_plans(begun: Sequence[Begun]) -> None:
+    """Remove what this run planned and nobody began: a mistake is not in the way of its mending."""
+    for store, filling in begun:
+        if store.filling is None and filling.listed() == (set(), {}):
+            remove_filling(filling)
 
 
-def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
-    """Return where the store is that this run changed."""
-    before = before_of(store.path, store.seal)
-    is_changed = bool(store.seal) and bool(state.seal) and state.seal != store.seal
-    if not is_changed or not before.exists():
-        return []
-    return [
-        f"the store before is now {before.name}; it shares files with the new one and is no"
-        f" backup; to remove it: rm -r {before}"
-    ]
+# --- Fill ---
 
 
-def _planned(
-    manifest: Manifest,
-    targets: Sequence[Target],
-    workspace: Workspace,
-    settings: Settings,
-) -> tuple[ExtractionPlan, list[Filling | None]]:
-    """Compare, refuse, then plan each store; a store with nothing to compute has no filling."""
-    for attempt in range(_MOST_ATTEMPTS):
-        plan = plan_stores(
-            manifest,
-            targets,
-            workspace,
-            device=settings.resources.device,
-            retry_failed=settings.retry_failed,
-            mixed=settings.mixed,
-            as_planned=settings.as_planned,
-        )
-        plan.refuse()
-        try:
-            return plan, [
-                _filling_of(store, plan, settings.seal_now) for store in plan.stores
-            ]
-        except AlreadyThere:
-            # Another process has just finished a store.
-            if attempt + 1 == _MOST_ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
+    """Return groups of stores with the same clips and times: these share one decoding."""
+    groups: dict[tuple[Row, ...], list[Begun]] = {}
+    for one in begun:
+        if one.filling.missing():
+            groups.setdefault(tuple(one.filling.rows), []).append(one)
+    return list(groups.values())
 
 
-def _filling_of(
-    store: StorePlan, plan: ExtractionPlan, seal_now: bool
-) -> Filling | None:
-    if store.filling is None and not store.work.is_needed:
-        return None
-    if store.filling is None and seal_now:
-        raise FixInput(
-            "nothing is there to seal: all blocks are missing",
-            where=str(store.path),
-            hint="the same command without --seal-now",
-        )
-    return open_filling(store, plan.manifest, plan.grid)
-
-
-# A store and its filling.
-_Work = tuple[StorePlan, Filling]
-
-
-def _with_the_same_rows(
-    stores: Sequence[StorePlan], fillings: Sequence[Filling | None]
-) -> Iterator[Sequence[_Work]]:
-    """Yield groups of stores with the same clips and times: these share one decoding."""
-    groups: dict[tuple[Row, ...], list[_Work]] = {}
-    for store, filling in zip(stores, fillings, strict=True):
-        if filling is not None and filling.missing():
-            groups.setdefault(tuple(filling.rows), []).append((store, filling))
-    yield from groups.values()
+def _count_missing_clips(begun: Sequence[Begun]) -> int:
+    """Return how many clips there are in the missing blocks of all stores."""
+    clip_ids: set[str] = set()
+    for _, filling in begun:
+        for block in filling.missing():
+            clip_ids.update(filling.rows[row].clip_id for row in filling.rows_of(block))
+    return len(clip_ids)
 
 
 def _fill(
-    works: Sequence[_Work],
+    together: Sequence[Begun],
     plan: ExtractionPlan,
-    workspace: Workspace,
-    settings: Settings,
+    run: Run,
     stop: StopFlag,
-    watch: Watch,
-    note: Callable[[str], object],
+    listener: Listener,
 ) -> None:
     """Compute what is missing in stores with the same rows."""
-    clips = _clips_of_rows(works[0][1], plan.clips)
-    with ExitStack() as stack:
-        pool = stack.enter_context(_decode_pool(works, settings, note))
-        fillers = stack.enter_context(_fillers(works, settings))
-        ahead = Ahead(
-            most_clips=settings.resources.most_clips_ahead([f.batch for f in fillers]),
-            most_bytes=most_bytes_ahead(),
-            indexes=str(workspace.folder("indexes")),
-            accept_damaged=settings.accept_damaged,
+    resources = run.resources
+    rows = together[0].filling.rows
+    with (
+        _decode_pool(together, run, listener) as pool,
+        _fillers(together, run) as stores,
+    ):
+        decoder = Decoder(
+            clips=_clips_of_rows(rows, plan.clips),
+            pool=pool,
+            most_clips=resources.most_clips_ahead([store.batch for store in stores]),
+            most_bytes=resources.bytes_of_clips_ahead,
+            indexes=str(run.workspace.folder("indexes")),
+            accept_damaged=run.accept_damaged,
             grid=plan.grid,
             kept=plan.kept,
         )
-        fill(fillers, clips, pool, ahead, stop, watch)
+        with closing(fill(stores, decoder, stop)) as filled:
+            for row, failed in filled:
+                listener.row(rows[row].clip_id, row, failed)
 
 
 def _clips_of_rows(
-    filling: Filling, clips: Sequence[PlannedClip]
+    rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
     """Return the clip of each row: with the times of the plan, and the video of the manifest."""
     clip_of_id = {clip.clip_id: clip for clip in clips}
     planned = []
-    for row in filling.rows:
+    for row in rows:
         clip = clip_of_id.get(row.clip_id)
         if clip is None or clip.movie_id != row.movie_id:
             # The manifest does not say any more which video has this clip.
@@ -593,69 +373,57 @@ def _clips_of_rows(
     return planned
 
 
+def _decode_pool(together: Sequence[Begun], run: Run, listener: Listener) -> DecodePool:
+    """Return the processes that decode; a GPU reads the memory in which pictures arrive."""
+    locks = None
+    if any(computes_on_gpu(store.backbone) for store, _ in together):
+        locks = GpuPageLocks(run.resources.device, listener.note)
+    return DecodePool(run.resources.workers, timeout_s=run.timeout_s, locks=locks)
+
+
 @contextmanager
-def _fillers(works: Sequence[_Work], settings: Settings) -> Iterator[list[StoreFiller]]:
+def _fillers(together: Sequence[Begun], run: Run) -> Iterator[list[StoreFiller]]:
     """Return what fills each store: they share the threads, the device and the writing thread."""
-    resources = settings.resources
     with (
-        clip_threads(resources.compute_threads) as threads,
+        clip_threads(run.resources.compute_threads) as threads,
         ThreadPoolExecutor(1, thread_name_prefix="write") as writing,
     ):
-        uploads = Uploads(resources.device)
+        uploads = Uploads(run.resources.device)
         computers = []
-        for store, filling in works:
+        for store, filling in together:
             names = store.backbone.arrays
             arrays = [array for array in filling.arrays if array.name in names]
             computers.append(computer_for(store.backbone, arrays, threads, uploads))
-        batches = resources.batches_of(computers)
-        yield [
-            StoreFiller(
-                filling,
-                store.view,
-                computer,
-                store.maker,
-                batch=batch,
-                writing=writing,
-                mixed=settings.mixed,
-            )
-            for (store, filling), computer, batch in zip(
-                works, computers, batches, strict=True
-            )
-        ]
+        batches = run.resources.batches_of(computers)
+        stores = []
+        for (store, filling), computer, batch in zip(
+            together, computers, batches, strict=True
+        ):
+            blocks = Blocks(filling, store.maker, writing, mixed=run.mixed)
+            stores.append(StoreFiller(blocks, store.view, computer, batch))
+        yield stores
 
 
-def _decode_pool(
-    works: Sequence[_Work], settings: Settings, note: Callable[[str], object]
-) -> DecodePool:
-    """Return the processes that decode; a GPU reads the memory in which pictures arrive."""
-    resources = settings.resources
-    locks = None
-    if any(computes_on_gpu(store.backbone) for store, _ in works):
-        locks = GpuPageLocks(resources.device, note)
-    return DecodePool(resources.workers, timeout_s=settings.timeout_s, locks=locks)
+# --- Seal ---
 
 
-def _finish(
-    store: StorePlan, filling: Filling | None, settings: Settings, manifest: Manifest
-) -> Sequence[str]:
+def _seal_if_complete(one: Begun, run: Run) -> Sequence[str]:
     """Seal a store whose blocks are all there; return warnings."""
-    if filling is None:
-        return ()
+    store, filling = one
     n_missing = len(filling.missing()) if filling.is_current() else 0
-    if n_missing and not settings.seal_now:
+    if n_missing and not run.seal_now:
         return ()
     if filling.plan.replaces and _is_as_before(filling):
         remove_filling(filling)
         return ()
-    header = manifest.header
-    terms = Terms(settings.licence or header.licence, header.citation)
+    header = run.manifest.header
+    terms = Terms(run.licence or header.licence, header.citation)
     if filling.plan.replaces:
         # A store keeps its terms, which a person may have corrected in its card.
-        terms = Terms(settings.licence)
-    written = seal(
-        store.path, seal_now=settings.seal_now, reason=settings.reason, terms=terms
-    )
-    return written.warnings
+        terms = Terms(run.licence)
+    return seal(
+        store.path, seal_now=run.seal_now, reason=run.reason, terms=terms
+    ).warnings
 
 
 def _is_as_before(filling: Filling) -> bool:
@@ -679,3 +447,17 @@ def _is_as_before(filling: Filling) -> bool:
         if row.reason != before[row.row].reason:
             return False
     return True
+
+
+@contextmanager
+def _one_sentence_for_a_full_disk(workspace: Workspace) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise FixInput(
+            "the disk is full; finished blocks are kept",
+            where=error.filename or str(workspace.folder("stores")),
+            hint="free some space, then run the same command again",
+        ) from error

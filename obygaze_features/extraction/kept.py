@@ -11,7 +11,7 @@ import numpy as np
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
-from obygaze_features.extraction.clips import Facts, PlannedClip, facts_of
+from obygaze_features.extraction.clips import Facts, PlannedClip
 from obygaze_features.extraction.decoded import Clip, Decoded, RowJob, Source, repeated
 from obygaze_features.extraction.recipes import (
     CLEAN,
@@ -27,10 +27,11 @@ from obygaze_features.video.decoded_clip import View
 
 @dataclass(frozen=True)
 class KeptFrames:
-    """A store of pictures, and its rows that may be used, by their clips."""
+    """A store of pictures, its rows that may be used, by their clips, and what changed since."""
 
     store: Store
     row_of_clip: Mapping[str, int]
+    changed: Sequence[str] = ()
 
     def serves(self, view: View, grid: Grid | None) -> bool:
         """Return whether the pictures of a view are among those of the store."""
@@ -81,37 +82,8 @@ class KeptFrames:
 KeptViews = Mapping[View, KeptFrames]
 
 
-def find_kept(
-    manifest: str,
-    clips: Sequence[PlannedClip],
-    views: Iterable[View],
-    grid: Grid | None,
-    workspace: Workspace,
-) -> dict[View, KeptFrames]:
-    """Return the kept frames of each view: from stores called MANIFEST.frames-* of the workspace.
-
-    Raise an error (exit code 5) if the times or the video of a clip changed since.
-    """
-    stores = _stores(manifest, workspace)
-    facts = facts_of(clip.video for clip in clips) if stores else {}
-    kept = [_kept_of(store, clips, facts) for store in stores]
-    kept_views: dict[View, KeptFrames] = {}
-    for view in dict.fromkeys(views):
-        serving = [one for one in kept if one[0].serves(view, grid)]
-        if serving:
-            most, changed = max(serving, key=lambda one: len(one[0].row_of_clip))
-            if changed:
-                raise Mismatch(
-                    f"{len(changed)} clips changed since their frames were kept",
-                    where=most.store.location,
-                    hint="remove this store of frames, and extract -b frames:NAME again",
-                    details=changed,
-                )
-            kept_views[view] = most
-    return kept_views
-
-
-def _stores(manifest: str, workspace: Workspace) -> list[Store]:
+def stores_of_frames(manifest: str, workspace: Workspace) -> list[Store]:
+    """Return the stores of a workspace that kept the frames of a manifest: MANIFEST.frames-*."""
     # A name may hold signs of a pattern, such as films[1].
     pattern = f"{glob.escape(manifest)}.frames-*/{STORE_JSON}"
     stores = []
@@ -125,10 +97,33 @@ def _stores(manifest: str, workspace: Workspace) -> list[Store]:
     return stores
 
 
-def _kept_of(
-    store: Store, clips: Sequence[PlannedClip], facts: Facts
-) -> tuple[KeptFrames, list[str]]:
-    """Return the frames of a store for clips, and the clips that changed since they were kept."""
+def find_kept(
+    stores: Iterable[Store],
+    clips: Sequence[PlannedClip],
+    facts: Facts,
+    views: Iterable[View],
+    grid: Grid | None,
+) -> dict[View, KeptFrames]:
+    """Return for each view the store that has most of its frames, if one has any.
+
+    Args:
+        stores: The stores of frames.
+        clips: The clips of the manifest.
+        facts: Their videos as they are now.
+        views: What backbones see of a clip.
+        grid: How the films are cut, if the clips are windows.
+    """
+    kept = [_kept_of(store, clips, facts) for store in stores]
+    kept_views: dict[View, KeptFrames] = {}
+    for view in dict.fromkeys(views):
+        serving = [one for one in kept if one.serves(view, grid)]
+        if serving:
+            kept_views[view] = max(serving, key=lambda one: len(one.row_of_clip))
+    return kept_views
+
+
+def _kept_of(store: Store, clips: Sequence[PlannedClip], facts: Facts) -> KeptFrames:
+    """Return the frames of a store that may be used for clips."""
     rows = store.rows
     is_clean = store.read(CLEAN, np.arange(len(rows)))
     usable: dict[str, tuple[int, Row]] = {}
@@ -146,7 +141,18 @@ def _kept_of(
             changed.append(f"{clip.clip_id}: {difference}")
         else:
             row_of_clip[clip.clip_id] = number
-    return KeptFrames(store, row_of_clip), changed
+    return KeptFrames(store, row_of_clip, changed)
+
+
+def refuse_changed_clips(kept: KeptFrames) -> None:
+    """Raise an error (exit code 5) if the times or the video of a clip changed since."""
+    if kept.changed:
+        raise Mismatch(
+            f"{len(kept.changed)} clips changed since their frames were kept",
+            where=kept.store.location,
+            hint="remove this store of frames, and extract -b frames:NAME again",
+            details=kept.changed,
+        )
 
 
 def is_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> bool:

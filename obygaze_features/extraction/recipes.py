@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import obygaze_features
-from obygaze_features.backbones.base import Backbone, Card
+from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import cpu_name, package_version

@@ -18,7 +18,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.text import TextModel
+    from obygaze_features.backbones.text import TextTower
     from obygaze_features.store.reading import Store
 
 
@@ -53,7 +53,7 @@ def search(
     weights: str | None = None,
     out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
-    load: Annotated[Callable[[str], TextModel] | None, PYTHON_ONLY] = None,
+    load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
     workspace: PathLike | None = None,
 ) -> Hits:
     """Find clips by a text or a clip.
@@ -133,7 +133,7 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
 
 
 def _vector_of_text(
-    store: Store, array: str, text: str, load: Callable[[str], TextModel]
+    store: Store, array: str, text: str, load: Callable[[str], TextTower]
 ) -> NDArray[np.float64]:
     """Return the vector of a text, which must be in the space of the array."""
     from obygaze_features.backbones.cards import refuse_code_of_store

@@ -79,6 +79,8 @@ def write_slurm_script(
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
     """
+    from obygaze_features.core.metadata import render
+
     root = Workspace.of(workspace).root.resolve()
     plan = _checked_plan(run_words, root)
     n_blocks = max(
@@ -93,10 +95,7 @@ def write_slurm_script(
             hint=f"--tasks {n_blocks}",
         )
     logs = root / "logs"
-    words = [_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
-
-    from obygaze_features.core.metadata import render
-
+    words = [*_obygaze_program(), "-C", str(root), "extract", "run", *run_words]
     text = render(
         "slurm.sh",
         "obygaze_features.extraction",
@@ -155,13 +154,13 @@ def _missing_blocks(store: StorePlan, *, windows: bool) -> int:
     return len(np.unique(computed_rows // block_rows))
 
 
-def _obygaze_program() -> str:
-    """Return the path of the running command, so that tasks use the same installation."""
+def _obygaze_program() -> list[str]:
+    """Return the words that start the running installation."""
     called = Path(sys.argv[0])
     if called.name == "obygaze" and called.is_file():
-        return str(called.absolute())
+        return [str(called.absolute())]
     beside = Path(sys.executable).with_name("obygaze")
-    return str(beside) if beside.is_file() else "obygaze"
+    return [str(beside)] if beside.is_file() else [sys.executable, "-m", "obygaze"]
 
 
 def _as_pattern(folder: Path) -> str:

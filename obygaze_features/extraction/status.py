@@ -9,7 +9,7 @@ from typing import Any
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.planning import read_stored
+from obygaze_features.extraction.stored import read_stored
 from obygaze_features.store.layout import BEFORE, NEXT
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN
 from obygaze_features.store.sealing import NOT_EXTRACTED
@@ -104,10 +104,10 @@ def store_status(path: Path) -> StoreStatus:
 
 def status_at(path: Path) -> StoreStatus | None:
     """Return how far a store is; None if there is none."""
-    there = read_stored(path)
-    if there is None:
+    stored = read_stored(path)
+    if stored is None:
         return None
-    rows = there.stored.rows
+    rows = stored.rows
     failures = {}
     n_missing = 0
     for row in rows:
@@ -116,13 +116,13 @@ def status_at(path: Path) -> StoreStatus | None:
         elif row.status == FAILED:
             failures[row.clip_id] = row.reason
     statuses = [row.status for row in rows]
-    filling = there.filling
+    filling = stored.filling
     n_blocks = len(filling.needed) if filling else 0
     n_left = len(filling.missing()) if filling else 0
     return StoreStatus(
         store=str(path),
-        backbone=there.stored.recipe.title,
-        manifest=there.manifest,
+        backbone=stored.recipe.title,
+        manifest=stored.manifest,
         clips=len(rows),
         ok=sum(row.is_ok for row in rows),
         failed=len(failures),
@@ -131,7 +131,7 @@ def status_at(path: Path) -> StoreStatus | None:
         missing=n_missing,
         blocks=n_blocks,
         blocks_done=n_blocks - n_left,
-        seal="" if filling else there.seal,
+        seal="" if filling else stored.seal,
         failures=failures,
     )
 
@@ -168,31 +168,38 @@ def extraction_status(
     """
     here = Workspace.of(workspace)
     names = [stores] if isinstance(stores, str) else list(stores)
+    manifests = here.names("manifests")
     states = []
     for name in names:
         path = Path(here.store(os.fspath(name))).resolve()
         status = status_at(path)
         if status is not None:
             states.append(status)
-            continue
-        of_manifest = []
-        if name in here.names("manifests"):
-            of_manifest = _stores_of_manifest(name, here)
-        if not of_manifest:
+        elif name in manifests:
+            states += _stores_of_manifest(name, here)
+        else:
             here.existing_store(name)
-            raise NotFound("no store here", where=str(path))
-        states += of_manifest
+            raise NotFound(
+                "no store here, and none is being filled",
+                where=name,
+                hint="obygaze store ls; of a store on the web, obygaze store info URL",
+            )
     return StatusOfStores(states)
 
 
 def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
     """Return the status of the stores of a manifest's clips in a workspace."""
-    states = []
+    folder = workspace.folder("stores").resolve()
     names = [entry.removesuffix(NEXT) for entry in workspace.names("stores")]
+    states = []
     for store in dict.fromkeys(names):
-        if BEFORE in store:
-            continue
-        status = status_at(workspace.folder("stores").resolve() / store)
+        status = None if BEFORE in store else status_at(folder / store)
         if status is not None and status.manifest == name:
             states.append(status)
+    if not states:
+        raise NotFound(
+            f"no store has the clips of the manifest {name!r}",
+            where=str(folder),
+            hint=f"obygaze extract run {name} -b BACKBONE",
+        )
     return states

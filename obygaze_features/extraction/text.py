@@ -17,7 +17,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.tables import TableRow, read_table
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
+    from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder
     from obygaze_features.store.texts import TextTable
 
 MASK = "[MASK]"
@@ -157,7 +157,7 @@ def score_captions(
             --lm gpt2 -o filled.csv
         obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
     """
-    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
+    from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder
 
     path = Path(out)
     if path.resolve() == Path(table).resolve():

@@ -6,6 +6,7 @@ pictures. A window with a damaged picture is decoded by itself, as a clip is.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +18,14 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
-# they are not more than the second.
+# they are not more than a share of the memory that parts may take. Half of it is for those that
+# are decoded ahead, and windows need up to two parts at once.
 PART_BYTES = 128_000_000
-MOST_BYTES = 1_000_000_000
+_SHARE_OF_A_PART = 4
+MOST_BYTES = 4_000_000_000
 # A rate is constant if no picture is further from its place than this share of a picture.
 JITTER = 0.25
 
@@ -40,6 +43,7 @@ def decode_windows(
     windows: Sequence[WantedWindow],
     pool: DecodePool,
     indexes: str,
+    most_bytes: int = MOST_BYTES,
 ) -> Iterator[DecodeResult]:
     """Decode windows of one film in order, each picture once; yield the result of each window.
 
@@ -49,6 +53,7 @@ def decode_windows(
         windows: The windows, by their numbers.
         pool: The processes that decode.
         indexes: The folder that keeps the indexes of films.
+        most_bytes: How many bytes of pictures may be decoded and wait; one part may have more.
     """
     job = DecodeJob(video, (), indexes=indexes)
     indexed = pool.submit(job).result()
@@ -62,7 +67,7 @@ def decode_windows(
         for _ in windows:
             yield DecodeResult(job, None, error, 0.0)
         return
-    sweep = _Sweep(grid, index, pool, job)
+    sweep = _Sweep(grid, index, pool, job, most_bytes)
     for result in sweep.results(windows, size):
         # The index decides where windows begin: of a film that is replaced meanwhile, all
         # windows count as those of the film before.
@@ -71,17 +76,19 @@ def decode_windows(
 
 @dataclass(frozen=True)
 class _Window:
-    """A window of a film: its pictures, those that each view samples, and its time."""
+    """A window of a film.
+
+    Args:
+        ranks: Its pictures.
+        samples: The pictures that each view sees.
+        needed: All pictures that a view sees, sorted.
+        span_s: Its start and its end.
+    """
 
     ranks: Ints
     samples: Mapping[View, SampledRanks]
+    needed: Ints
     span_s: tuple[float, float]
-
-    @property
-    def needed(self) -> Ints:
-        return np.unique(
-            np.concatenate([sampled.index for sampled in self.samples.values()])
-        )
 
 
 @dataclass(frozen=True)
@@ -100,13 +107,21 @@ class _Sweep:
     """One pass over the pictures of a film."""
 
     def __init__(
-        self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob
+        self,
+        grid: Grid,
+        index: FrameIndex,
+        pool: DecodePool,
+        job: DecodeJob,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self.grid = grid
         self.index = index
         self.pool = pool
         self.job = job
+        self.most_bytes = most_bytes
         self.clock_s = index.times_s - index.times_s[0]
+        # When each picture begins, and when the last one ends.
+        self.bounds_s = np.append(self.clock_s, self.clock_s[-1] + index.last_s)
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
 
@@ -159,16 +174,22 @@ class _Sweep:
         needed = [window.needed for window in windows]
         ranks = np.unique(np.concatenate([np.zeros(0, np.int64), *needed]))
         keys = np.sort(self.index.ranks[self.index.keys])
-        least = max(1, PART_BYTES // n_bytes)
-        most = max(1, MOST_BYTES // n_bytes)
-        parts = cut_at_keys(ranks, keys, least, most)
-        jobs = (self._job_of_part(part, kinds) for part in parts)
-        for part, result in zip(parts, self.pool.map(jobs), strict=True):
-            yield _DecodedPart(part, result)
+        most = max(1, self.most_bytes // _SHARE_OF_A_PART // n_bytes)
+        least = min(most, max(1, PART_BYTES // n_bytes))
 
-    def _job_of_part(self, ranks: Ints, kinds: Iterable[View]) -> DecodeJob:
-        """Return the job that decodes all pictures of a part, as each kind of view sees them."""
-        return self._job(ranks, [_pictures(kind, len(ranks)) for kind in kinds])
+        def submit(part: Ints) -> Future[DecodeResult]:
+            views = [_pictures(kind, len(part)) for kind in kinds]
+            return self.pool.submit(self._job(part, views))
+
+        parts = in_order(
+            submit,
+            cut_at_keys(ranks, keys, least, most),
+            self.pool.ahead,
+            bytes_of=lambda part: len(part) * n_bytes,
+            most_bytes=self.most_bytes / 2,
+        )
+        for part, result in parts:
+            yield _DecodedPart(part, result)
 
     def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
@@ -177,10 +198,14 @@ class _Sweep:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {
-            v: sample(self.index, span, v.count, v.sampling, ranks) for v in views
+            view: sample(self.index, span, view.count, view.sampling, ranks)
+            for view in views
         }
-        ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
-        return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
+        needed = np.unique(
+            np.concatenate([sampled.index for sampled in samples.values()])
+        )
+        span_s = self.grid.span_s(number, 0.0, self.bounds_s)
+        return _Window(ranks, samples, needed, span_s)
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""

@@ -50,8 +50,10 @@ from obygaze_features.store.making import (
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.placing import (
+    finish_change,
     finish_waiting,
     link_file,
+    next_of,
     remove_tree,
     seal_at,
     sync_tree,
@@ -194,10 +196,15 @@ def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
 
 def _copy_at(target: Path, store: Store) -> Store | None:
     """Return the older copy at a target; an error if anything else is there."""
-    if not is_listed(target):
-        return None
+    has_store = bool(seal_at(target))
+    if not has_store:
+        # Another process may be between the two renames by which a store takes a place.
+        finish_change(target)
+        if not is_listed(target):
+            return None
+        has_store = bool(seal_at(target))
     taken = "a folder or file that is not a copy of this store has this name"
-    if seal_at(target):
+    if has_store:
         copy = open_store(target)
         if copy.seal in (store.seal, *(entry.seal for entry in store.record.replaces)):
             return copy
@@ -213,9 +220,10 @@ def _hidden_of(target: Path, seal: str) -> Path:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what interrupted copies of earlier stores have left."""
+    """Remove what interrupted copies have left: what was built, and what was being removed."""
+    starts = (f".{target.name}.pull-", f".{next_of(target).name}.")
     for path in target.parent.iterdir():
-        if path.name.startswith(f".{target.name}.pull-"):
+        if path.name.startswith(starts):
             remove_tree(path)
 
 

@@ -43,7 +43,6 @@ from obygaze_features.store.card import (
     citation_text,
     terms_lines,
 )
-from obygaze_features.store.importing.hdf5 import check_texts
 from obygaze_features.store.importing.reader import (
     ARRAYS_KEY,
     DAMAGE,
@@ -609,6 +608,8 @@ def _origin_of_npz(path: Path) -> str:
 
 def _origin_of_hdf5(path: Path) -> str:
     import h5py
+
+    from obygaze_features.store.importing.hdf5 import check_texts
 
     with h5py.File(path, "r") as file:
         check_texts(file)

@@ -98,7 +98,8 @@ def find_copies(
     seen = {home.resolve()}
     for path in sorted(home.parent.glob(f".{glob.escape(home.name)}.*")):
         # Killed while it was built or removed: nobody knows any more what it has.
-        if any(file.is_file() for file in path.rglob("*")):
+        # Another process may be removing it: what is gone meanwhile is no error of `os.walk`.
+        if any(files for _, _, files in os.walk(path)):
             copies.append(Copy(path, "what an interrupted command has left"))
         seen.add(path.resolve())
     for root in roots.values():

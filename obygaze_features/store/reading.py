@@ -253,7 +253,7 @@ def open_store(
             hint="save the features with numpy.savez, then obygaze store import npz",
         )
     try:
-        data = files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
+        data = _store_json_of(files)
     except FileNotFoundError as error:
         raise _no_store(files) from error
     seal = seal_of(data)
@@ -261,6 +261,18 @@ def open_store(
         raise _another_seal(seal, expected, files.location)
     record = decode(data, StoreRecord, f"{files.location}/{STORE_JSON}")
     return Store(files, record, seal)
+
+
+def _store_json_of(files: Files) -> bytes:
+    """Read the file that makes a folder a store."""
+    try:
+        return files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
+    except FileNotFoundError:
+        if not isinstance(files, FolderFiles):
+            raise
+    # Another process was between the two renames by which a store takes the place of another one.
+    finish_change(Path(files.address))
+    return files.read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
 
 
 def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:

@@ -30,13 +30,10 @@ MOST_CHARACTERS = 2**18
 
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
-# The output of a user's own module that its text model shares a space with.
-JOINT_OUTPUT = "joint"
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
     "clip": ("frame-vector", "frame-mean"),
     "siglip": ("frame-vector", "frame-mean"),
     "xclip": ("mit-mean",),
-    "own": (JOINT_OUTPUT,),
 }
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -217,6 +217,10 @@ def verify(
         _check_tables(opened, report)
     if decode and not report.problems:
         _check_values(opened, report)
+    if report.problems:
+        # They are none of this store if another one has taken its place meanwhile.
+        with suppress(FileNotFoundError):
+            opened.store_json()
     if source is not None:
         comparison = compare_with_source(opened, source, workspace=workspace)
         report.source = comparison.sentence

@@ -60,6 +60,7 @@ REASONS = {
     "outside": "use a start before the end of the video",
     "too-long": "use an end within the video, in seconds, or none",
     "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
+    "order": "write it again, such as with: ffmpeg -i FILE NEW.mkv",
     "damaged": "use another copy of the file",
     "too-large": "use a smaller --count",
     "colours": "write it again with the colours of its source, such as BT.709",
@@ -191,19 +192,28 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def logged_errors(container: Any) -> Iterator[Callable[[], int]]:
-    """Count the errors that the reader of a container logs: some damage is reported only there."""
+def logged_errors(name: str = "") -> Iterator[Callable[[], int]]:
+    """Count the errors that FFmpeg logs in this thread: some damage is reported only there.
+
+    With `name`, only the errors of this reader or decoder count.
+    """
     logging = av().logging
-    name = container.format.name
     with _LOG_LOCK:
         _LOG_LEVELS.append(logging.get_level())
         logging.set_level(logging.ERROR)
         logging.set_skip_repeated(False)
     try:
         with logging.Capture() as lines:
-            yield lambda: sum(
-                line[0] <= logging.ERROR and line[1] == name for line in lines
-            )
+            n_errors = 0
+
+            def count() -> int:
+                nonlocal n_errors
+                for level, logger, _ in lines:
+                    n_errors += level <= logging.ERROR and name in ("", logger)
+                lines.clear()
+                return n_errors
+
+            yield count
     finally:
         with _LOG_LOCK:
             before = _LOG_LEVELS.pop()

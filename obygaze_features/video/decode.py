@@ -1,7 +1,6 @@
 """Decode the pictures of a clip that a model sees: exact, scaled, with damage marked."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,14 @@ from obygaze_features.video.decoded_clip import (
     new_arrays,
 )
 from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
-from obygaze_features.video.index import FrameIndex, Ints, overshoot, span_of
-from obygaze_features.video.packets import DecodedOrder
-from obygaze_features.video.source import CHECKED, FilmChanged, VideoSource
+from obygaze_features.video.index import (
+    FrameIndex,
+    Ints,
+    PacketRun,
+    overshoot,
+    span_of,
+)
+from obygaze_features.video.source import FilmChanged, Outcome, VideoSource
 
 
 def decode_clip(
@@ -105,16 +109,9 @@ def decode_views(
     raise changed
 
 
-class _IndexIsWrong(Exception):
-    """Pictures that should be there did not come out, or came in another order."""
-
-
 @dataclass
 class _ClipDecoder:
-    """Decodes the views of a part of a video by an index, or by a corrected one if it is wrong.
-
-    The part is the pictures between two times, or those of `ranks`.
-    """
+    """Decodes the views of a part of a video: the pictures between two times, or of `ranks`."""
 
     source: VideoSource
     views: Sequence[View]
@@ -124,122 +121,87 @@ class _ClipDecoder:
     allocate: Allocate
 
     def clips(self) -> dict[View, DecodedClip]:
-        """Decode by times where they are reliable, else by counting, which is slower."""
-        index = self.source.film.index
-        if not index.timed:
-            return self._by_counting(index)
-        with suppress(_IndexIsWrong):
-            return self._by_times(index)
-        exact = exact_index(self.source)
-        if exact.timed:
-            with suppress(_IndexIsWrong):
-                return self._by_times(exact)
-        return self._by_counting(exact.without_times())
+        """Decode by the times of packets where they are reliable, else as the decoder orders them.
 
-    def _by_times(self, index: FrameIndex) -> dict[View, DecodedClip]:
-        """Decode from key frames; the position of its packet identifies each picture."""
-        canvas = self._canvas(index)
+        A film has one of these two indexes for all its clips.
+        """
         source = self.source
-        is_drawn = set[int]()
-        if source.first is not None:
-            canvas.offer_at(*source.first)
-            is_drawn.add(source.first[0])
-        for run in index.runs(index.order[canvas.missing()].tolist()):
-            out: list[int] = []
-
-            def take(position: int, frame: Any, out: list[int] = out) -> None:
-                out.append(position)
-                if position not in is_drawn:
-                    canvas.offer_at(position, frame)
-
-            if not source.run(run, take, skip=True, record=False):
-                # An error counts only if it occurs when no picture is left out.
-                source.run(run, canvas.offer_at)
-            elif not index.agrees_with(out):
-                raise _IndexIsWrong
-        missing = canvas.missing()
-        if missing:
-            for run in index.runs(index.order[missing].tolist(), back=2):
-                source.run(run, canvas.offer_at)
-            for position in index.order[canvas.missing()].tolist():
-                if not index.is_affected(source.damage, position):
-                    raise _IndexIsWrong
-        return self._finish(canvas)
-
-    def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
-        """Decode everything in order, and a second time if another number of pictures comes out."""
-        decoded = decoded_order(self.source)
-        if decoded is not None:
-            clips = self._by_decoded_order(index, decoded)
+        if source.film.index.timed:
+            return self._by_index(self._canvas(source.film.index))
+        if source.film.decoded is None and source.film.folder is None:
+            clips = self._by_counting()
             if clips is not None:
                 return clips
-        canvas = self._canvas(index)
-        source = self.source
-        out = list[int]()
-        last = max(canvas.wanted)
-        ends_early = canvas.span[1] < index.frames
+        return self._by_index(self._canvas(exact_index(source)))
 
-        def take(position: int, frame: Any) -> bool:
-            canvas.offer(len(out), frame)
-            out.append(position)
-            return ends_early and len(out) > last
-
-        fine = source.run(source.whole, take)
-        if fine and (len(out) == index.frames or (ends_early and len(out) > last)):
-            not_decoded = index.order[len(out) :]
-            canvas.index = index.with_order(
-                np.array([*out, *not_decoded], dtype=np.int64)
+    def _by_index(self, canvas: Canvas) -> dict[View, DecodedClip]:
+        """Decode from key frames; the position of its packet identifies each picture."""
+        index = canvas.index
+        if self.source.film.decoded is not None:
+            canvas.damage |= set(self.source.film.decoded.damage.tolist())
+        is_in_order = True
+        for run in index.runs(index.order[list(canvas.wanted)].tolist()):
+            outcome = self.source.run(run, canvas.offer_at, skip=True)
+            is_whole = set(outcome.out) >= run.wanted
+            is_from_key = run.start == 0 or not outcome.denies_key(run.start)
+            if outcome.reported or not is_whole or not is_from_key:
+                outcome = self._run_with_care(canvas, run)
+            canvas.damage |= {at for at in outcome.reported if at >= run.start}
+            is_in_order &= self._is_in_order(canvas, outcome.out)
+        missing = index.order[canvas.missing()].tolist()
+        if not is_in_order or not all(
+            index.is_affected(canvas.damage, position) for position in missing
+        ):
+            message = "its pictures come out of the decoder in another order"
+            raise BadVideo(
+                message, path=self.source.path, stage="decode", reason="order"
             )
-            return self._finish(canvas)
-        if ends_early:
-            out = source.positions()
-        # A second time, now that it is known which pictures come out.
-        exact = index.corrected(out, source.damage)
-        again = self._canvas(exact)
-        ranks = iter(np.flatnonzero(np.isin(exact.order, out)).tolist())
-        source.run(source.whole, lambda _, frame: again.offer(next(ranks, -1), frame))
-        return self._finish(again)
-
-    def _by_decoded_order(
-        self, index: FrameIndex, decoded: DecodedOrder
-    ) -> dict[View, DecodedClip] | None:
-        """Decode from key frames, with the order that one decoding of the whole film has shown.
-
-        The result is that of counting. None, if the pictures of the clip cannot be told by their
-        packets, do not come out, or are affected by damage.
-        """
-        out = decoded.positions.tolist()
-        damage = decoded.damage
-        canvas = self._canvas(index)
-        last = max(canvas.wanted)
-        # Counting stops after the clip, so that it sees no damage that comes later.
-        stop = max(out[: last + 1], default=0) + CHECKED
-        if len(set(out)) < len(out):
-            return None
-        ends_early = canvas.span[1] < index.frames
-        comes_out = len(out) > last if ends_early else len(out) == index.frames
-        if comes_out and not any(at <= stop for at, _ in damage):
-            order = np.array([*out, *index.order[len(out) :]], dtype=np.int64)
-            canvas.index = index.with_order(order)
-        else:
-            canvas = self._canvas(index.corrected(out, damage | self.source.damage))
-        key = np.zeros_like(index.key)
-        key[decoded.positions] = decoded.key
-        canvas.index = replace(canvas.index, key=index.key & key)
-        wanted = canvas.index.order[canvas.missing()].tolist()
-        if any(canvas.index.is_affected(damage, position) for position in wanted):
-            return None
-        if not self._decode_runs(canvas, wanted):
-            return None
-        self.source.damage |= {(at, spreads) for at, spreads in damage if at <= stop}
         return self._finish(canvas)
 
-    def _decode_runs(self, canvas: Canvas, positions: list[int]) -> bool:
-        """Decode the pictures at some positions; return whether all come out, without damage."""
-        for run in canvas.index.runs(positions):
-            if not self.source.run(run, canvas.offer_at, record=False):
-                return False
-        return not canvas.missing()
+    def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
+        """Return whether pictures came out in the order of their times; damage can change it."""
+        index = canvas.index
+        if index.agrees_with(out):
+            return True
+        intact = [at for at in out if not index.is_affected(canvas.damage, at)]
+        return index.agrees_with(intact)
+
+    def _run_with_care(self, canvas: Canvas, run: PacketRun) -> Outcome:
+        """Decode a run from two key frames earlier, and leave no picture out.
+
+        A decoder may report pictures that need what is before the key frame it began at, or miss
+        those that were left out: only an error that it then reports again is one of the file.
+        """
+        start = canvas.index.start_of(run.start, back=2)
+        longer = replace(run, start=start)
+        outcome = self.source.run(longer, canvas.offer_at)
+        if start > 0 and outcome.denies_key(start):
+            longer = replace(run, start=0)
+            outcome = self.source.run(longer, canvas.offer_at)
+        return outcome
+
+    def _by_counting(self) -> dict[View, DecodedClip] | None:
+        """Take the pictures of a clip while the film is decoded for its order.
+
+        None, if another number of pictures comes out than there are packets, or one is damaged:
+        then the index has other times, and the clip other pictures.
+        """
+        canvas = self._canvas(self.source.film.index)
+        n_out = 0
+
+        def take(_: int, frame: Any) -> None:
+            nonlocal n_out
+            canvas.offer(n_out, frame)
+            n_out += 1
+
+        decoded = decoded_order(self.source, take)
+        if n_out != canvas.index.frames or len(decoded.damage):
+            return None
+        exact = exact_index(self.source)
+        if exact.has_damage or not np.array_equal(exact.times_s, canvas.index.times_s):
+            return None
+        canvas.index = exact
+        return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> Canvas:
         is_part = self.end_s is not None or (self.start_s or 0) > 0

@@ -181,6 +181,8 @@ class Canvas:
         # The wanted ranks, and those of which the picture is drawn.
         self.wanted = dict.fromkeys(sorted(set[int]().union(*self.rows.values())))
         self.drawn: set[int] = set()
+        # The positions at which the decoder found errors.
+        self.damage: set[int] = set()
 
     def _shapes(self) -> list[tuple[int, ...]]:
         size = self.source.geometry.upright
@@ -240,7 +242,7 @@ class Canvas:
         ranks = sampled.index.tolist()
         is_drawn = sampled.mask & np.array([rank in self.drawn for rank in ranks])
         affected = [
-            index.is_affected(source.damage, int(index.order[rank])) for rank in ranks
+            index.is_affected(self.damage, int(index.order[rank])) for rank in ranks
         ]
         return DecodedClip(
             path=source.path,
@@ -252,7 +254,7 @@ class Canvas:
             substituted=sampled.mask & (np.array(affected) | ~is_drawn),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
-            damaged=source.damaged,
+            damaged=source.film.damaged or len(self.damage) > 0,
             missing=missing,
         )
 

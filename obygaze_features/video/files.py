@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import (
@@ -33,7 +32,7 @@ class SavedFrames:
 def probe_video(file: str | Path) -> VideoInfo:
     """Count the pictures of a file and find damage.
 
-    Every picture is decoded once, on all cores, so that the count is exact and damage is found.
+    Every picture is decoded once, so that the count is exact and damage is found.
 
     Args:
         file: The video file.
@@ -42,7 +41,7 @@ def probe_video(file: str | Path) -> VideoInfo:
         obygaze video probe film.mkv
         obygaze video probe clip.avi --json
     """
-    return probe(file, decode=True, threads=usable_cores())
+    return probe(file, decode=True)
 
 
 def save_frames(

@@ -14,14 +14,19 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.importing.reader import DAMAGE
-from obygaze_features.video.container import Progress, av, no_progress, open_video
+from obygaze_features.video.container import (
+    BadVideo,
+    Progress,
+    av,
+    no_progress,
+    open_video,
+)
 from obygaze_features.video.index import (
     NO_PTS,
     FrameIndex,
     PacketRun,
     presentation_order,
 )
-from obygaze_features.video.losses import leading_after_losses, lost_before
 from obygaze_features.video.packets import (
     DecodedOrder,
     Film,
@@ -29,35 +34,13 @@ from obygaze_features.video.packets import (
     reorder_depth,
 )
 from obygaze_features.video.picture import PictureGeometry
-from obygaze_features.video.source import CHECKED, VideoSource
+from obygaze_features.video.source import CHECKED, TRIES, Sink, VideoSource, is_key
 
 # Packets of files up to this size stay in memory after the one pass over them.
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/7"
-# Codecs of which every key frame is known as such from its packet.
-_KEYS_ARE_KNOWN = frozenset(
-    {
-        "mpeg1video",
-        "mpeg2video",
-        "mpeg4",
-        "msmpeg4v1",
-        "msmpeg4v2",
-        "msmpeg4v3",
-        "wmv1",
-        "wmv2",
-        "h263",
-        "flv1",
-        "ffv1",
-        "h264",
-        "hevc",
-        "vp8",
-        "vp9",
-        "av1",
-    }
-)
-_I_PICTURE = 1
+SCHEMA = "obygaze-film-index/8"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -129,8 +112,6 @@ def open_film(
     path: Path,
     indexes: Path | None = None,
     progress: Progress = no_progress,
-    *,
-    threads: int = 1,
 ) -> Iterator[VideoSource]:
     """Open a video whose packets have been read once; the index of a large one is remembered.
 
@@ -138,12 +119,11 @@ def open_film(
         path: the video file.
         indexes: the folder that keeps the indexes of films, also of small ones.
         progress: called again and again while an index is made, also by another process.
-        threads: how many threads may decode.
     """
     with open_video(path) as (container, stream):
         facts = path.stat()
         if indexes is None and facts.st_size <= KEEP_BYTES:
-            yield _read(path, container, stream, progress, threads)
+            yield _read(path, container, stream, progress)
             return
         identity = str(path.absolute()), facts.st_size, facts.st_mtime_ns, indexes
         film = _FILMS.get(identity)
@@ -152,30 +132,30 @@ def open_film(
             # Other threads may open films too, so that this one may be gone again.
             for oldest in list(_FILMS)[:-CACHED_FILMS]:
                 _FILMS.pop(oldest, None)
-        source = VideoSource(path, film, container, stream, threads, progress)
+        source = VideoSource(path, film, container, stream, progress)
         source.read_geometry()
         yield source
 
 
-def probe(path: Path | str, *, decode: bool = False, threads: int = 1) -> VideoInfo:
+def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
     """Describe a video from one pass over its packets.
 
     Args:
         path: the video file.
         decode: decode every picture too. This is slower, finds damage inside pictures, and makes
             the count exact for files whose packets have no usable times.
-        threads: how many threads may decode.
     """
-    with open_film(Path(path), threads=threads) as source:
-        index = exact_index(source) if decode else source.film.index
+    with open_film(Path(path)) as source:
+        film = source.film
+        index = exact_index(source) if decode else film.index
         return VideoInfo(
             path=source.path,
             container=source.container.format.name,
             codec=source.codec,
             geometry=source.geometry,
             index=index,
-            damaged=source.damaged,
-            missing=source.film.missing_share(index, (0, index.frames), None),
+            damaged=film.damaged,
+            missing=film.missing_share(index, (0, index.frames), None),
         )
 
 
@@ -195,12 +175,21 @@ def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
 
 
 def exact_index(source: VideoSource) -> FrameIndex:
-    """Return the exact index, which decoding everything gives: which packets show a picture."""
+    """Return the index that decoding everything gives: which packets show a picture, and when.
+
+    Its key frames are those that both the container and the decoder call so, or the decoder if the
+    container knows none.
+    """
+    index = source.film.index
     decoded = decoded_order(source)
-    out = source.positions() if decoded is None else decoded.positions.tolist()
-    if decoded is not None:
-        source.damage |= decoded.damage
-    return source.film.index.corrected(out, source.damage)
+    out = decoded.positions.tolist()
+    if len(set(out)) < len(out):
+        message = "several of its pictures are in one packet"
+        raise BadVideo(message, path=source.path, stage="open", reason="order")
+    key = np.zeros_like(index.key)
+    key[decoded.positions] = decoded.key
+    exact = index.corrected(out, set(decoded.damage.tolist()))
+    return replace(exact, key=index.key & key if index.key.any() else key)
 
 
 def distrust(film: Film) -> None:
@@ -221,53 +210,50 @@ def distrust(film: Film) -> None:
             file.unlink()
 
 
-def decoded_order(source: VideoSource) -> DecodedOrder | None:
-    """Return which pictures come out of the decoder; None for a film whose index is not kept.
+def decoded_order(source: VideoSource, sink: Sink | None = None) -> DecodedOrder:
+    """Return which pictures come out of the decoder; the whole film is decoded for it, once.
 
-    The whole film is decoded for it, but only once.
+    `sink` gets the pictures if the film is decoded now and its index is not kept.
     """
     film = source.film
-    if film.decoded is not None or film.folder is None:
+    if film.decoded is not None:
+        return film.decoded
+    if film.folder is None:
+        film.decoded = DecodedOrder(**_decode_whole(source, sink))
         return film.decoded
     packets = np.concatenate([film.index.pts, film.index.size, film.offset])
     of_index = sha256_bytes(packets.tobytes())
 
     def make() -> Values:
-        return {
-            **_decode_whole(source.path, source.progress),
-            "of_index": np.array(of_index),
-        }
+        with open_film(source.path, None, source.progress) as whole:
+            return {**_decode_whole(whole), "of_index": np.array(of_index)}
 
     def unpack(values: Values) -> DecodedOrder:
-        if values["of_index"] != of_index:
+        if values.pop("of_index") != of_index:
             raise ValueError("the pictures of another index")
-        damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
-        return DecodedOrder(values["positions"], values["key"], damage)
+        return DecodedOrder(**values)
 
-    film.decoded = _read_or_make(
-        film.folder / "decoded.npz", make, unpack, source.progress
-    )
+    file = film.folder / "decoded.npz"
+    film.decoded = _read_or_make(file, make, unpack, source.progress)
     return film.decoded
 
 
-def _decode_whole(path: Path, progress: Progress) -> Values:
-    """Decode a film from its beginning; return the pictures that come out, and the damage."""
-    positions = list[int]()
-    keys = list[bool]()
+def _decode_whole(source: VideoSource, sink: Sink | None = None) -> Values:
+    """Decode a film from its beginning; return what comes out, and the damage."""
 
     def take(position: int, frame: Any) -> None:
-        positions.append(position)
-        keys.append(bool(frame.key_frame))
-        progress()
+        source.progress()
+        if sink is not None:
+            sink(position, frame)
 
-    with open_film(path, None, progress) as whole:
-        damage_of_packets = set(whole.damage)
-        whole.run(whole.whole, take)
-        damage = sorted(whole.damage - damage_of_packets)
+    outcome = source.run(source.whole, take)
+    # What is before the first picture is the end of one that is not in the file.
+    first = int(source.film.index.order.min())
+    damage = [at for at in sorted(outcome.reported) if at >= first]
     return {
-        "positions": np.array(positions, np.int64),
-        "key": np.array(keys, bool),
-        "damage": np.array(damage, np.int64).reshape(-1, 2),
+        "positions": np.array(outcome.out, np.int64),
+        "key": np.array([at in outcome.keys for at in outcome.out], bool),
+        "damage": np.array(damage, np.int64),
     }
 
 
@@ -311,46 +297,48 @@ def _unpacked_film(values: Values, folder: Path) -> Film:
     return Film(index, broken, declared_s, offset, folder)
 
 
-def _read(
-    path: Path, container: Any, stream: Any, progress: Progress, threads: int = 1
-) -> VideoSource:
+def _read(path: Path, container: Any, stream: Any, progress: Progress) -> VideoSource:
     """Read the packets of an open video; correct its index where decoding shows it to be wrong."""
     packets: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
     film = read_packets(path, container, stream, packets, progress)
-    source = VideoSource(path, film, container, stream, threads, progress, packets)
-    # A film too large to keep is read a second time for losses, and only if a time is missing, its
-    # clock is set back, or losses would be seen in the numbers of MPEG alone.
-    index = film.index
-    by_numbers = source.codec in ("mpeg1video", "mpeg2video") and not index.timed
-    has_gap = bool(index.holes.any()) or index.jump >= 0
-    if packets is not None or has_gap or by_numbers:
-        everything = source.packets(0, source.whole.stop)
-        coded = ((position, bytes(packet)) for position, packet in everything)
-        lost = lost_before(film.index, source.codec, source.decoder.extradata, coded)
-        film.index.broken[lost] = True
-        film.broken |= bool(lost)
-        source.damage |= {(at, True) for at in lost}
-    if film.broken:
-        leading = leading_after_losses(film.index)
-        film.index.broken[leading] = True
-        source.damage |= {(at, True) for at in leading}
+    source = VideoSource(path, film, container, stream, progress, packets)
     source.read_geometry()
+    film.index = _with_keys_of_decoder(source)
     film.index = _with_times_where_shown(source)
     film.index = _without_undecodable_head(source)
     before_key = _before_first_key(source)
     film.index.broken[before_key] = True
     film.broken |= bool(before_key)
-    source.damage |= {(position, True) for position in before_key}
     # In a copy from AVI the codec reorders pictures, but the times are those of decoding.
     order_of_file = bool((np.diff(film.index.order) > 0).all())
     if film.index.timed and source.decoder.reorder_depth > 0 and order_of_file:
-        out = source.positions(min(CHECKED, source.whole.stop), record=False)
-        film.index = (
-            film.index if film.index.agrees_with(out) else film.index.without_times()
-        )
+        out = source.positions(min(CHECKED, source.whole.stop))
+        if not film.index.agrees_with(out):
+            film.index = film.index.without_times()
     if not film.index.frames:
         raise source.without_pictures()
     return source
+
+
+def _with_keys_of_decoder(source: VideoSource) -> FrameIndex:
+    """Return the index with the first key frame alone, if the next ones are none to the decoder.
+
+    Some containers call every packet a key frame, or those from which pictures are renewed by and
+    by. A film without times is decoded as a whole, which tells all key frames.
+    """
+    index = source.film.index
+    if not index.timed:
+        return index
+    others = index.keys[1 : 1 + TRIES].tolist()
+    for key in others:
+        alone = PacketRun(key, key, frozenset())
+        if source.run(alone, lambda _, __: None).keys:
+            return index
+    if not others:
+        return index
+    only_first = np.zeros_like(index.key)
+    only_first[index.keys[0]] = True
+    return replace(index, key=only_first)
 
 
 def _with_times_where_shown(source: VideoSource) -> FrameIndex:
@@ -363,7 +351,7 @@ def _with_times_where_shown(source: VideoSource) -> FrameIndex:
     timeless = index.order[index.pts[index.order] == NO_PTS]
     if index.timed or not index.pts_are_times or not len(timeless):
         return index
-    decoded = source.positions(int(timeless.max()), record=False)
+    decoded = source.positions(int(timeless.max()))
     if len(np.intersect1d(decoded, timeless)):
         return index
     shown = np.zeros(len(index.pts), dtype=np.bool_)
@@ -380,35 +368,17 @@ def _before_first_key(source: VideoSource) -> list[int]:
     packets are key frames, so that the decoder is asked.
     """
     index = source.film.index
-    if source.codec not in _KEYS_ARE_KNOWN:
-        return []
-    keys = index.keys.tolist()
-    if keys and index.is_gradual(keys[0]):
-        # Only after the next one all parts of a picture are known.
-        keys = keys[1:]
-    first = keys[0] if keys else len(index.pts)
-
-    def is_key_of_decoder(position: int, frame: Any) -> bool:
-        nonlocal first
-        if position < first and frame.key_frame and frame.pict_type == _I_PICTURE:
-            first = position
-            return True
-        return False
-
+    first = int(index.keys[0]) if len(index.keys) else len(index.pts)
     if first > 0:
         head = PacketRun(0, first - 1, frozenset())
-        source.run(head, is_key_of_decoder, record=False)
+        keys = source.run(head, lambda _, frame: is_key(frame)).keys
+        first = min(keys, default=first)
     if first == 0:
         return []
     # Pictures that are stored after the key frame but shown before it build on earlier ones too.
-    out: list[int] = []
     stop = min(first + CHECKED, source.whole.stop)
-
-    def collect(position: int, _: Any) -> bool:
-        out.append(position)
-        return position == first
-
-    source.run(PacketRun(0, stop, frozenset()), collect, record=False)
+    to_key = PacketRun(0, stop, frozenset())
+    out = source.run(to_key, lambda position, _: position == first).out
     before_key = set(out) - {first} if first in out else set()
     before_key |= set(index.order[index.order < first].tolist())
     return sorted(before_key & set(index.order.tolist()))
@@ -423,12 +393,20 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     if not index.timed or not len(index.keys):
         return index
     first = int(index.keys[0])
-    stored_before = index.order < first
-    shown_before = index.pts[index.order] < index.pts[first]
-    head = index.order[stored_before | shown_before]
-    if not len(head) or index.pts[first] == NO_PTS:
+    if index.pts[first] == NO_PTS:
         return index
-    lost = np.setdiff1d(head, source.positions(int(head.max()), record=False))
+    # From a key frame that renews a picture by and by, the first whole one comes out later.
+    begins_s = max(index.pts[first], index.pts[source.first])
+    stored_before = index.order < first
+    shown_before = index.pts[index.order] < begins_s
+    head = index.order[stored_before | shown_before]
+    if not len(head):
+        return index
+    outcome = source.run(PacketRun(0, int(head.max()), frozenset()), lambda _, __: None)
+    lost = np.setdiff1d(head, outcome.out)
+    if outcome.reported:
+        # Damage, if later than the beginning, is no reason to forget a picture.
+        lost = lost[(lost < first) | (index.pts[lost] < index.pts[first])]
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 

@@ -6,7 +6,7 @@ called the frame number. A *span* (first, stop) is a range of ranks without `sto
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, Self
@@ -20,8 +20,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-Damage = set[tuple[int, bool]]
-"""The positions where decoding failed, each with whether the error spreads to later pictures."""
+Damage = set[int]
+"""The positions of packets in which a decoder found an error."""
 
 NO_PTS = np.iinfo(np.int64).min
 # Times are products of ticks: times that differ by less than this are equal.
@@ -51,10 +51,9 @@ class FrameIndex:
     stream has been decoded once (`counted` is then true), and only its length is reliable;
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
-    then the times of pictures are those of counting. `gradual` marks key frames after which each
-    picture renews only a part (intra refresh). `broken` marks packets that are
-    damaged or follow a lost one. `pts_are_times` tells that the container stores when pictures are
-    shown; in others the times of packets are guessed.
+    then the times of pictures are those of counting. `broken` marks packets that are damaged,
+    `lost` those before which others are missing. `pts_are_times` tells that the container stores
+    when pictures are shown; in others the times of packets are guessed.
     """
 
     pts: Ints
@@ -68,10 +67,10 @@ class FrameIndex:
     rate: float
     last_s: float
     broken: Bools
+    lost: Bools
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
-    gradual: Bools | None = None
 
     @property
     def has_clock(self) -> bool:
@@ -108,45 +107,32 @@ class FrameIndex:
         ranks[self.order] = np.arange(self.frames)
         return ranks
 
-    @property
-    def holes(self) -> Bools:
-        """Return for each picture whether a gap in time follows it; never without times."""
-        steps = (
-            np.diff(self.pts[self.order])
-            if self.timed
-            else np.zeros(max(0, self.frames - 1))
-        )
-        return np.append(
-            steps > 1.5 * np.median(steps) if len(steps) else steps > 0, False
-        )
-
     @cached_property
     def keys(self) -> Ints:
         """Return the positions of key frames."""
         return np.flatnonzero(self.key)
 
-    def is_gradual(self, position: int) -> bool:
-        """Return whether the pictures from a key frame on are renewed by and by."""
-        return self.gradual is not None and bool(self.gradual[position])
+    @property
+    def has_damage(self) -> bool:
+        """Return whether packets are damaged or missing."""
+        return bool(self.broken.any() or self.lost.any())
 
     def start_of(self, position: int, back: int = 0) -> int:
         """Return the key frame to decode from for a picture, or the one `back` key frames earlier.
 
         A picture that is shown before a key frame but stored after it (an open group) depends on
-        the group before. Pictures that are renewed by and by are whole one such key frame later.
+        the group before.
         """
         shown_at = self.pts if self.timed else self.ranks
         knows = self.timed or (self.counted and shown_at[position] >= 0)
         nth = int(np.searchsorted(self.keys, position, side="right")) - 1
         while nth > 0 and knows and shown_at[position] < shown_at[self.keys[nth]]:
             nth -= 1
-        if nth > 0 and self.is_gradual(int(self.keys[nth])):
-            nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 
-    def runs(self, positions: Iterable[int], back: int = 0) -> list[PacketRun]:
+    def runs(self, positions: Iterable[int]) -> list[PacketRun]:
         """Return the fewest runs of packets that hold `positions`, each from a key frame on."""
-        spans = sorted((self.start_of(p, back), p) for p in positions)
+        spans = sorted((self.start_of(p), p) for p in positions)
         runs: list[PacketRun] = []
         first = 0
         stop = -1
@@ -200,12 +186,16 @@ class FrameIndex:
             self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock
         )
 
-    def is_affected(self, damage: Damage, position: int) -> bool:
-        """Return whether a picture has an error, or one spreads to it since its last key frame."""
+    def is_affected(self, damage: Collection[int], position: int) -> bool:
+        """Return whether a picture, or one that it may be built on, is damaged or missing.
+
+        `damage` are the positions at which a decoder found an error.
+        """
         start = self.start_of(position)
-        return any(
-            at == position or (spreads and start <= at <= position)
-            for at, spreads in damage
+        return bool(
+            self.broken[start : position + 1].any()
+            or self.lost[start + 1 : position + 1].any()
+            or any(start <= at <= position for at in damage)
         )
 
     def corrected(self, out: Sequence[int], damage: Damage) -> Self:
@@ -217,7 +207,8 @@ class FrameIndex:
         absent = np.setdiff1d(self.order, out).tolist()
         lost = [position for position in absent if self.is_affected(damage, position)]
         # Damage can disturb the order in which pictures come out, but not their times.
-        if self.timed and (len(damage) or self.agrees_with(out)):
+        is_damaged = len(damage) > 0 or self.has_damage
+        if self.timed and (is_damaged or self.agrees_with(out)):
             positions = np.union1d(out, lost).astype(np.int64)
             return self.with_order(
                 positions[np.argsort(self.pts[positions], kind="stable")]

@@ -1,9 +1,10 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,34 +17,27 @@ from obygaze_features.video.container import (
     demux,
     logged_errors,
 )
+from obygaze_features.video.damage import (
+    ends_inside_a_packet,
+    lost_in_time,
+    skipped_in_table,
+)
 from obygaze_features.video.index import (
     NO_PTS,
     Bools,
-    Damage,
     FrameIndex,
     Ints,
     clock_of,
     presentation_order,
-)
-from obygaze_features.video.losses import (
-    is_refreshed_gradually,
-    length_size_of,
-    skipped_in_avi,
 )
 
 DEFAULT_RATE = 25.0
 
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
-# Codecs whose decoders do not report most damage.
-_UNREPORTED_DAMAGE = frozenset({"vp8", "vp9", "hevc", "av1"})
-_TS_SYNC_BYTE = 0x47
-_GIF_PICTURE = b","
-_GIF_EXTENSION = b"!"
-_GIF_END = b";"
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
-    + [(name, np.bool_) for name in ("key", "shown", "gradual")]
+    + [(name, np.bool_) for name in ("key", "shown")]
 )
 
 
@@ -51,20 +45,19 @@ _PACKET = np.dtype(
 class DecodedOrder:
     """The pictures that come out if a whole film is decoded: their positions, in that order.
 
-    `key` tells which are key frames according to the decoder, `damage` where decoding failed, each
-    with whether the error spreads to later pictures.
+    `key` tells which are key frames according to the decoder, `damage` where it found errors.
     """
 
     positions: Ints
     key: Bools
-    damage: Damage
+    damage: Ints
 
 
 @dataclass
 class Film:
     """What is known of a video file without opening it.
 
-    `broken` is true if the packets are damaged or the file is cut short, `declared_s` the duration
+    `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
     in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
     index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
     decoded. A film that is not `seekable` is read from its beginning.
@@ -77,6 +70,12 @@ class Film:
     folder: Path | None = None
     decoded: DecodedOrder | None = None
     seekable: bool = True
+
+    @property
+    def damaged(self) -> bool:
+        """Return whether packets are known to be damaged or missing."""
+        decoded = self.decoded is not None and len(self.decoded.damage) > 0
+        return self.broken or self.index.has_damage or decoded
 
     @cached_property
     def _sorted(self) -> tuple[Ints, Ints]:
@@ -132,27 +131,21 @@ def read_packets(
     `progress` is called for each packet.
     """
     declared_s = _declared_s(container, stream)
-    table, damaged, broken = _read_packets(container, stream, packets, progress)
+    seen = _read_packets(container, stream, packets, progress)
+    table = seen.table
     if not len(table):
         raise BadVideo(
             "no picture in the file", path=path, stage="open", reason="no-frames"
         )
     if container.format.name == "avi":
         entries = ((entry.pos, entry.size) for entry in stream.index_entries)
-        reorders = reorder_depth(stream.codec_context) > 0
-        for position in skipped_in_avi(entries, table["offset"]):
-            if not table["key"][position]:
-                damaged[position] = True
-            elif reorders and position + 1 < len(table):
-                # A key frame is whole; pictures stored after it may be shown before it.
-                damaged[position + 1] |= not table["key"][position + 1]
-    if container.format.name == "mpegts" and _ends_inside_a_packet(path):
-        damaged[-1] = True
-    last_at = int(table["offset"][-1])
-    if container.format.name == "gif" and not _has_end_of_gif(path, last_at):
-        damaged[-1] = True
-    index = _index_of(table, damaged, container, stream)
-    broken = broken or bool(index.broken.any())
+        seen.lost[skipped_in_table(entries, table["offset"])] = True
+    if container.format.name == "mpegts" and ends_inside_a_packet(path):
+        seen.broken[-1] = True
+    index = _index_of(seen, container, stream)
+    broken = seen.is_broken or bool(index.broken.any())
+    slots = table["dts"][table["shown"]]
+    index.lost[lost_in_time(index, slots, table["duration"])] = True
     return Film(index, broken, declared_s, table["offset"].copy())
 
 
@@ -165,50 +158,69 @@ def _declared_s(container: Any, stream: Any) -> float:
     return (container.duration or 0) / float(av().time_base)
 
 
+@dataclass
+class _Seen:
+    """The packets of a stream, and what the container reports of them.
+
+    `broken` and `lost` are those of the index; `is_broken` tells that the container is damaged or
+    cut short.
+    """
+
+    table: NDArray[np.void]
+    broken: Bools
+    lost: Bools
+    is_broken: bool
+
+
 def _read_packets(
     container: Any, stream: Any, packets: list[Any] | None, progress: Progress
-) -> tuple[NDArray[np.void], list[bool], bool]:
-    """Read every packet of a stream.
-
-    Returned are the table of packets, which of them are damaged, and whether the container is
-    damaged or cut short.
-    """
+) -> _Seen:
+    """Read every packet of a stream."""
     codec = stream.codec_context.codec.canonical_name
-    length_size = length_size_of(codec, stream.codec_context.extradata)
     rows: list[tuple[int, ...]] = []
-    damaged: list[bool] = []
-    cut = False
-    n_reported = 0
-    with logged_errors(container) as count_errors:
+    broken = set[int]()
+    # How many packets had been read when an error was reported.
+    reported = set[int]()
+    is_cut = False
+    with logged_errors(container.format.name) as count_errors:
+        n_errors = 0
         try:
             for packet in demux(container, stream):
                 progress()
-                rows.append(_row_of(packet, codec, length_size))
-                damaged.append(packet.is_corrupt)
+                if packet.is_corrupt:
+                    broken.add(len(rows))
+                if count_errors() > n_errors:
+                    n_errors = count_errors()
+                    reported.add(len(rows))
+                rows.append(_row_of(packet, codec))
                 if packets is not None:
                     packet.pts = packet.dts = len(packets)
                     packets.append(packet)
-                if codec not in _UNREPORTED_DAMAGE:
-                    continue
-                n_before = n_reported
-                n_reported = count_errors()
-                if n_reported > n_before:
-                    # The damage is in this packet, in the one before, or between them; a key
-                    # frame after it is whole.
-                    damaged[-2:] = [True, not packet.is_keyframe][: len(damaged)]
-            if codec in _UNREPORTED_DAMAGE and n_reported < count_errors() and rows:
-                damaged[-1] = True
         except av().FFmpegError:
-            cut = True
-        cut = cut or count_errors() > 0
-    return np.array(rows, dtype=_PACKET), damaged, cut
+            is_cut = True
+        if count_errors() > n_errors or is_cut:
+            reported.add(len(rows))
+    table = np.array(rows, dtype=_PACKET)
+    seen = _Seen(
+        table,
+        np.zeros(len(table), dtype=np.bool_),
+        np.zeros(len(table), dtype=np.bool_),
+        len(reported) > 0,
+    )
+    seen.broken[list(broken)] = True
+    for position in reported:
+        # The damage is in this packet, in the one before, or between them; a key frame after it is
+        # whole.
+        if position > 0:
+            seen.broken[position - 1] = True
+        if position < len(table):
+            seen.lost[position] = True
+            seen.broken[position] |= not table["key"][position]
+    return seen
 
 
-def _row_of(packet: Any, codec: str, length_size: int) -> tuple[int, ...]:
+def _row_of(packet: Any, codec: str) -> tuple[int, ...]:
     """Return the row of a packet in the table of packets."""
-    gradual = False
-    if codec == "h264" and packet.is_keyframe:
-        gradual = is_refreshed_gradually(bytes(packet), length_size)
     hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
     pts = NO_PTS if packet.pts is None else packet.pts
     dts = NO_PTS if packet.dts is None else packet.dts
@@ -221,14 +233,12 @@ def _row_of(packet: Any, codec: str, length_size: int) -> tuple[int, ...]:
         packet.duration or 0,
         packet.is_keyframe,
         not hidden and not packet.is_discard,
-        gradual,
     )
 
 
-def _index_of(
-    table: NDArray[np.void], damaged: list[bool], container: Any, stream: Any
-) -> FrameIndex:
+def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     """Make the index from the table of packets, with times where format and times allow."""
+    table = seen.table
     pts = table["pts"].copy()
     shown = table["shown"]
     codec = stream.codec_context
@@ -240,13 +250,15 @@ def _index_of(
         name in TIMED_CONTAINERS for name in container.format.name.split(",")
     )
     jump = -1
-    broken = np.array(damaged, dtype=np.bool_)
+    lost = seen.lost
     if pts_are_times:
         order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:
             jump = _jump_back(table["dts"], reorder_depth(codec))
             if jump >= 0:
-                broken[_up_to_key_after_jumps(table)] = True
+                # Pictures after it may be built on those of another recording.
+                for times in (table["dts"], pts):
+                    lost[_set_back(times, reorder_depth(codec))] = True
             # Times that begin again say nothing of when pictures are shown.
             if jump < 0:
                 clock_s = clock_of(pts[shown], tick, origin_s)
@@ -267,11 +279,11 @@ def _index_of(
         origin_s=origin_s,
         rate=rate,
         last_s=last_s,
-        broken=broken,
+        broken=seen.broken,
+        lost=lost,
         clock_s=clock_s,
         pts_are_times=pts_are_times,
         jump=jump,
-        gradual=table["gradual"].copy(),
     )
 
 
@@ -283,76 +295,31 @@ def _jump_back(dts: Ints, reorder: int) -> int:
     """
     (with_time,) = np.nonzero(dts != NO_PTS)
     times = dts[with_time]
-    steps = np.diff(times)
-    if not (steps > 0).any():
-        return -1
     back = np.maximum.accumulate(times) - times
-    allowed = (reorder + 2) * np.median(steps[steps > 0])
-    (behind,) = np.nonzero(back > allowed)
+    (behind,) = np.nonzero(back > _disorder(times, reorder))
     return int(with_time[behind[0]]) if len(behind) else -1
 
 
-def _up_to_key_after_jumps(table: NDArray[np.void]) -> Ints:
-    """Return the positions between places where a clock is set back and their next key frames.
+def _set_back(times: Ints, reorder: int) -> Ints:
+    """Return the positions of the packets before which a clock is set back, each time.
 
-    Pictures there build on those of another recording.
+    The first of them may have no time.
     """
-    (with_time,) = np.nonzero(table["dts"] != NO_PTS)
-    times = table["dts"][with_time]
-    jumps = with_time[1:][np.diff(times) < 0]
-    keys = np.append(np.flatnonzero(table["key"]), len(table))
-    next_keys = keys[np.searchsorted(keys, jumps)]
-    spans = [np.arange(jump, key) for jump, key in zip(jumps, next_keys, strict=True)]
-    return np.concatenate([np.zeros(0, np.int64), *spans])
+    (with_time,) = np.nonzero(times != NO_PTS)
+    steps = np.diff(times[with_time])
+    return with_time[:-1][steps < -_disorder(times[with_time], reorder)] + 1
+
+
+def _disorder(times: Ints, reorder: int) -> float:
+    """Return how far times may be behind others before them in a film whose clock runs on."""
+    steps = np.diff(times)
+    ahead = steps[steps > 0]
+    return float((reorder + 2) * np.median(ahead)) if len(ahead) else math.inf
 
 
 def reorder_depth(codec: Any) -> int:
     """Return how many pictures of a codec may be stored before one that is shown earlier."""
     return codec.reorder_depth if codec.codec.reorder else 0
-
-
-def _ends_inside_a_packet(path: Path) -> bool:
-    """Return whether a transport stream was cut, which can truncate its last picture unnoticed.
-
-    Packets begin with a sync byte every 188 bytes, or 204, or after 4 more bytes every 192.
-    """
-    for size, late in ((188, 0), (204, 0), (192, 4)):
-        with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - 8 * size))
-            tail = stream.read()
-        synced = [at for at in range(size) if set(tail[at::size]) == {_TS_SYNC_BYTE}]
-        if synced and len(tail) == 8 * size:
-            return late not in synced
-    return False
-
-
-def _has_end_of_gif(path: Path, offset: int) -> bool:
-    """Return whether the last picture of a GIF, at an offset, is whole and the end follows."""
-    with path.open("rb") as stream:
-        stream.seek(offset)
-        head = stream.read(6)
-        if head.startswith(b"GIF"):
-            _skip_colours_of_gif(stream, stream.read(7)[4:5])
-        else:
-            stream.seek(offset)
-        while True:
-            block = stream.read(1)
-            if block == _GIF_PICTURE:
-                _skip_colours_of_gif(stream, stream.read(9)[8:])
-            elif block != _GIF_EXTENSION:
-                return block == _GIF_END
-            # The size of codes of a picture, or the kind of an extension; then pieces of data.
-            stream.read(1)
-            length = stream.read(1)
-            while length not in (b"", b"\0"):
-                stream.seek(length[0], 1)
-                length = stream.read(1)
-
-
-def _skip_colours_of_gif(stream: BinaryIO, flags: bytes) -> None:
-    """Skip a table of colours, if the flags before it say that there is one."""
-    if flags and flags[0] & 0x80:
-        stream.seek(3 << (flags[0] & 7) + 1, 1)
 
 
 def _is_hidden(packet: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import queue
 import socket
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -59,6 +60,11 @@ class DecodeJob:
     indexes: str | None = None
     ranks: Sequence[int] | None = None
 
+    @property
+    def is_of_many(self) -> bool:
+        """Whether jobs for the same film follow this one: it makes the index, or has ranks."""
+        return self.ranks is not None or not self.views
+
 
 @dataclass(frozen=True)
 class DecodeResult:
@@ -88,8 +94,10 @@ def require_decode_workers() -> None:
 class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
-    A worker that ends or exceeds the limit is replaced, and its clip has an error. Workers end
-    with the process of the pool, however that ends.
+    A worker that ends or exceeds the limit is replaced, and its clip has an error. Parts of a film
+    that are asked for by their ranks follow each other: after one that exceeds the limit, all
+    others of its film have the same error. Workers end with the process of the pool, however that
+    ends.
 
     Args:
         workers: how many processes decode.
@@ -118,6 +126,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self._jobs = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
+        # The errors of films that took too long.
+        self._late: dict[str, BadVideo] = {}
         self._workers: dict[int, _Worker] = {}
         # All memory by its number, the numbers of that which no clip uses, and of what was dropped.
         self._memories: dict[int, SharedMemory] = {}
@@ -153,9 +163,14 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             ahead: how many clips may be under way or waiting to be taken, which limits the memory
                 they hold (default: two for each worker).
         """
-        return in_order(
-            self.submit, jobs, 2 * len(self._threads) if ahead is None else ahead
-        )
+        most = self.ahead if ahead is None else ahead
+        for _, result in in_order(self.submit, jobs, most):
+            yield result
+
+    @property
+    def ahead(self) -> int:
+        """Return how many clips may be under way or waiting, by default."""
+        return 2 * len(self._threads)
 
     def close(self) -> None:
         """Stop all workers at once; jobs that are not done are cancelled."""
@@ -194,6 +209,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._workers[slot].end()
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
+        film = os.fspath(job.path)
+        if film in self._late and job.is_of_many:
+            return DecodeResult(job, None, self._late[film], 0.0)
         worker = self._worker(slot)
         started = time.monotonic()
         try:
@@ -222,6 +240,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 message = f"not decoded within {self.timeout_s:g} s"
                 reason = "timeout"
             error = BadVideo(message, path=job.path, stage="worker", reason=reason)
+            if late and job.is_of_many:
+                self._late[film] = error
             result = DecodeResult(job, None, error, 0.0)
         return replace(result, seconds=time.monotonic() - started)
 
@@ -270,20 +290,39 @@ class DecodePool(AbstractContextManager["DecodePool"]):
 
 
 def in_order(
-    submit: Callable[[Job], Future[Result]], jobs: Iterable[Job], ahead: int
-) -> Iterator[Result]:
-    """Submit jobs and yield their results in the same order, up to `ahead` jobs in advance."""
-    under_way: deque[Future[Result]] = deque()
+    submit: Callable[[Job], Future[Result]],
+    jobs: Iterable[Job],
+    ahead: int,
+    *,
+    bytes_of: Callable[[Job], int] = lambda job: 0,
+    most_bytes: float = math.inf,
+) -> Generator[tuple[Job, Result], None, None]:
+    """Submit jobs in advance, and yield each with its result, in the same order.
+
+    Args:
+        submit: hands in a job.
+        jobs: each is asked for shortly before it is submitted.
+        ahead: how many may be under way or waiting to be taken.
+        bytes_of: returns how many bytes the result of a job takes.
+        most_bytes: how many bytes the results may take together; one may take more.
+    """
+    under_way: deque[tuple[Job, int, Future[Result]]] = deque()
     try:
         for job in jobs:
-            while len(under_way) >= max(1, ahead):
-                yield under_way.popleft().result()
-            under_way.append(submit(job))
+            n_bytes = bytes_of(job)
+            while under_way and (
+                len(under_way) >= ahead
+                or n_bytes + sum(one[1] for one in under_way) > most_bytes
+            ):
+                first, _, future = under_way.popleft()
+                yield first, future.result()
+            under_way.append((job, n_bytes, submit(job)))
         while under_way:
-            yield under_way.popleft().result()
+            first, _, future = under_way.popleft()
+            yield first, future.result()
     finally:
         # Nobody waits for these jobs; they must not delay those of the next caller.
-        for future in under_way:
+        for _, _, future in under_way:
             future.cancel()
 
 

@@ -1,16 +1,21 @@
-"""An open video: any of its packets, their decoder, and the pictures that damage has affected."""
+"""An open video: any of its packets, their decoder, and what the decoder reports of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from obygaze_features.video.container import BadVideo, Progress, av, demux, open_video
-from obygaze_features.video.index import NO_PTS, Damage, PacketRun
+from obygaze_features.video.container import (
+    BadVideo,
+    Progress,
+    av,
+    demux,
+    logged_errors,
+    open_video,
+)
+from obygaze_features.video.index import NO_PTS, PacketRun
 from obygaze_features.video.packets import Film
 from obygaze_features.video.picture import PictureGeometry, geometry_of
 
@@ -26,17 +31,12 @@ Sink = Callable[[int, Any], bool | None]
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
 # How many packets before the wanted one are read where a container cannot begin in between.
 BEFORE = (2, 32)
-# Codecs in which no picture is built on a B picture: an error in one affects no other.
-_LEAF_B_CODECS = frozenset({"mpeg1video", "mpeg2video", "mpeg4", "msmpeg4v3", "h263"})
-_B_PICTURE = 3
-# Without these options the decoders do not report the errors they conceal. The checksums of
-# pictures in a stream of HEVC are compared if there are any.
-_ERR_DETECT = {
-    "hevc": "explode+crccheck",
-    "mjpeg": "explode",
-    "png": "explode+crccheck",
-    "apng": "explode+crccheck",
-}
+# What a decoder checks: checksums, and whether the bits of a packet can be those of a picture. It
+# then reports what it would else conceal; it still returns the picture.
+_ERR_DETECT = "crccheck+bitstream+buffer"
+
+# The types of pictures that need no other: those without a type, and I.
+_WHOLE = (0, 1)
 
 
 class FilmChanged(BadVideo):
@@ -48,16 +48,27 @@ class FilmChanged(BadVideo):
         self.film = film
 
 
-@dataclass(frozen=True)
-class BegunRun:
-    """A run whose packets up to `last` are in the decoder, without an error.
+@dataclass
+class Outcome:
+    """What came of a run: the positions of its pictures, as they came out, and what was reported.
 
-    `pictures` are those that have come out, each with its position.
+    `start` is where the run began, `keys` are the positions of pictures that are key frames
+    according to the decoder, `reported` those of packets in which the decoder found an error.
     """
 
     start: int
-    last: int
-    pictures: Sequence[tuple[int, Any]]
+    out: list[int] = field(default_factory=list)
+    keys: set[int] = field(default_factory=set)
+    reported: set[int] = field(default_factory=set)
+
+    def denies_key(self, position: int) -> bool:
+        """Return whether the decoder reads a packet without an error, but not as a key frame."""
+        return position not in self.keys and position not in self.reported
+
+
+def is_key(frame: Any) -> bool:
+    """Return whether a picture needs no other: not one that begins to renew it by and by."""
+    return bool(frame.key_frame) and int(frame.pict_type) in _WHOLE
 
 
 class VideoSource:
@@ -65,16 +76,12 @@ class VideoSource:
 
     A packet is given its position in the file as its time, whatever the times in the file were, so
     that the picture decoded from it names its packet. `in_memory` are the packets of a small file,
-    which stay there after the pass over them. `first` is the picture that was decoded to read the
-    geometry, with its position, and `begun` the run that was begun for it. If the next run begins
-    at the same packet, it goes on with that one, so that nothing is decoded twice. `last_packet` is
-    the position of the last packet that was decoded; None once the decoder has returned the rest.
+    which stay there after the pass over them. `first` is the position of the first picture that
+    comes out, from which the geometry was read.
     """
 
     geometry: PictureGeometry
-    first: tuple[int, Any] | None = None
-    begun: BegunRun | None = None
-    last_packet: int | None = None
+    first: int
 
     def __init__(
         self,
@@ -82,7 +89,6 @@ class VideoSource:
         film: Film,
         container: Any,
         stream: Any,
-        threads: int,
         progress: Progress,
         in_memory: Sequence[Any] | None = None,
     ) -> None:
@@ -93,24 +99,15 @@ class VideoSource:
         self.in_memory = in_memory
         self.progress = progress
         self.decoder = stream.codec_context
-        self.decoder.thread_count = threads
-        self.decoder.thread_type = "AUTO"
+        # With one thread, a message is about the packet that was just sent to the decoder.
+        self.decoder.thread_count = 1
+        self.decoder.options = {"err_detect": _ERR_DETECT}
         self.codec = str(self.decoder.codec.canonical_name)
-        if self.codec in _ERR_DETECT:
-            self.decoder.options = {"err_detect": _ERR_DETECT[self.codec]}
-        self.damage: Damage = {
-            (at, True) for at in np.flatnonzero(film.index.broken).tolist()
-        }
 
     @property
     def whole(self) -> PacketRun:
         """Return the run of all packets."""
         return PacketRun(0, len(self.film.index.pts) - 1, frozenset())
-
-    @property
-    def damaged(self) -> bool:
-        """Return whether packets, or pictures decoded so far, are damaged or missing."""
-        return self.film.broken or len(self.damage) > 0
 
     def read_geometry(self) -> None:
         """Decode the first picture that can be decoded, which sets `geometry` and `first`."""
@@ -122,16 +119,11 @@ class VideoSource:
 
         for start in self.film.index.keys[:TRIES].tolist() or [0]:
             stop = min(start + CHECKED, self.whole.stop)
-            fine = self.run(PacketRun(start, stop, frozenset()), take, record=False)
-            if not pictures:
-                continue
-            if fine:
-                self.first = pictures[0]
-            # Other packets are read again after seeking, which empties the decoder.
-            if fine and self.in_memory is not None and self.last_packet is not None:
-                self.begun = BegunRun(start, self.last_packet, pictures)
-            self.geometry = geometry_of(pictures[0][1], self.stream)
-            return
+            self.run(PacketRun(start, stop, frozenset()), take)
+            if pictures:
+                self.first, frame = pictures[0]
+                self.geometry = geometry_of(frame, self.stream)
+                return
         raise self.without_pictures()
 
     def without_pictures(self) -> BadVideo:
@@ -207,82 +199,79 @@ class VideoSource:
                 )
                 yield demux(self.container, self.stream)
 
-    def run(
-        self, run: PacketRun, sink: Sink, *, skip: bool = False, record: bool = True
-    ) -> bool:
-        """Decode a run and pass each picture to `sink`; return whether there was no new damage.
+    def run(self, run: PacketRun, sink: Sink, *, skip: bool = False) -> Outcome:
+        """Decode a run, pass each picture to `sink`, and return what came of it.
 
         With `skip`, pictures on which no other is built are left out unless they are wanted.
-        Without `record`, new damage is not kept.
         """
-        damage_before = set(self.damage)
-        begun = self._begun_or_empty(run)
-        pictures = begun.pictures if begun else ()
-        is_finished = [bool(sink(*picture)) for picture in pictures]
-        if not any(is_finished):
-            self._run(run, sink, skip, begun.last if begun else run.start - 1)
-        fine = self.damage == damage_before
-        if not record:
-            self.damage = damage_before
-        return fine
-
-    def _begun_or_empty(self, run: PacketRun) -> BegunRun | None:
-        """Return the run that was begun if this one can go on with it; else empty the decoder."""
-        begun = self.begun
-        self.begun = None
-        self.decoder.skip_frame = "DEFAULT"
-        if begun is not None and begun.start == run.start and begun.last <= run.stop:
-            return begun
+        outcome = Outcome(run.start)
         if self.decoder.is_open:
             self.decoder.flush_buffers()
-        return None
-
-    def _run(self, run: PacketRun, sink: Sink, skip: bool, decoded: int) -> None:
-        """Decode the packets of a run after position `decoded`, and the rest in the decoder."""
-        is_skipping = False
-        for position, packet in self.packets(run.start, run.stop):
-            if position <= decoded:
-                continue
-            unwanted = skip and position not in run.wanted
-            if unwanted != is_skipping:
-                is_skipping = unwanted
-                self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
-            self.last_packet = position
-            if self._decode(packet, position, sink):
-                return
-        self.last_packet = None
         self.decoder.skip_frame = "DEFAULT"
-        before = len(self.damage)
-        self._decode(None, run.stop, sink)
-        if len(self.damage) > before:
-            # The pictures after the one that failed are still in the decoder.
-            while not self._decode(None, run.stop, sink):
+        is_skipping = False
+        with logged_errors() as count_errors:
+            for position, packet in self.packets(run.start, run.stop):
+                unwanted = skip and position not in run.wanted
+                if unwanted != is_skipping:
+                    is_skipping = unwanted
+                    self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
+                if self._decode(packet, position, sink, outcome, count_errors):
+                    return outcome
+            self.decoder.skip_frame = "DEFAULT"
+            # The pictures after one that fails are still in the decoder.
+            while not self._decode(None, run.stop, sink, outcome, count_errors):
                 continue
+        return outcome
 
-    def _decode(self, packet: Any, position: int, sink: Sink) -> bool:
+    def _decode(
+        self,
+        packet: Any,
+        position: int,
+        sink: Sink,
+        outcome: Outcome,
+        count_errors: Callable[[], int],
+    ) -> bool:
         """Decode one packet, or with None the rest; return whether the run is finished."""
+        n_before = count_errors()
+        frames: list[Any] = []
+        is_finished = packet is None
+        has_failed = False
         try:
             frames = self.decoder.decode(packet)
         except EOFError:
             return True
         except av().FFmpegError:
-            self.damage.add((position, True))
-            return False
-        enough = False
+            has_failed = True
+            is_finished = False
+        if has_failed or count_errors() > n_before:
+            outcome.reported |= self._packets_of_report(position, outcome)
         for frame in frames:
             at = position if frame.pts is None else int(frame.pts)
+            outcome.out.append(at)
+            if is_key(frame):
+                outcome.keys.add(at)
             if frame.is_corrupt:
-                leaf = (
-                    frame.pict_type == _B_PICTURE
-                    and self.decoder.name in _LEAF_B_CODECS
-                )
-                self.damage.add((at, not leaf))
-            enough |= bool(sink(at, frame))
-        return enough
+                outcome.reported.add(at)
+            is_finished |= bool(sink(at, frame))
+        return is_finished
 
-    def positions(self, stop: int | None = None, *, record: bool = True) -> list[int]:
+    def _packets_of_report(self, position: int, outcome: Outcome) -> set[int]:
+        """Return the positions of the packets that a report may be about.
+
+        Some errors are only seen in the pictures that are built on a damaged one: it may be the
+        one before, or one that the decoder can hold back, from a key frame on. A decoder that does
+        not reorder pictures, but returns them late, works on several packets at once: it may be
+        any of those whose pictures have not come out.
+        """
+        keys = self.film.index.keys
+        key = int(keys[keys < position].max(initial=0))
+        first = max(key, position - self.decoder.reorder_depth - 1)
+        if not self.decoder.codec.reorder:
+            after_last = outcome.out[-1] + 1 if outcome.out else outcome.start
+            first = min(first, after_last)
+        return set(range(first, position + 1))
+
+    def positions(self, stop: int) -> list[int]:
         """Return the positions of the pictures, up to packet `stop`, as they come out."""
-        out: list[int] = []
-        run = self.whole if stop is None else PacketRun(0, stop, frozenset())
-        self.run(run, lambda position, _: out.append(position), record=record)
-        return out
+        run = PacketRun(0, stop, frozenset())
+        return self.run(run, lambda _, __: None).out

@@ -1,10 +1,10 @@
 """Estimators: probes, concept vectors, concept bottlenecks, baselines.
 
-Each is a scikit-learn estimator whose fitted state is plain arrays (`state`).
+Each is a scikit-learn estimator whose fitted attributes are plain arrays.
 
 probes       `mlp.MLPProbe`, `mlp.fit_many` for many at once; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `concepts.concept_targets`, `concept_report`
-bottlenecks  `bottleneck.Bottleneck` with a head of `heads`, `sparse_heads` or `time_head`
+bottlenecks  `bottleneck.Bottleneck` with a head of `heads` or `sparse_heads`
 baselines    `baselines`
 by name      `registry.build`, for the kinds that a protocol names
 """
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.frames import FrameProbe as FrameProbe
     from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
-    from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
     from obygaze_models.models.kept import KeptEstimator as KeptEstimator
     from obygaze_models.models.linear import LinearProbe as LinearProbe
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import fit_many as fit_many
     from obygaze_models.models.own import OwnClassifier as OwnClassifier
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
-    from obygaze_models.models.time_head import TimeHead as TimeHead
 else:
     _EXPORTS = {
         "obygaze_models.models.baselines": (
@@ -77,7 +75,6 @@ else:
         "obygaze_models.models.heads": (
             "LinearHead",
             "LogisticHead",
-            "OrdinalHead",
             "TreeHead",
         ),
         "obygaze_models.models.kept": ("KeptEstimator",),
@@ -90,6 +87,5 @@ else:
         "obygaze_models.models.mlp": ("Job", "MLPProbe", "fit_many"),
         "obygaze_models.models.own": ("OwnClassifier",),
         "obygaze_models.models.sparse_heads": ("SparseHead",),
-        "obygaze_models.models.time_head": ("TimeHead",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

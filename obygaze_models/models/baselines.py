@@ -9,7 +9,7 @@ is the upper bound of a bottleneck over those concepts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,7 +57,6 @@ class Baseline(Classifier):
 
     two_classes = True
     poor_score = True
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "prevalence_")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         self.prevalence_ = float(codes.mean())
@@ -113,8 +112,6 @@ class FilmPrior(Baseline):
     that a film of one clip is not certain and a film never seen has the overall share.
     """
 
-    fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "films_", "share_")
-
     def _learn(self, X: Floats, y: Bools) -> None:
         self.films_, codes = np.unique(X[:, 0], return_inverse=True)
         n = np.bincount(codes)
@@ -135,7 +132,6 @@ class Neighbour(Baseline):
     """
 
     min_features = 2
-    fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "places_", "labels_")
 
     def _learn(self, X: Floats, y: Bools) -> None:
         self.places_ = X[:, :2]

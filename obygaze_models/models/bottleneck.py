@@ -5,7 +5,7 @@ An intervention replaces margins by true values, as if a person corrected the co
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,7 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
-    are_frames,
     encode_classes,
-    mean_of_frames,
 )
 from obygaze_models.models.concepts import (
     ConceptBank,
@@ -31,7 +29,7 @@ from obygaze_models.models.concepts import (
     cross_fitted_margins,
 )
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
+from obygaze_models.models.heads import Head, LogisticHead
 
 Order = Literal["random", "greedy"]
 
@@ -43,8 +41,6 @@ class ResidualHead(Head):
     The logit of the concepts is fixed; the problem is convex. `share_` is the share of the variance
     of logits that the features add: var(rest) / (var(rest) + var(concepts)).
     """
-
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "share_")
 
     C: float = 0.01
 
@@ -88,9 +84,7 @@ class Bottleneck(Classifier):
     The head is fitted on cross-fitted margins: each row is projected on vectors found without its
     fold (whole films where groups are given), because margins of rows that the vectors were found
     on are better than those of new rows. `cross_fit=0` projects in sample, as the released code.
-    The defaults are a `ConceptBank()` and a `LogisticHead()`. With a `TimeHead`, X may be frames
-    [clips, frames, width]: concepts are found on the mean of frames, margins are those of frames.
-    Frames of NaN are padding, which does not count.
+    The defaults are a `ConceptBank()` and a `LogisticHead()`.
     """
 
     bank: ConceptBank | None = None
@@ -98,12 +92,6 @@ class Bottleneck(Classifier):
     _: KW_ONLY
     residual: ResidualHead | None = None
     cross_fit: int = 5
-
-    @property
-    def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names of the fitted attributes, with the residual where there is one."""
-        residual = () if self.residual is None else ("residual_",)
-        return ("classes_", "bank_", "head_", *residual)
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator of a part."""
@@ -118,8 +106,6 @@ class Bottleneck(Classifier):
 
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
         """
-        frames = X if are_frames(X) else None
-        X = X if frames is None else mean_of_frames(np.asarray(X))
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         head_rows = np.ones(len(X), dtype=bool)
@@ -134,9 +120,9 @@ class Bottleneck(Classifier):
         self.bank_ = clone(bank).fit(X, targets, groups)
         folds = cross_fit_folds(y, groups, self.cross_fit)
         if folds is None:
-            margins = self.bank_.transform(X if frames is None else frames)
+            margins = self.bank_.transform(X)
         else:
-            margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)
+            margins = cross_fitted_margins(bank, X, targets, folds, groups)
         margins = margins[head_rows]
         inside = None if groups is None else groups[head_rows]
         self.head_ = clone(self.part("head")).fit(margins, y[head_rows], groups=inside)
@@ -148,8 +134,8 @@ class Bottleneck(Classifier):
         return self
 
     def margins(self, X: Any) -> Floats:
-        """Return the margin of each row, or of each frame of clips, to each concept."""
-        rows = X if are_frames(X) else self._check(X)
+        """Return the margin of each row to each concept."""
+        rows = self._check(X)
         return np.asarray(self.bank_.transform(rows))
 
     def predict_proba(self, X: Any) -> Floats:
@@ -184,8 +170,7 @@ class Bottleneck(Classifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        ordered = isinstance(self.head, OrdinalHead)
-        tags.classifier_tags.multi_class = tags.classifier_tags.poor_score = ordered
+        tags.classifier_tags.multi_class = False
         return tags
 
 

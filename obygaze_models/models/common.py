@@ -83,22 +83,10 @@ class Scaling:
         return unscaled, intercept - unscaled @ self.means
 
 
-def are_frames(X: Any) -> bool:
-    """Return whether rows are frames or tokens of clips, and not one vector for each clip."""
-    return getattr(X, "ndim", 2) > 2
-
-
 def blocks_of(X: Any) -> Iterator[NDArray[Any]]:
     """Yield the rows in blocks, one of which has to be in memory: X may be `StoreRows`."""
     for start in range(0, max(len(X), 1), CLIPS_A_BLOCK):
         yield np.asarray(X[start : start + CLIPS_A_BLOCK])
-
-
-def frames_of(X: Any) -> NDArray[Any]:
-    """Return frames [clips, frames, width], from frames or from the tokens of each frame."""
-    if X.ndim < 4:
-        return np.asarray(X[:])
-    return np.concatenate([block.mean(axis=2) for block in blocks_of(X)])
 
 
 def with_padding(X: NDArray[Any], real: Bools | None) -> NDArray[Any]:
@@ -144,16 +132,6 @@ def without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(pattern_of.ravel() == number)
         yield rows, X[np.ix_(rows, np.flatnonzero(~pattern))]
-
-
-def mean_of_frames(X: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
-    """Return the mean vector of each clip over its real frames, and their tokens if it has any."""
-    middle = tuple(range(1, X.ndim - 1))
-    means = X.mean(axis=middle, dtype=dtype)
-    for rows, frames in without_padding(X):
-        if frames is not X:
-            means[rows] = frames.mean(axis=middle, dtype=dtype)
-    return np.asarray(means)
 
 
 def draw_seed(random_state: Any) -> int:

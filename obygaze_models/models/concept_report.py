@@ -1,11 +1,9 @@
 """The quality of concept vectors: ranking against chance, and other information in their margins.
 
 Margins may contain information about the task itself and about other concepts (`leakage_scores`),
-or about the film (`film_leak`). How the score of a probe changes along the vectors is its
-`sensitivity`.
+or about the film (`film_leak`).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflation
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, one_thread
+from obygaze_models.models.common import Bools, FixTraining, Floats, one_thread
 from obygaze_models.models.concepts import concept_columns
 
 METRICS = ("ap", "auc", "f1_binary")
@@ -124,27 +122,6 @@ def shift_test(
     return float(norm.sf(away / variance**0.5)) if variance > 0 else 1.0
 
 
-def ranking_quality(scores: Floats, target: Ints) -> dict[str, Floats]:
-    """Return AP and AUC of each column of scores without ties; targets below 0 are not used."""
-    labelled = target >= 0
-    order = np.argsort(-scores[labelled], axis=0)
-    hits = (target[labelled] == 1)[order]
-    n = len(hits)
-    n_positive = int(hits[:, 0].sum())
-    positions = np.arange(1, n + 1)[:, None]
-    ap = (hits * hits.cumsum(axis=0) / positions).sum(axis=0) / n_positive
-    ranks = (hits * (n + 1 - positions)).sum(axis=0)
-    auc = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (n - n_positive))
-    return {"ap": ap, "auc": auc}
-
-
-def cosines(coef: Any) -> Floats:
-    """Return the cosine of each two concept vectors."""
-    vectors = np.asarray(coef, dtype=np.float64)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(unit @ unit.T)
-
-
 def leakage_scores(
     margins: Any, has: Any, y: Any, *, seed: int = 0
 ) -> dict[str, float]:
@@ -219,63 +196,3 @@ def film_leak(
         "n_films": len(names),
         "excess": (accuracy - chance) / (1 - chance),
     }
-
-
-def sensitivity(
-    probe: Any, X: Floats, positive: Floats, directions: Floats, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return shares and slopes of the positive clips along concept vectors and random directions.
-
-    The share of clips whose score rises along a vector is the TCAV score of Kim et al. (2018). It
-    is 0 or 1 for a linear probe, whose slope is the same everywhere, so the mean slope is given as
-    well: by how many standard deviations the score rises for one standard deviation of the margins.
-
-    Args:
-        probe: A fitted linear probe or perceptron.
-        X: The features of all clips.
-        positive: Whether each clip is of the class that the score is for.
-        directions: Vectors of length 1, those of the concepts first.
-        names: The names of the concepts.
-    """
-    scores, slopes = scores_and_slopes(probe, X)
-    rising = slopes[positive if len(slopes) > 1 else slice(None)] @ directions.T
-    shares = (rising > 0).mean(axis=0)
-    relative = (
-        rising.mean(axis=0) * (X @ directions.T).std(axis=0) / (scores.std() or 1.0)
-    )
-    n = len(names)
-    chance = np.abs(relative[n:])
-    p = [
-        (1 + int((chance >= abs(slope)).sum())) / (1 + len(chance))
-        for slope in relative[:n]
-    ]
-    random = {
-        "n": len(chance),
-        "share": np.quantile(shares[n:], (0.025, 0.975)).tolist(),
-        "slope": float(np.quantile(chance, 0.95)),
-    }
-    values = zip(
-        names, shares.tolist(), relative.tolist(), p, holm(p).tolist(), strict=False
-    )
-    keys = ("name", "share", "slope", "p", "p_holm")
-    return [{**dict(zip(keys, row, strict=True)), "random": random} for row in values]
-
-
-def scores_and_slopes(probe: Any, X: Floats) -> tuple[Floats, Floats]:
-    """Return the score of each row, and its slope in each feature; of linear probes one for all.
-
-    The score of a perceptron is the log odds of the second class.
-    """
-    if hasattr(probe, "coef_"):
-        return X @ probe.coef_[0] + probe.intercept_[0], probe.coef_[:1]
-    rows = X
-    actives = []
-    weights = [layer.astype(np.float64) for layer in probe.layers_]
-    for layer in weights[:-1]:
-        rows = np.maximum(rows @ layer[:-1] + layer[-1], 0)
-        actives.append(rows > 0)
-    last = weights[-1][:, 1] - weights[-1][:, 0]
-    slopes = np.broadcast_to(last[:-1], (len(X), len(last) - 1))
-    for layer, active in zip(weights[-2::-1], actives[::-1], strict=True):
-        slopes = (slopes * active) @ layer[:-1].T
-    return rows @ last[:-1] + last[-1], slopes

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
-    are_frames,
     balanced_weights,
     draw_seed,
     one_thread,
@@ -55,14 +54,6 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     with, drawn by seed), or None. With `unit_norm` a margin is a distance: vector and bias are
     divided by the vector's length, which the released code does not do.
     """
-
-    fitted: ClassVar[tuple[str, ...]] = (
-        "coef_",
-        "intercept_",
-        "C_",
-        "length_",
-        "concepts_",
-    )
 
     concepts: Sequence[str] | None = None
     _: KW_ONLY
@@ -131,16 +122,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Return the margin of each row, or of each frame of clips, to each concept's plane."""
+        """Return the margin of each row to each concept's plane."""
         check_is_fitted(self)
-        if are_frames(X):
-            rows = X.reshape(-1, X.shape[-1])
-            padding = np.isnan(rows).all(axis=1)
-            margins = self.transform(
-                np.where(padding[:, None], 0, rows) if padding.any() else rows
-            )
-            margins[padding] = np.nan  # padding stays padding
-            return margins.reshape(*X.shape[:-1], -1)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
@@ -355,28 +338,19 @@ def cross_fit_folds(
 
 
 def cross_fitted_margins(
-    bank: ConceptBank,
-    X: Any,
-    targets: Any,
-    folds: Any,
-    groups: Any = None,
-    frames: Any = None,
+    bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
 ) -> Floats:
-    """Return the margins of each row to planes found without its fold, for fitting a head.
-
-    With `frames` [rows, frames, width], the margins are those of the frames of each row.
-    """
+    """Return the margins of each row to planes found without its fold, for fitting a head."""
     gram = Gram(X)
     folds = np.asarray(folds)
     columns = concept_columns(targets, len(gram.X))
     if len(np.unique(folds)) < 2:
         raise FixTraining("cross-fitting requires at least two folds")
-    inputs = gram.X if frames is None else np.asarray(frames)
-    margins = np.empty((*inputs.shape[:-1], columns.shape[1]))
+    margins = np.empty((len(gram.X), columns.shape[1]))
     for fold in np.unique(folds):
         inside = folds == fold
         part = clone(bank).fit_rows(gram, columns, np.flatnonzero(~inside), groups)
-        margins[inside] = inputs[inside] @ part.coef_.T + part.intercept_
+        margins[inside] = gram.X[inside] @ part.coef_.T + part.intercept_
     return margins
 
 

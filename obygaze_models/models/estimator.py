@@ -43,9 +43,11 @@ _TEXT = "#text"
 
 
 class Savable(BaseEstimator):  # type: ignore[misc]
-    """An estimator that names its fitted attributes, so that they can be written as arrays."""
+    """An estimator that is written as arrays.
 
-    fitted: ClassVar[tuple[str, ...]] = ()
+    Its fitted attributes have names that end with an underscore, as those of scikit-learn: numbers,
+    arrays, lists of arrays, or fitted estimators of this kind.
+    """
 
     def __repr__(self, N_CHAR_MAX: int = MAX_REPR) -> str:
         """Return the class and the parameters that are not defaults, on one line."""
@@ -55,14 +57,24 @@ class Savable(BaseEstimator):  # type: ignore[misc]
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
         arrays: Arrays = {}
-        for name in ("n_features_in_", *self.fitted):
-            _put(arrays, name, getattr(self, name))
+        for name, value in vars(self).items():
+            if _is_fitted(name):
+                _put(arrays, name, value)
         return arrays
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Set the fitted attributes of this (unfitted) estimator from its arrays."""
-        for name in ("n_features_in_", *self.fitted):
-            setattr(self, name, self._take(arrays, name))
+        for name in dict.fromkeys(key.partition("/")[0] for key in arrays):
+            attribute = name.removesuffix(_TEXT)
+            if not _is_fitted(attribute):
+                raise Corrupt(
+                    f"unknown array {name!r} in the saved {type(self).__name__}"
+                )
+            setattr(self, attribute, self._take(arrays, name))
+
+    def check_outputs(self) -> None:
+        """Compute every output for two rows, so that wrong arrays fail here and not in a result."""
+        _check_outputs(self)
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator that is the parameter `name`."""
@@ -71,16 +83,14 @@ class Savable(BaseEstimator):  # type: ignore[misc]
     def _take(self, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
         if name in arrays:
             value = arrays[name]
+            if name.endswith(_TEXT):
+                return _text(value)
             return value.item() if value.ndim == 0 else value
-        if name + _TEXT in arrays:
-            return _text(arrays[name + _TEXT])
         inside = {
             key.removeprefix(f"{name}/"): value
             for key, value in arrays.items()
             if key.startswith(f"{name}/")
         }
-        if not inside:
-            raise Corrupt(f"the saved {type(self).__name__} has no array {name!r}")
         part = self.part(name.removesuffix("_"))
         if isinstance(part, Savable):
             fresh = clone(part)
@@ -95,12 +105,10 @@ class Savable(BaseEstimator):  # type: ignore[misc]
 class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
 
-    `two_classes` is for one that separates exactly two classes; `poor_score` for one that
-    scikit-learn's checks must not expect to separate their classes.
+    `two_classes` is for one that separates exactly two classes.
     """
 
     two_classes: ClassVar[bool] = False
-    poor_score: ClassVar[bool] = False
     min_features: ClassVar[int] = 1
 
     classes_: NDArray[Any]
@@ -165,8 +173,13 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = not self.two_classes
-        tags.classifier_tags.poor_score = self.poor_score
         return tags
+
+
+def _is_fitted(name: str) -> bool:
+    """Return whether an attribute of this name is kept; those of columns are of data frames."""
+    is_public = name.isidentifier() and not name.startswith("_")
+    return is_public and name.endswith("_") and name != "feature_names_in_"
 
 
 def _put(arrays: Arrays, name: str, value: Any) -> None:
@@ -212,10 +225,7 @@ def load_state(
     name = type(model).__name__
     try:
         model.from_arrays(arrays)
-        unknown = sorted(set(arrays) - set(model.to_arrays()))
-        if unknown:
-            raise Corrupt(f"unknown array {unknown[0]!r} in the saved {name}")
-        _check_outputs(model)
+        model.check_outputs()
     except (
         ArithmeticError,
         AttributeError,
@@ -252,7 +262,7 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
 
 
 def _check_outputs(model: Any) -> None:
-    """Compute every output for two rows, so that wrong arrays fail here and not in a result."""
+    """Raise an error unless every output for two rows is a finite number for each of them."""
     width = model.n_features_in_
     if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
         raise ValueError(f"n_features_in_ is {width!r}")

@@ -1,24 +1,22 @@
-"""Heads of a concept bottleneck, from concept margins to the task: logistic, tree, ordinal.
+"""Heads of a concept bottleneck, from concept margins to the task: logistic and tree.
 
 The method `contributions` of each head returns what each concept adds to a row's output: base + sum
-of contributions is the output (a logit, a severity, or the probability of a tree).
+of contributions is the output (a logit, or the probability of a tree).
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.common import (
-    FixTraining,
     Floats,
     Ints,
     column_scales,
@@ -43,8 +41,6 @@ class Head(Classifier):
 
 class LinearHead(Head):
     """A logit that is a weighted sum of margins; contributions are from the training mean."""
-
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "mean_")
 
     coef_: Floats
     intercept_: float
@@ -92,15 +88,6 @@ class TreeHead(Classifier):
     """
 
     two_classes = True
-    fitted: ClassVar[tuple[str, ...]] = (
-        "classes_",
-        "left_",
-        "right_",
-        "feature_",
-        "threshold_",
-        "share_",
-        "n_rows_",
-    )
 
     max_depth: int | None = 4
     _: KW_ONLY
@@ -172,59 +159,6 @@ class TreeHead(Classifier):
         return nodes, parts
 
 
-@dataclass(eq=False, repr=False)
-class OrdinalHead(Classifier):
-    """Proportional odds: P(level at most k) = sigmoid(threshold k - severity).
-
-    The severity is a weighted sum of margins, with an L2 penalty of inverse strength C. `order`
-    lists the annotation levels from low to high; the default is sorted order. With `scaled` margins
-    are divided by their standard deviation.
-    """
-
-    poor_score = True  # the classes of scikit-learn's checks have no order
-    fitted: ClassVar[tuple[str, ...]] = (
-        "classes_",
-        "coef_",
-        "thresholds_",
-        "mean_",
-        "rank_",
-    )
-
-    C: float = 1.0
-    _: KW_ONLY
-    order: Sequence[Any] | None = None
-    scaled: bool = False
-
-    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        names = self.classes_.tolist()
-        order = names if self.order is None else list(self.order)
-        unplaced = [name for name in names if name not in order]
-        if unplaced:
-            raise FixTraining(f"annotation level {unplaced[0]!r} is missing in order")
-        self.rank_ = np.argsort(np.argsort([order.index(name) for name in names]))
-        self.mean_ = X.mean(axis=0)
-        scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
-        coef, self.thresholds_ = proportional_odds(
-            (X - self.mean_) / scale, self.rank_[codes], len(self.classes_), self.C
-        )
-        self.coef_ = coef / scale
-
-    def severity(self, X: Any) -> Floats:
-        """Return the severity of each row, in logits; the training mean is 0."""
-        return np.asarray((self._check(X) - self.mean_) @ self.coef_)
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each level, in the order of `classes_`."""
-        severity = self.severity(X)
-        at_most = expit(self.thresholds_ - severity[:, None])
-        by_rank: Floats = np.diff(at_most, axis=1, prepend=0.0, append=1.0)
-        return by_rank[:, self.rank_]
-
-    def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return 0, and what each margin's distance from the training mean adds to the severity."""
-        return 0.0, (self._check(X) - self.mean_) * self.coef_
-
-
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     """Return liblinear's logistic regression, unfitted, for this version of scikit-learn."""
     parameter = inspect.signature(LogisticRegression).parameters.get("penalty")
@@ -235,48 +169,3 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     return LogisticRegression(
         C=C, solver="liblinear", max_iter=1000, random_state=LIBLINEAR_SEED, **kind
     )
-
-
-def proportional_odds(
-    Z: Floats, ranks: Ints, n_levels: int, C: float
-) -> tuple[Floats, Floats]:
-    """Return the coefficients and thresholds that maximise the penalised likelihood."""
-    width = Z.shape[1]
-    shares = np.cumsum(np.bincount(ranks, minlength=n_levels))[:-1] / len(ranks)
-    logits = np.log(shares / (1 - shares))
-    start = np.concatenate([np.zeros(width), logits[:1], np.log(np.diff(logits))])
-
-    def loss(free: Floats) -> tuple[float, Floats]:
-        coef = free[:width]
-        thresholds = _thresholds(free[width:])
-        edges = np.concatenate([[-np.inf], thresholds, [np.inf]])
-        severity = Z @ coef
-        high = expit(edges[ranks + 1] - severity)
-        low = expit(edges[ranks] - severity)
-        p = np.maximum(high - low, 1e-300)
-        to_high = high * (1 - high) / p
-        to_low = low * (1 - low) / p
-        by_threshold = np.zeros(n_levels - 1)
-        upper = ranks < n_levels - 1
-        lower = ranks > 0
-        np.add.at(by_threshold, ranks[upper], -to_high[upper])
-        np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
-        tails = np.cumsum(by_threshold[::-1])[::-1]
-        # Thresholds are sums of these.
-        steps = np.append(1.0, np.exp(free[width + 1 :]))
-        slope = np.concatenate([Z.T @ (to_high - to_low) + coef / C, tails * steps])
-        return float(-np.log(p).sum() + coef @ coef / (2 * C)), slope
-
-    solution = minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 2000, "ftol": 1e-13},
-    )
-    return solution.x[:width], _thresholds(solution.x[width:])
-
-
-def _thresholds(free: Floats) -> Floats:
-    """Return increasing thresholds, from the first one and the logarithms of the steps."""
-    return np.cumsum(np.concatenate([free[:1], np.exp(free[1:])]))

@@ -1,4 +1,4 @@
-"""Fitted estimators of scikit-learn as bytes that hold no code: what skops makes of them.
+"""Estimators of others as bytes that hold no code: what skops makes of them.
 
 A file of skops names the types that it is made of, and only types that are trusted are built. Those
 of scikit-learn, numpy and scipy that skops knows are trusted; others are once `trust` of
@@ -7,8 +7,9 @@ of scikit-learn, numpy and scipy that skops knows are trusted; others are once `
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -19,18 +20,34 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
     FixUsage,
+    InstallExtra,
     ObygazeWarning,
     first_line,
 )
 from obygaze_features.core.lazy import need
-from obygaze_features.core.parts import is_own_code, trust, trusted_names
+from obygaze_features.core.parts import (
+    find_part,
+    is_own_code,
+    trust,
+    trusted_names,
+    types_of,
+)
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import Arrays, Classifier
+from obygaze_models.models.registry import SCORES
 
 SKOPS = "skops"  # the array with the bytes
 LIBRARY = "scikit-learn"
 PURPOSE = "a saved estimator of scikit-learn"
-SCORES = ("predict_proba", "decision_function")
+
+
+def require_skops() -> None:
+    """Raise an error if skops is not installed; it is not imported, which takes seconds."""
+    if importlib.util.find_spec(SKOPS) is None:
+        raise InstallExtra(
+            f"{PURPOSE} needs the package {SKOPS!r}, which is not installed",
+            hint=f'pip install "obygaze[{SKOPS}]"',
+        )
 
 
 def pack(estimator: Any) -> NDArray[np.uint8]:
@@ -46,8 +63,13 @@ def pack(estimator: Any) -> NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def unpack(data: NDArray[np.uint8]) -> Any:
-    """Return the estimator of some bytes; an error names the first type that is not trusted."""
+def unpack(data: NDArray[np.uint8], of_code: Collection[str] = ()) -> Any:
+    """Return the estimator of some bytes; an error names the types that are not trusted.
+
+    Args:
+        data: The bytes.
+        of_code: Types of own code that is trusted.
+    """
     skops = need("skops.io", SKOPS, PURPOSE)
     if data.dtype != np.uint8 or data.ndim != 1:
         raise Corrupt("the bytes of a saved estimator must be one row of uint8")
@@ -56,7 +78,7 @@ def unpack(data: NDArray[np.uint8]) -> Any:
         needed = skops.get_untrusted_types(data=content)
     except Exception as error:
         raise Corrupt(f"not a file of skops: {first_line(error)}") from error
-    untrusted = sorted(set(needed) - trusted_names())
+    untrusted = sorted(set(needed) - trusted_names() - set(of_code))
     if untrusted:
         options = " ".join(f"--trust {name}" for name in untrusted)
         raise FixUsage(
@@ -80,27 +102,55 @@ def names_to_trust(
         description: Its class and settings.
         arrays: Its fitted attributes.
     """
+    if SKOPS not in arrays:
+        return []
+    skops = need("skops.io", SKOPS, PURPOSE)
+    types = set(skops.get_untrusted_types(data=arrays[SKOPS].tobytes()))
     own_name = description["params"].get("class_name")
-    names = [own_name] if is_own_code(own_name) else []
-    if SKOPS in arrays:
-        skops = need("skops.io", SKOPS, PURPOSE)
-        names += skops.get_untrusted_types(data=arrays[SKOPS].tobytes())
-    return sorted(set(names))
+    if not is_own_code(own_name):
+        return sorted(types)
+    return [own_name, *sorted(types - types_of(find_part(own_name)))]
 
 
-class KeptEstimator(Classifier):
+class HeldEstimator(Classifier):
+    """A classifier that holds a fitted estimator of others, which skops saves."""
+
+    held: Any
+
+    def __getattr__(self, name: str) -> Any:
+        """Return `predict_proba` or `decision_function`, where the estimator has it."""
+        if name not in SCORES or "held" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.held, name)
+
+    def to_arrays(self) -> Arrays:
+        """Return the bytes of the estimator, its classes and its number of features."""
+        return {**super().to_arrays(), SKOPS: pack(self.held)}
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the estimator from its bytes."""
+        if SKOPS not in arrays:
+            raise Corrupt(f"the saved {type(self).__name__} has no array {SKOPS!r}")
+        others = {name: array for name, array in arrays.items() if name != SKOPS}
+        super().from_arrays(others)
+        self.held = self._unpacked(arrays[SKOPS])
+
+    def check_outputs(self) -> None:
+        """Check nothing: an estimator of others need not take rows that are made up."""
+
+    def _unpacked(self, data: NDArray[np.uint8]) -> Any:
+        return unpack(data)
+
+
+class KeptEstimator(HeldEstimator):
     """A fitted classifier of scikit-learn, or with its interface, that can be saved.
 
     Args:
         library: The version of scikit-learn that fitted it. Another one reads it with a warning.
-        types: The types that it is made of and that somebody who loads it must trust.
     """
 
-    fitted = ("classes_",)
-
-    def __init__(self, library: str = "", types: Sequence[str] = ()) -> None:
+    def __init__(self, library: str = "") -> None:
         self.library = library
-        self.types = types
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
@@ -111,17 +161,11 @@ class KeptEstimator(Classifier):
                     f"{type(estimator).__name__} cannot be saved as a model: it has no {name}",
                     hint="a classifier with scikit-learn's interface, after fit()",
                 )
-        skops = need("skops.io", SKOPS, PURPOSE)
-        packed = pack(estimator)
-        types = sorted(skops.get_untrusted_types(data=packed.tobytes()))
-        kept = cls(f"{LIBRARY} {sklearn.__version__}", types)
-        kept._hold(estimator)
+        kept = cls(f"{LIBRARY} {sklearn.__version__}")
+        kept.held = estimator
+        kept.classes_ = np.asarray(estimator.classes_)
+        kept.n_features_in_ = int(estimator.n_features_in_)
         return kept
-
-    def _hold(self, estimator: Any) -> None:
-        self.estimator_ = estimator
-        self.classes_ = np.asarray(estimator.classes_)
-        self.n_features_in_ = int(estimator.n_features_in_)
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Raise an error: it is made of an estimator that is fitted."""
@@ -131,24 +175,11 @@ class KeptEstimator(Classifier):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
-        return np.asarray(self.estimator_.predict(np.asarray(X)))
+        return np.asarray(self.held.predict(np.asarray(X)))
 
-    def __getattr__(self, name: str) -> Any:
-        """Return `predict_proba` or `decision_function`, where the estimator has it."""
-        if name not in SCORES or "estimator_" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self.estimator_, name)
-
-    def to_arrays(self) -> Arrays:
-        """Return the bytes of the estimator, its classes and its number of features."""
-        return {**super().to_arrays(), SKOPS: pack(self.estimator_)}
-
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the estimator from its bytes."""
+    def _unpacked(self, data: NDArray[np.uint8]) -> Any:
         installed = f"{LIBRARY} {sklearn.__version__}"
         if self.library != installed:
             text = f"the model was saved with {self.library}, installed is {installed}"
             warnings.warn(text, ObygazeWarning, stacklevel=2)
-        if SKOPS not in arrays:
-            raise Corrupt(f"the saved {type(self).__name__} has no array {SKOPS!r}")
-        self._hold(unpack(arrays[SKOPS]))
+        return super()._unpacked(data)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,6 @@ from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.linear_solvers import Gram, logistic
 from obygaze_models.models.mlp_network import softmax
 
-MAX_ROUNDS = 10
 # Of squared lengths, in units of the largest; smaller ones are rounding.
 SMALLEST = 1e-14
 BLOCK_ROWS = 2_000  # that are solved together where groups are small
@@ -22,8 +21,6 @@ ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
 
 class LinearProbe(Classifier):
     """The base of the linear probes: one hyperplane for two classes, else one for each class."""
-
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_")
 
     coef_: Floats
     intercept_: Floats
@@ -54,35 +51,6 @@ class LogisticProbe(LinearProbe):
         weights = self._row_weights(codes, self.class_weight)
         self.coef_, self.intercept_ = logistic(X, codes, self.C, weights)
 
-    def fit_bags(self, X: Floats, y: Ints, sizes: Ints) -> Self:
-        """Fit on bags of `sizes` rows: those of a negative bag (0) are negative, of a positive any.
-
-        Each bag counts the same. Of a positive bag, the row with the highest score of the last fit
-        counts, at first all of them; fits are repeated until these rows stay the same, at most
-        `MAX_ROUNDS` times.
-        """
-        self.classes_ = np.array([0, 1])
-        self.n_features_in_ = X.shape[1]
-        X = X.astype(np.float64)
-        bags = np.repeat(np.arange(len(y)), sizes)
-        of_bag = self._row_weights(y, self.class_weight)
-        of_bag = np.ones(len(y)) if of_bag is None else of_bag
-        weights = (of_bag / sizes)[bags]
-        for _ in range(MAX_ROUNDS):
-            used = weights > 0
-            self.coef_, self.intercept_ = logistic(
-                X[used], y[bags[used]], self.C, weights[used]
-            )
-            # In each bag by falling score, so that the first row of a bag has the highest one.
-            order = np.lexsort((-self.decision_function(X), bags))
-            highest = order[np.cumsum(sizes) - sizes]
-            before = weights
-            weights = np.where(y[bags] == 1, 0.0, weights)
-            weights[highest[y == 1]] = of_bag[y == 1]
-            if np.array_equal(weights, before):
-                break
-        return self
-
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
         scores = self.decision_function(X)
@@ -101,8 +69,6 @@ class RidgeProbe(LinearProbe):
     With `class_weight` errors count by the weight of their class.
     `left_out_scores_` are the scores of the training rows by the others; they are not saved.
     """
-
-    fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
 
     alphas: Sequence[float] | None = None
     _: KW_ONLY
@@ -209,7 +175,7 @@ def _solve_without(
     own_factors = factors[rows]
     n_rows, n_columns = own_factors.shape[1:]
     identity = np.eye(min(n_rows, n_columns))
-    # One strength at a time: a film of whole windows has thousands of rows.
+    # One strength at a time: a film may have thousands of rows.
     for number, scale in enumerate(scales):
         half = own_factors * scale
         across = half.swapaxes(1, 2)

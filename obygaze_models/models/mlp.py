@@ -7,7 +7,7 @@ depend on the other jobs of a call.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +59,6 @@ class MLPProbe(Classifier):
     of each epoch. Where many fits share features, `fit_many` trains them in one call, to the same
     bits.
     """
-
-    fitted: ClassVar[tuple[str, ...]] = (
-        "classes_",
-        "layers_",
-        "train_loss_",
-        "validation_loss_",
-        "kept_epoch_",
-    )
 
     hidden: Sequence[int] = (128,)
     _: KW_ONLY

@@ -1,37 +1,23 @@
 """Classifiers of one's own, or of scikit-learn: any class with the interface of scikit-learn."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import find_part
+from obygaze_features.core.parts import Part, find_part, types_of
 from obygaze_models.models.common import Floats, Ints
-from obygaze_models.models.estimator import Arrays, Classifier
-from obygaze_models.models.kept import SKOPS, pack, unpack
-from obygaze_models.models.registry import parameters_of
+from obygaze_models.models.kept import HeldEstimator, unpack
+from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, parameters_of
 
 PACKAGE = "package"  # the setting that holds the version of the code
-_INSIDE = "estimator_/"
 
 
-def plain_array(value: Any) -> NDArray[Any] | None:
-    """Return a fitted attribute as an array of numbers; None for what is none."""
-    try:
-        array = np.asarray(value)
-    except ValueError:  # lists of different lengths
-        return None
-    return array if array.dtype.kind in "biuf" else None
-
-
-class OwnClassifier(Classifier):
+class OwnClassifier(HeldEstimator):
     """A classifier of own code or of scikit-learn, by its name.
-
-    It is saved as arrays where every attribute that fitting sets is a number or an array of
-    numbers, else as the bytes that skops makes of it: no code of a saved model runs.
 
     Args:
         class_name: The name of the class, or of a function that returns an estimator.
@@ -39,24 +25,28 @@ class OwnClassifier(Classifier):
             must be the version that is there.
     """
 
-    fitted: ClassVar[tuple[str, ...]] = ("classes_",)
-
     def __init__(
         self, class_name: str = "", settings: Mapping[str, Any] | None = None
     ) -> None:
         self.class_name = class_name
         self.settings = settings
 
-    def _new(self) -> Any:
+    def _part(self) -> Part:
+        """Return the code; an error if it is not the code that the settings name."""
         part = find_part(self.class_name)
-        settings = dict(self.settings or {})
-        package = settings.pop(PACKAGE, part.package)
+        package = (self.settings or {}).get(PACKAGE, part.package)
         if package != part.package:
             raise Mismatch(
                 f"{self.class_name} has changed since the model was trained: {package} then,"
                 f" {part.package} now",
                 hint="the code as it was then, or obygaze train for a model of the code as it is",
             )
+        return part
+
+    def _new(self) -> Any:
+        part = self._part()
+        settings = dict(self.settings or {})
+        settings.pop(PACKAGE, None)
         own_class = part.load()
         for parameter in parameters_of(part):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
@@ -74,7 +64,9 @@ class OwnClassifier(Classifier):
             raise part.refuse(
                 f"must return itself from fit(), got {short_value(fitted)}"
             )
-        self.estimator_ = model
+        if not any(hasattr(model, name) for name in SCORES):
+            raise part.refuse(WITHOUT_SCORES)
+        self.held = model
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
@@ -90,10 +82,10 @@ class OwnClassifier(Classifier):
 
     def __getattr__(self, name: str) -> Any:
         """Return `predict_proba` or `decision_function`, where the class has it."""
-        if name not in ("predict_proba", "decision_function"):
+        if name not in SCORES:
             raise AttributeError(name)
         # Settings such as probability decide what there is.
-        has = vars(self).get("estimator_")
+        has = vars(self).get("held")
         if has is None:
             has = find_part(self.class_name).load()
         if not hasattr(has, name):
@@ -116,7 +108,7 @@ class OwnClassifier(Classifier):
     def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
         """Return what a method gives for rows: numbers, as many as rows."""
         part = find_part(self.class_name)
-        called = getattr(self.estimator_, method)
+        called = getattr(self.held, method)
         array = part.call(lambda: np.asarray(called(X)), f"failed in {method}()")
         is_numbers = (
             array.dtype.kind in "biuf" and array.ndim > 0 and len(array) == len(X)
@@ -128,33 +120,5 @@ class OwnClassifier(Classifier):
             )
         return array
 
-    def to_arrays(self) -> Arrays:
-        """Return every fitted attribute as an array; an error for one that is not numbers."""
-        part = find_part(self.class_name)
-        arrays = super().to_arrays()
-        params = part.call(
-            lambda: self.estimator_.get_params(deep=False), "has no get_params()"
-        )
-        nested = part.call(lambda: self.estimator_.get_params(), "has no get_params()")
-        # A pipeline has estimators in it, whose parameters are nested in its own.
-        if len(nested) > len(params):
-            return {**arrays, SKOPS: pack(self.estimator_)}
-        attributes: dict[str, NDArray[Any]] = {}
-        for name in sorted(vars(self.estimator_).keys() - params.keys()):
-            value = plain_array(getattr(self.estimator_, name))
-            if value is None:
-                return {**arrays, SKOPS: pack(self.estimator_)}
-            attributes[_INSIDE + name] = value
-        return {**arrays, **attributes}
-
-    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the fitted attributes of this (unfitted) estimator from its arrays."""
-        super().from_arrays(arrays)
-        self.estimator_ = self._new()
-        if SKOPS in arrays:
-            self.estimator_ = unpack(arrays[SKOPS])
-            return
-        for name, value in arrays.items():
-            if name.startswith(_INSIDE):
-                plain = value.item() if value.ndim == 0 else value
-                setattr(self.estimator_, name.removeprefix(_INSIDE), plain)
+    def _unpacked(self, data: NDArray[np.uint8]) -> Any:
+        return unpack(data, types_of(self._part()))

@@ -49,7 +49,6 @@ CLASSES = (
     "LogisticHead",
     "TreeHead",
     "SparseHead",
-    "OrdinalHead",
     "ResidualHead",
     "Bottleneck",
     "RandomBaseline",
@@ -59,7 +58,6 @@ CLASSES = (
     "Neighbour",
     "OwnClassifier",
     "KeptEstimator",
-    "TimeHead",
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -74,6 +72,12 @@ BASELINES = (
 )
 # Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package", "draws")
+# The methods of a classifier that give scores; one of them is enough.
+SCORES = ("predict_proba", "decision_function")
+WITHOUT_SCORES = (
+    "must be a classifier with scores; it has neither predict_proba() nor"
+    " decision_function()"
+)
 UNTRAINED = ("random", "all_positive", "annotator")
 
 
@@ -97,14 +101,14 @@ class ModelKind:
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
     `class_settings` are the settings of the head (without a head, of the estimator), named as the
     parameters of the class. `fixed` are parameters that are no settings. `reads` is what a clip is:
-    one vector for each clip, one for each frame, or one for each window of a segment.
+    one vector, or one for each frame.
     """
 
     estimator: str
     class_settings: Mapping[str, Setting]
     head: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    reads: Literal["clip", "frames", "windows"] = "clip"
+    reads: Literal["clip", "frames"] = "clip"
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -167,17 +171,13 @@ _HYBRID = {
 }
 _LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
-    "pooling": Setting(choice(("max", "mean", "last", "order", "attention")), "max"),
+    "pooling": Setting(choice(("max", "mean", "last")), "max"),
     "C": Setting(_POSITIVE, 1.0),
-    "queries": Setting(whole(1), 1),
-    "max_passes": Setting(whole(1), 60),
 }
-_ORDER = {"order": ("EN", "HN", "NS", "S")}
 
 KINDS = {
     "mlp": ModelKind("MLPProbe", _MLP),
     "logistic": ModelKind("LogisticProbe", _LOGREG),
-    "bags": ModelKind("LogisticProbe", _LOGREG, reads="windows"),
     "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
     "svm": ModelKind(
         "SVMProbe",
@@ -193,13 +193,6 @@ KINDS = {
         "Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"
     ),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
-    "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", reads="frames"),
-    "ordinal": ModelKind(
-        "Bottleneck",
-        {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED},
-        "OrdinalHead",
-        _ORDER,
-    ),
 }
 
 
@@ -257,6 +250,9 @@ def parameters_of(part: Part) -> list[inspect.Parameter]:
             raise part.refuse(
                 "must be the class of a classifier, such as sklearn.svm.SVC"
             )
+    has_scores = any(hasattr(own_class, name) for name in SCORES)
+    if isinstance(own_class, type) and not has_scores:
+        raise part.refuse(WITHOUT_SCORES)
     signature = part.call(
         lambda: inspect.signature(own_class), "has no parameters that can be read"
     )

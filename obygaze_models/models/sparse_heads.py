@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,6 @@ class SparseHead(LinearHead):
     given), among those that use at most `max_concepts` concepts. `path_*_` holds every strength:
     C, coefficients in margin units, concepts in use, inner log loss.
     """
-
-    fitted: ClassVar[tuple[str, ...]] = (
-        *LinearHead.fitted,
-        "path_C_",
-        "path_coef_",
-        "path_n_concepts_",
-        "path_loss_",
-        "C_",
-    )
 
     max_concepts: int | None = None
     _: KW_ONLY

@@ -289,13 +289,7 @@ def _of_any_annotator(
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
-    rows = table
-    if task.labels == "aggregation":
-        highest = []
-        for clip, others in zip(table.clips, table.others, strict=True):
-            highest.append(max([clip, *others], key=_rank))
-        rows = replace(table, clips=highest)
-    labels = _classes(name, task, rows)
+    labels = _classes(name, task, table)
     if task.folds:
         is_outside = table.fold(task.folds) == OUTSIDE
         labels = np.where(is_outside, LEFT_OUT, labels).astype(np.int8)
@@ -359,16 +353,6 @@ def other_annotators(name: str, task: Task, table: ClipTable) -> NDArray[np.floa
             means[row] = np.mean(scores[first : first + len(others)])
         first += len(others)
     return means
-
-
-def disputed(table: ClipTable, labels: LabelArray) -> NDArray[np.bool_]:
-    """Return whether a row of another annotator gives each clip the other class."""
-    class_of = dict(zip(table.ids, labels.tolist(), strict=True))
-    is_disputed = []
-    for label, others in zip(labels, table.others, strict=True):
-        other_classes = [class_of.get(clip.clip_id) for clip in others]
-        is_disputed.append(1 - label in other_classes)
-    return np.array(is_disputed)
 
 
 def _rank(clip: Clip) -> int:

@@ -25,6 +25,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import (
     EXPECTED,
@@ -220,12 +221,15 @@ def train(
         obygaze train cav obygaze12-xclip obygaze12 --json
         obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
+    from obygaze_models.models.kept import require_skops
     from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, load_folder
 
     require_kind_name(model)
     trust_code([model, *changes])
+    if is_own_code(model) or is_of_sklearn(model):
+        require_skops()
     check_order("obygaze train", workspace, store, manifest, model=model)
     clips, path = named_manifest(manifest, workspace)
     chosen = training_protocol(model, task, clips, changes)

@@ -294,9 +294,6 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document, "grid.models", protocol.grid.models, protocol.models, "model"
     )
     _check_known(
-        document, "report.localise", protocol.report.localise, protocol.models, "model"
-    )
-    _check_known(
         document, "report.argmax", protocol.report.argmax, protocol.tasks, "task"
     )
     _check_known(
@@ -351,15 +348,6 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
                 )
     if protocol.balancing == "rotated" and not splits.follow_scheme:
         document.add("balancing", "'rotated' needs published splits and a scheme")
-    by_film = splits.are_grouped and splits.group == "movie_id"
-    data = protocol.data
-    is_unchanged = data.scale == "none" and not data.erase
-    has_windows = data.segments and is_unchanged
-    if protocol.reads_windows and not (by_film and has_windows):
-        document.add(
-            "data",
-            "models of windows need segments, scale = 'none', no erase and splits by film",
-        )
 
 
 def _check_models(document: Document, protocol: Protocol) -> None:

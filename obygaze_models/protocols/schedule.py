@@ -147,10 +147,7 @@ class _RowsAsJson:
 
 @dataclass(frozen=True, eq=False)
 class FoldData:
-    """The data of one fold that a model is fitted on; rows are rows of the clip table.
-
-    Of `disputed` rows, the label that is nearest to the prediction counts.
-    """
+    """The data of one fold that a model is fitted on; rows are rows of the clip table."""
 
     task: str
     split: Split
@@ -159,7 +156,6 @@ class FoldData:
     groups: NDArray[np.str_]
     seed: int = 0
     join_validation: bool = False
-    disputed: BoolArray | None = None
 
     @cached_property
     def fit_rows(self) -> IntArray:

@@ -85,14 +85,10 @@ class Task:
 
     `folds` names a fold column of the manifest: only clips that have a fold there belong to the
     task, and published splits are read from it.
-    `labels`: of clips that several annotators labelled, each row counts with its own level, the
-    highest one (aggregation), or in training the one whose class is nearest to the prediction
-    (inverted variety). Rows of all annotators with their own levels are soft labels.
     Tasks with the same `row`, such as a concept, are drawn side by side, a bar for each `series`.
     """
 
     title: str = ""
-    labels: Annotated[str, choice(("own", "aggregation", "inverted"))] = "own"
     classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
         default_factory=dict
     )
@@ -211,9 +207,6 @@ class ReportSettings:
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
     each test task, with `contrast_seeds` re-trainings of models that start at random.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
-    `localise` names models that score all windows of a film, to find the positive segments.
-    With `levels`, scores are compared with the order EN < HN < NS < S, on test tasks of three or
-    more levels.
     """
 
     title: str = ""
@@ -229,8 +222,6 @@ class ReportSettings:
     contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
     contrast_seeds: Annotated[int, whole(1, 1000)] = 5
     learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
-    localise: Annotated[tuple[str, ...], list_of(name)] = ()
-    levels: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -325,12 +316,6 @@ class Protocol:
         """
         extra = self.report.contrast_seeds if train in self.contrast else 1
         return max(self.fit.seeds, extra)
-
-    @property
-    def reads_windows(self) -> bool:
-        """Return whether a model reads or scores single windows."""
-        kinds = [model.kind for model in self.models.values()]
-        return bool(self.report.localise) or "bags" in kinds
 
     @property
     def model_names(self) -> list[str]:

@@ -3,10 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import count
-from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.protocols.results.concepts import (
@@ -19,12 +16,10 @@ from obygaze_models.report.figure import (
     BASELINE,
     MODEL,
     FigureSet,
-    draw_reference,
     hide_ticks,
 )
 from obygaze_models.report.lookup import ReportRun, grouped, number_of
 from obygaze_models.report.tables import (
-    Heading,
     Number,
     Part,
     Row,
@@ -57,11 +52,10 @@ def concepts(run: ReportRun) -> Part:
     for number, bank in enumerate(run.banks):
         if bank.concepts:
             rows = [_concept_row(concept) for concept in bank.concepts]
-            references = _reference_rows(bank.concepts)
             yield make_table(
                 "concepts",
                 f"concepts-{slug(bank.feature)}-{number}",
-                [*rows, *references],
+                rows,
                 bank=bank_name(bank),
             )
     leaks = _leakage_rows(run.banks)
@@ -72,10 +66,6 @@ def concepts(run: ReportRun) -> Part:
         store = slug(heads[0].feature)
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
         yield make_table("weights", f"weights-{store}", weights, columns)
-        with_rules = [head for head in heads if head.rules]
-        if with_rules:
-            rules = [(head_name(head), *(head.rules or ())) for head in with_rules]
-            yield make_table("rules", f"rules-{store}", rules, columns)
 
 
 def _bank_sentences(bank: ConceptVectors) -> Iterator[str]:
@@ -111,38 +101,7 @@ def _concept_row(concept: Concept) -> Row:
         number_of(concept.auc),
         number_of(concept.f1_binary),
         Number(concept.p_holm, digits=3, is_p=True),
-        Number(concept.stability.mean),
-        Number(concept.stability.least),
     )
-
-
-def _reference_rows(concepts: Sequence[Concept]) -> list[Row | Heading]:
-    """Return what noise and random directions reach, as means over the concepts."""
-    noise = [concept.noise for concept in concepts if concept.noise]
-    random = [c.random_directions for c in concepts if c.random_directions]
-    rows: list[Row | Heading] = []
-    if noise:
-        ap = Number(fmean(reached.ap for reached in noise))
-        auc = Number(fmean(reached.auc for reached in noise))
-        mean = Number(fmean(reached.stability.mean for reached in noise))
-        least = Number(fmean(reached.stability.least for reached in noise))
-        rows.append(
-            ("vectors of random features", None, None, ap, auc, None, None, mean, least)
-        )
-    if random:
-        ap = Number(fmean(reached.ap.mean for reached in random))
-        auc = Number(fmean(reached.auc.mean for reached in random))
-        rows.append(_random_row("random directions", ap, auc))
-        ap = Number(fmean(reached.ap.high for reached in random))
-        auc = Number(fmean(reached.auc.high for reached in random))
-        rows.append(_random_row("95th percentile of these", ap, auc))
-    if not rows:
-        return []
-    return [Heading("references, means over the concepts", quiet=True), *rows]
-
-
-def _random_row(name: str, ap: Number, auc: Number) -> Row:
-    return (name, None, None, ap, auc, None, None, None, None)
 
 
 def effects(head: Head) -> list[float]:
@@ -154,7 +113,7 @@ def effects(head: Head) -> list[float]:
 
 
 def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
-    """Draw quality and similarity of concept vectors, then corrections and trees."""
+    """Draw the quality of concept vectors, then corrections and trees."""
     for number, bank in enumerate(run.banks):
         if not bank.concepts:
             continue
@@ -162,10 +121,6 @@ def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
         if number:
             end += f"-{number}"
         _draw_quality(bank, f"concepts-{end}", figures)
-        side = 1.1 + 0.22 * len(bank.concepts)
-        name = bank_name(bank)
-        with figures.draw("cosines", f"cosines-{end}", side, bank=name) as (_, axes):
-            _draw_cosines(axes, bank)
     for head in run.heads:
         if head.interventions:
             name = head_name(head)
@@ -178,51 +133,28 @@ def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
 
 def _draw_quality(bank: ConceptVectors, key: str, figures: FigureSet) -> None:
     concepts = sorted(bank.concepts, key=lambda c: c.ap.value or 0.0)
-    layout = {"ncols": 2, "sharey": True, "width_ratios": [2, 1]}
     height = 0.6 + 0.27 * len(concepts)
     name = bank_name(bank)
-    with figures.draw("concepts", key, height, layout, bank=name) as (_, (left, right)):
+    with figures.draw("concepts", key, height, bank=name) as (_, axes):
         for row, concept in enumerate(concepts):
-            _draw_concept(left, right, row, concept)
+            _draw_concept(axes, row, concept)
         names = [f"{concept.name} ({concept.n_positive})" for concept in concepts]
         wrapped = [textwrap.fill(name, 22) for name in names]
-        label_rows(left, wrapped, upwards=True, fontsize=7.5)
-        noise = [concept.noise for concept in concepts if concept.noise]
-        if noise:
-            draw_reference(right, fmean(reached.stability.mean for reached in noise))
-        for axes, label in ((left, "AP"), (right, "cosine")):
-            axes.set(xlim=(-0.05, 1.05), xticks=[0, 0.5, 1])
-            axes.set_xlabel(label, color=MUTED)
-            draw_grid(axes)
-            hide_ticks(axes, "left")
+        label_rows(axes, wrapped, upwards=True, fontsize=7.5)
+        axes.set(xlim=(-0.05, 1.05), xticks=[0, 0.5, 1])
+        axes.set_xlabel("AP", color=MUTED)
+        draw_grid(axes)
+        hide_ticks(axes, "left")
 
 
-def _draw_concept(left: Any, right: Any, row: int, concept: Concept) -> None:
+def _draw_concept(axes: Any, row: int, concept: Concept) -> None:
     ap = concept.ap
     p = concept.p_holm
-    mean = concept.stability.mean
-    least = concept.stability.least
     if None not in ap.ends:
-        left.plot(ap.ends, [row, row], color=MODEL, lw=1.7, alpha=0.75)
+        axes.plot(ap.ends, [row, row], color=MODEL, lw=1.7, alpha=0.75)
     face = MODEL if p is not None and p < 0.05 else "white"
-    left.scatter(ap.value, row, s=24, color=face, edgecolor=MODEL, zorder=3)
-    left.plot([concept.prevalence] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
-    right.plot([least, mean], [row, row], color=BASELINE, lw=1.4)
-    right.scatter(least, row, s=14, color=BASELINE)
-    right.scatter(mean, row, s=24, color=MODEL, zorder=3)
-
-
-def _draw_cosines(axes: Any, bank: ConceptVectors) -> None:
-    names = [concept.name for concept in bank.concepts]
-    table = np.array(bank.cosines)
-    axes.imshow(table, "RdBu_r", vmin=-1.0, vmax=1.0)
-    for (y, x), value in np.ndenumerate(table):
-        text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
-        color = "white" if abs(value) > 0.66 else INK
-        axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color=color)
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    hide_ticks(axes)
+    axes.scatter(ap.value, row, s=24, color=face, edgecolor=MODEL, zorder=3)
+    axes.plot([concept.prevalence] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
 
 
 def _draw_corrections(head: Head, name: str, key: str, figures: FigureSet) -> None:

@@ -28,8 +28,6 @@ from obygaze_models.report import (
     contrasts,
     decisions,
     films,
-    levels,
-    localisation,
     paper,
     results,
     store_choice,
@@ -63,7 +61,6 @@ PAGE = OwnFolder.marked(
 )
 FIGURES = (
     films.draw_timelines,
-    localisation.draw_windows,
     bars.draw_bars,
     results.draw_intervals,
     success.draw_factors,
@@ -244,9 +241,6 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
         results.results,
         store_choice.store_choices,
         results.argmax,
-        levels.levels,
-        levels.annotators,
-        localisation.localisations,
         results.learning,
     ),
     "contrast": (contrasts.contrasts,),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,17 +121,21 @@ def save_model(
     estimator: Any,
     info: ModelInfo,
     folder: Path,
+    X: Any,
     *,
     clips: TrainingClips | None = None,
     force: bool = False,
 ) -> Path:
     """Save a fitted estimator as a folder and return the folder.
 
+    What is written is loaded again, and has its name only if it predicts the rows of X as before.
+
     Args:
         estimator: A fitted estimator of `obygaze_models.models`, or any fitted classifier with
             scikit-learn's interface, such as a pipeline (extra `skops`).
         info: The facts about the model.
         folder: The new folder; its name is the name of the model.
+        X: The features of the clips that the estimator was fitted on.
         clips: The clips the model was trained on. Without them, `predict` counts every clip of
             the films in `info.training` as a training clip without an out-of-fold score.
         force: Replace a model that has this name.
@@ -145,6 +149,9 @@ def save_model(
     check_target(folder, info.name)
     if not isinstance(estimator, Savable):
         estimator = KeptEstimator.of(estimator)
+    difference = _difference(info, estimator)
+    if difference:
+        raise FixInput(difference, where=str(folder))
     unknown = [] if clips is None else _unknown_columns(clips, estimator, info)
     if unknown:
         raise FixInput(
@@ -179,7 +186,17 @@ def save_model(
                 where=str(folder),
                 hint="an array with fewer numbers for each clip, or fewer training clips",
             )
-    return _write(folder, contents, force=force)
+
+    def check(draft: Path) -> None:
+        try:
+            loaded = load_folder(draft).estimator
+        except Corrupt as error:
+            raise FixInput(
+                f"{_name_of(estimator)} cannot be saved: {error.message}"
+            ) from error
+        _require_equal(estimator, loaded, X)
+
+    return _write(folder, contents, force=force, check=check)
 
 
 def load_model(
@@ -226,24 +243,9 @@ def load_folder(folder: Path) -> SavedModel:
             f"not safetensors: {error}", where=str(folder / ARRAYS_FILE)
         ) from error
     estimator = load_state(document.estimator, arrays)
-    bank = getattr(estimator, "bank_", estimator)
-    for quantity, stated, actual in (
-        (
-            "features.width",
-            info.features.width,
-            getattr(estimator, "n_features_in_", None),
-        ),
-        (
-            "number of classes",
-            len(info.classes),
-            len(getattr(estimator, "classes_", ())),
-        ),
-        ("number of concepts", len(info.concepts), len(getattr(bank, "concepts_", ()))),
-    ):
-        if stated != actual:
-            raise Corrupt(
-                f"{quantity} is {stated}, but {actual} in the estimator", where=where
-            )
+    difference = _difference(info, estimator)
+    if difference:
+        raise Corrupt(difference, where=where)
     clips = read_clips(folder, document)
     if clips is not None:
         unknown = _unknown_columns(clips, estimator, info)
@@ -253,6 +255,70 @@ def load_folder(folder: Path) -> SavedModel:
     return SavedModel(
         info, estimator, document.created_by, folder, document.sha256, clips
     )
+
+
+def _difference(info: ModelInfo, estimator: Any) -> str:
+    """Return what the facts say of an estimator and is not so; "" if they agree.
+
+    Classes that are words are those of the facts, in this order. Classes that are numbers have the
+    names of the facts, one after the other.
+    """
+    width = getattr(estimator, "n_features_in_", None)
+    if info.features.width != width:
+        return f"features.width is {info.features.width}, but {width} in the estimator"
+    classes = getattr(estimator, "classes_", None)
+    words = () if classes is None else tuple(str(value) for value in classes.tolist())
+    is_in_words = classes is not None and classes.dtype.kind not in "biuf"
+    is_in_other_order = sorted(words) == sorted(info.classes)
+    if len(words) != len(info.classes) or (
+        words != info.classes and (is_in_words or is_in_other_order)
+    ):
+        return (
+            f"the classes are {', '.join(info.classes) or 'none'}, but "
+            f"{', '.join(words) or 'none'} in the estimator"
+        )
+    bank = getattr(estimator, "bank_", estimator)
+    concepts = tuple(str(name) for name in getattr(bank, "concepts_", ()))
+    if concepts != info.concepts:
+        return (
+            f"the concepts are {', '.join(info.concepts) or 'none'}, but "
+            f"{', '.join(concepts) or 'none'} in the estimator"
+        )
+    return ""
+
+
+def _name_of(estimator: Any) -> str:
+    """Return the name of the class of an estimator; of one that is held, of that."""
+    return type(getattr(estimator, "held", estimator)).__name__
+
+
+def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
+    """Raise an error unless a loaded estimator predicts rows as the one that was saved."""
+    import numpy as np
+
+    from obygaze_models.models.estimator import OUTPUTS
+
+    rows = np.asarray(X, dtype=np.float64)
+    for name in OUTPUTS:
+        if not hasattr(estimator, name):
+            continue
+        before = getattr(estimator, name)(rows)
+        after = getattr(loaded, name)(rows)
+        if name == "contributions":
+            before = np.column_stack([np.full(len(rows), before[0]), before[1]])
+            after = np.column_stack([np.full(len(rows), after[0]), after[1]])
+        before = np.asarray(before)
+        after = np.asarray(after)
+        is_equal = np.array_equal(before, after)
+        if before.dtype.kind == "f" and before.shape == after.shape:
+            # A forest adds its trees in the order in which its threads end.
+            is_equal = np.allclose(before, after, rtol=1e-9, atol=1e-12, equal_nan=True)
+        if not is_equal:
+            raise FixInput(
+                f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
+                f"{name} of the training clips is another one",
+                hint="what fit() learns must be in attributes that the class has after fit()",
+            )
 
 
 def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:
@@ -452,8 +518,17 @@ def _refusal(folder: Path) -> str:
 MODEL = OwnFolder("model", _refusal)
 
 
-def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
-    """Write the files of a model; the same model may be there already."""
+def _write(
+    folder: Path,
+    contents: Mapping[str, bytes],
+    *,
+    force: bool,
+    check: Callable[[Path], None] | None = None,
+) -> Path:
+    """Write the files of a model; the same model may be there already.
+
+    `check` gets the folder before it has its name.
+    """
     path = folder / MODEL_FILE
     force = force or (path.is_file() and path.read_bytes() == contents[MODEL_FILE])
     check_folder(folder, MODEL, force=force)
@@ -461,6 +536,8 @@ def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
         draft.mkdir()
         for name, data in contents.items():
             write_atomic(draft / name, data)
+        if check is not None:
+            check(draft)
     return folder
 
 

@@ -269,26 +269,6 @@ class TestTrain:
         asked = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok()
         assert len(asked.stdout.splitlines()) == 1 + 120
 
-    def test_levels_in_their_order(self, here: Path) -> None:
-        words = (
-            "train",
-            "ordinal",
-            "sig",
-            "made-up",
-            "--task",
-            "ENHN_S",
-            "--set",
-            "model.tolerance=0.01",
-            *self.FAST,
-        )
-        call_obygaze("-C", here, *words, "-o", "mine").ok()
-        header = (
-            call_obygaze("-C", here, "models", "predict", "mine", "sig").ok().stdout
-        )
-        assert header.splitlines()[0].startswith(
-            "clip_id,basis,decision,p:EN,p:HN,p:S,"
-        )
-
     def test_concept_vectors(self, here: Path) -> None:
         done = call_obygaze(
             "-C",

@@ -118,8 +118,6 @@ def test_an_audit_takes_the_view_of_protocols() -> None:
     "name",
     [
         "mobygaze-visual",
-        "mobygaze-weak",
-        "mobygaze-diversity",
         "mediaeval2015-arousal",
         "mediaeval2015-valence",
         "mediaeval2015-violence",

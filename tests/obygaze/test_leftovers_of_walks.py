@@ -85,6 +85,12 @@ def test_the_status_of_a_manifest_is_that_of_its_stores(inside):
     assert status == both.json()
     refused = call_obygaze("extract", "status", "flims")
     assert "no store called 'flims'" in refused.stderr
+    shutil.move("manifests/films.toml", "manifests/later.toml")
+    shutil.move("manifests/films.csv", "manifests/later.csv")
+    empty = call_obygaze("extract", "status", "films.one", "later")
+    assert empty.code == 1
+    assert "no store has the clips of the manifest 'later'" in empty.stderr
+    assert "Try: obygaze extract run later -b BACKBONE" in empty.stderr
 
 
 # ---- tasks --------------------------------------------------------------------------------------
@@ -118,7 +124,6 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
         ({"EN": 0, "S": 2}, "classes: S must be a whole number"),
         ({"EN": 0, "X": 1}, "'X'"),
         ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
-        ({"positive": "level == S", "labels": "mean"}, "labels"),
         ({"positive": 5}, "positive"),
         ({"column": "decade", "values": ["1990"]}, "values"),
         ({"values": {"1990": 0, "2000": 1}}, "column and values go together"),

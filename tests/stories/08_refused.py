@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
+from support.damage import change_packets, flip_bits
 from support.videos import write_video
 
 import obygaze as og
@@ -189,3 +190,24 @@ def test_a_frame_that_does_not_exist_is_not_computed(ws: Workspace) -> None:
     assert "too-short: 2 of 3 frames exist" in ws(run, code=1).text
     store = og.open_store("films.tiny-clip", workspace=ws.folder)
     assert store.status().counts == {"ok": 0, "failed": CLIPS_A_FILM}
+
+
+def test_a_clip_of_a_damaged_film_is_refused_unless_damage_is_accepted(
+    ws: Workspace,
+) -> None:
+    """The second clip is from 2 s to 3 s, at 25 pictures a second."""
+    import_films(ws, FIRST, per_film=CLIPS_A_FILM)
+    film = ws.path(f"videos/{FIRST}.mp4")
+    whole = film.rename(ws.path("whole.mp4"))
+    change_packets(whole, film, {55, 60, 65}, flip_bits)
+    ran = ws(RUN, code=3).text
+    assert f"{FIRST}-002: failed: damaged: " in ran
+    store = og.open_store("films.descriptors", workspace=ws.folder)
+    assert store.status().is_ok.tolist() == [True, False, True, True, True]
+    assert store.status().reasons[1].sentence.startswith("damaged: ")
+    ws(f"{RUN} --accept-damaged --store descriptors=taken")
+    taken = og.open_store("taken", workspace=ws.folder)
+    assert taken.status().is_ok.all()
+    assert "frames damaged" in taken.rows[1].reason
+    remarks = [row.reason for row in taken.rows]
+    assert [bool(remark) for remark in remarks] == [False, True, False, False, False]

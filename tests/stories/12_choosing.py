@@ -242,7 +242,6 @@ def test_parts_of_my_own(ws: Workspace) -> None:
     assert later["ap"] == pytest.approx(np.mean(aps))
 
 
-@fails_today("Z8: a class without scores is found out only when it is asked for them.")
 def test_a_class_without_scores_is_refused(ws: Workspace) -> None:
     rows = labelled_clips(n_films=4, per_film=10)
     import_features(ws, rows, features_of(rows), "noise")
@@ -252,4 +251,4 @@ def test_a_class_without_scores_is_refused(ws: Workspace) -> None:
     line = "train plain.py:OneNumber noise films -o plain --set report.replicates=50"
     answer = call_obygaze(*shlex.split(line), cwd=ws.folder)
     assert answer.code != 0 or ws.path("models/plain").exists()
-    not_yet("a bug in obygaze" not in answer.stderr, "it is refused with a reason")
+    assert "a bug in obygaze" not in answer.stderr, "it is refused with a reason"

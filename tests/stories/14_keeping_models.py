@@ -19,7 +19,6 @@ from support.cli import call_obygaze
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips, rows_of_clips
 from stories.made import begin_with_extracted_films
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 QUICK = "--set report.replicates=50 --jobs 1"
@@ -263,21 +262,17 @@ def test_what_an_own_class_learns_is_kept(ws: Workspace) -> None:
     )
 
 
-@fails_today("Z4: what is learnt under the name of a parameter is not saved.")
 def test_what_is_learnt_under_the_name_of_a_parameter_is_kept(ws: Workspace) -> None:
-    kept = predicts_as_it_learnt(
+    assert predicts_as_it_learnt(
         ws, "self.border = np.mean(X[:, 0])", "X[:, 0] - self.border"
     )
-    not_yet(kept, "a saved model predicts as it did before")
 
 
-@fails_today("Z4: a list that was learnt comes back as an array.")
 def test_a_list_that_was_learnt_stays_a_list(ws: Workspace) -> None:
     # Twice a list is a longer list with the same mean; twice an array has twice the mean.
-    kept = predicts_as_it_learnt(
+    assert predicts_as_it_learnt(
         ws, "self.borders_ = [np.mean(X[:, 0])]", "X[:, 0] - np.mean(2 * self.borders_)"
     )
-    not_yet(kept, "a saved model predicts as it did before")
 
 
 def test_a_changed_helper_is_another_model(ws: Workspace) -> None:
@@ -293,7 +288,6 @@ def test_a_changed_helper_is_another_model(ws: Workspace) -> None:
     assert not ws.path("own.csv").exists()
 
 
-@fails_today("Z8: the package that saving needs is asked for after the training.")
 def test_a_missing_package_is_named_before_the_training(ws: Workspace) -> None:
     planted_clips(ws)
     ws.write("mine.py", PIPELINE)
@@ -304,4 +298,4 @@ def test_a_missing_package_is_named_before_the_training(ws: Workspace) -> None:
         env={"PYTHONPATH": os.pathsep.join([str(ws.path("hidden")), *sys.path])},
     )
     assert "obygaze[skops]" in refused.text
-    not_yet(not ws.path("runs/machine").exists(), "nothing is trained in vain")
+    assert not ws.path("runs/machine").exists(), "nothing is trained in vain"

@@ -314,12 +314,24 @@ def embedded(folder: Path, text: str) -> Vectors:
     return np.array(vectors.double().mean(0).numpy()[np.newaxis])
 
 
-def test_captions_get_a_gender_score_from_two_small_models(ws: Workspace) -> None:
+REAL = pytest.param(
+    "real", marks=pytest.mark.check("real weights, of a package of 84 MB")
+)
+
+
+@pytest.mark.parametrize("sentences", ["tiny", REAL])
+def test_captions_get_a_gender_score_from_two_small_models(
+    sentences: str, ws: Workspace
+) -> None:
     pytest.importorskip("sentence_transformers")
-    from support.words import save_encoder, save_language_model
+    from support.words import real_encoder, save_encoder, save_language_model
 
     language_model = save_language_model(ws.path("gpt2"))
-    encoder = save_encoder(ws.path("sentences"))
+    if sentences == "real":
+        encoder = real_encoder()
+        ws.path("sentences").symlink_to(encoder)
+    else:
+        encoder = save_encoder(ws.path("sentences"))
     captions = [
         {"caption": "a [MASK] riding a dog", "visual": "dog", "prob": 0.4},
         {"caption": "the angry [MASK] on a bed", "visual": "bed", "prob": 0.75},

@@ -41,16 +41,11 @@ from pathlib import Path
 
 import torch
 
-from obygaze_features.backbones import module_card
-
-
-def prepare(pictures):
-    small = torch.from_numpy(pictures[:, ::2, ::2].copy())
-    return small.permute(0, 3, 1, 2).float()
+from obygaze_features.backbones import Preset, module_card
 
 
 def load():
-    return torch.nn.Identity(), prepare
+    return torch.nn.Identity()
 
 
 def obey_the_test(n_clips):
@@ -76,7 +71,7 @@ def obey_the_test(n_clips):
 def run(model, pixels):
     n, t, _, height, width = pixels.shape
     obey_the_test(n)
-    cells = pixels.mean(2).reshape(
+    cells = pixels.float().mean(2).reshape(
         n, t, {ROWS}, height // {ROWS}, {COLUMNS}, width // {COLUMNS}
     )
     frames = cells.mean((3, 5)).flatten(2)
@@ -92,6 +87,8 @@ def model():
         frames=4,
         height=60,
         width=80,
+        values="levels",
+        preset=Preset(resize="squash"),
         files=[],
         licence="CC0-1.0",
     )

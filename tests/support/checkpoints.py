@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.base import Card
+    from obygaze_features.backbones.card import Card
 
 FORMS = ("safetensors", "bin")
 CARD_OF = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.extraction.extracting import Extraction, extract
+from obygaze_features.core.console import Progress
+from obygaze_features.extraction.extracting import extract
+from obygaze_features.extraction.results import Extraction
 from obygaze_features.manifest.model import Manifest
 from support.extraction import film_folder
 from support.written_stores import lasting_bytes
@@ -14,6 +17,34 @@ from support.written_stores import lasting_bytes
 N_CLIPS = 36
 # Not a video, an empty file; the third names no video.
 BROKEN, EMPTY, WITHOUT = 5, 6, 9
+
+
+class CountedBar(Progress):
+    """A progress bar that counts."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+        self.remarks: list[str] = []
+        self.total = 0
+        self.done = 0
+
+    @contextmanager
+    def of(self, label: str, total: int) -> Iterator[CountedBar]:
+        """Return this bar in place of one on a terminal."""
+        self.labels.append(label)
+        yield self
+
+    def expect(self, total: int, unit: str = "clips") -> None:
+        """Note the number of clips."""
+        self.total = total
+
+    def advance(self, amount: int = 1) -> None:
+        """Count clips."""
+        self.done += amount
+
+    def remark(self, text: str) -> None:
+        """Note a remark."""
+        self.remarks.append(text)
 
 
 def films_with_failures(folder: Path, n_clips: int = N_CLIPS) -> Manifest:
@@ -40,26 +71,22 @@ def run(
 OWN_MODEL = """
 import torch
 from obygaze_features.backbones import module_card
-from obygaze_features.backbones.base import Preset
-
-
-def prepare(pictures):
-    small = torch.from_numpy(pictures[:, ::2, ::2].copy())
-    return small.permute(0, 3, 1, 2).float()
+from obygaze_features.backbones.card import Preset
 
 
 def load():
-    return torch.nn.Identity(), prepare
+    return torch.nn.Identity()
 
 
 def run(model, pixels):
-    return {"clip": pixels.mean((3, 4)).flatten(1)}
+    return {"clip": pixels.float().mean((3, 4)).flatten(1)}
 
 
 def model():
     return module_card(
         "own", load, run, arrays={"clip": [12]}, frames=4, height=24, width=32,
-        files=[], licence="CC0-1.0", preset=Preset(sampling="SAMPLING"),
+        values="levels", files=[], licence="CC0-1.0",
+        preset=Preset(resize="squash", sampling="SAMPLING"),
     )
 """
 

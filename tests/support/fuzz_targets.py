@@ -537,7 +537,7 @@ def model_targets(folder: Path) -> list[Target]:
             ),
             metrics={"ap": {"value": 0.8, "ci": [0.6, float("nan")]}},
         )
-        save_model(estimator, info, folder / name)
+        save_model(estimator, info, folder / name, X)
     weights = {
         "w.safetensors": save({"a.b": X, "c": X[:1], "d": np.zeros(0, np.float16)})
     }

@@ -157,8 +157,9 @@ def all_cases() -> Iterator[Case]:
         ):
             joins = container in ("ts", "mpg")
             if container in ("h264", "m2v"):
-                # Without times nothing says that a stream goes on in the middle of a group.
-                joins = cut in ("whole", "key", "end")
+                # Without times nothing says that a stream goes on in the middle of a group, or
+                # with pictures that are shown before its first key frame.
+                joins = cut in ("whole", "end")
             wraps = container == "ts"
             if (edit == "twice" and not joins) or (edit == "wrap" and not wraps):
                 continue

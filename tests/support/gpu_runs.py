@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import load_backbone
-from obygaze_features.extraction import loop
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.extraction.blocks import Blocks
 from obygaze_features.extraction.compute import BatchComputer, Uploads
 from obygaze_features.extraction.decoded import (
     Clip,
@@ -23,7 +23,7 @@ from obygaze_features.extraction.decoded import (
     RowJob,
     Source,
 )
-from obygaze_features.extraction.loop import Ahead, StoreFiller, Watch, fill
+from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.recipes import (
     arrays_of,
     chosen_arrays,
@@ -31,6 +31,7 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
+from obygaze_features.extraction.results import Watch, watch_nothing
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
@@ -85,14 +86,22 @@ def new_filler(
     """Return what fills a store on a simulated GPU."""
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
-        yield StoreFiller(
-            filling,
-            view_of(inner),
-            BatchComputer(backbone, arrays, uploads),
-            maker_of(inner, recipe_of(inner, view_of(inner))),
-            batch=batch,
-            writing=writing,
-        )
+        maker = maker_of(inner, recipe_of(inner, view_of(inner)))
+        blocks = Blocks(filling, maker, writing)
+        computer = BatchComputer(backbone, arrays, uploads)
+        yield StoreFiller(blocks, view_of(inner), computer, batch)
+
+
+@dataclass
+class _MadeUp:
+    """A decoder whose clips a function makes."""
+
+    clip_of: Decode
+
+    def decode(self, rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
+        for job in rows:
+            views = dict.fromkeys(job.views, self.clip_of(job.row))
+            yield Decoded(job.row, Source(), 0.0, views)
 
 
 def fill_stores(
@@ -100,26 +109,17 @@ def fill_stores(
     decode: Decode,
     *,
     stop: StopFlag | None = None,
-    watch: Watch = lambda row, failed: None,
+    watch: Watch = watch_nothing,
 ) -> None:
     """Run the loop on clips that a function makes, from the first block on."""
-
-    def decode_ahead(
-        jobs: Iterable[RowJob], *settings: object, **more: object
-    ) -> Iterator[Decoded]:
-        for job in jobs:
-            clip = decode(job.row)
-            yield Decoded(job.row, Source(), 0.0, dict.fromkeys(job.views, clip))
-
-    n_rows = fillers[0].filling.plan.rows
-    clips = [PlannedClip("", "")] * n_rows
-    pool: Any = None
+    decoder: Any = _MadeUp(decode)
+    flag = StopFlag() if stop is None else stop
     with (
-        mock.patch.object(loop, "decode_ahead", decode_ahead),
-        mock.patch.object(loop.secrets, "randbelow", lambda most: 0),
+        mock.patch("secrets.randbelow", lambda most: 0),
+        closing(fill(fillers, decoder, flag)) as filled,
     ):
-        flag = StopFlag() if stop is None else stop
-        fill(fillers, clips, pool, Ahead(0, 0, ""), flag, watch)
+        for row, failed in filled:
+            watch(row, failed)
 
 
 def timed_run(

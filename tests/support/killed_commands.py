@@ -197,4 +197,4 @@ class Scene:
         hidden = {name for name in names if name.startswith(".")}
         assert names - before - hidden == {"s"}
         if self.command.live in (pull_new, push_new):
-            assert not hidden
+            assert hidden == set()

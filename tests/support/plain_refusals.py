@@ -34,12 +34,9 @@ def _lacks_a_class(one: Experiment, match: re.Match[str]) -> bool:
 
 def _is_in_both(one: Experiment, match: re.Match[str]) -> bool:
     counts = set()
-    for name, (positive, negative) in one.rules.items():
-        clips = one.clips
-        if one.protocol["tasks"][name].get("labels") == "aggregation":
-            clips = [one.highest(clip) for clip in clips]
+    for positive, negative in one.rules.values():
         if negative is not None:
-            counts.add(sum(positive(clip) and negative(clip) for clip in clips))
+            counts.add(sum(positive(clip) and negative(clip) for clip in one.clips))
     return int(match[1]) in counts
 
 

@@ -18,7 +18,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 
 Random = np.random.Generator
-RANK = {"": -1, "EN": 0, "HN": 1, "NS": 2, "S": 3}
 VISUAL = [name for name, kind in concepts().items() if kind == "visual"]
 HEARD = [name for name, kind in concepts().items() if kind != "visual"]
 FILMS = ["tt0000010", "tt0000009", "a", "B", "Z_1", "lake.2", "10", "9+"]
@@ -86,8 +85,6 @@ class Experiment:
         task = self.protocol["tasks"][name]
         if task.get("folds") and not clip.extra["fold:" + task["folds"]]:
             return None
-        if task.get("labels") == "aggregation":
-            clip = self.highest(clip)
         if "classes" in task:
             return task["classes"].get(clip.level)
         if "column" in task:
@@ -98,24 +95,6 @@ class Experiment:
         if negative is None:
             return 0 if clip.level else None
         return 0 if negative(clip) else None
-
-    def highest(self, clip: Clip) -> Clip:
-        """The row with the highest level about the same clip; of equal ones the own, the first."""
-        own = clip.extra.get("annotator", "")
-        in_film = [other for other in self.clips if other.movie_id == clip.movie_id]
-        names = list(
-            dict.fromkeys(other.extra.get("annotator", "") for other in in_film)
-        )
-        rows = {
-            other.extra.get("annotator", ""): other
-            for other in in_film
-            if about(other) == about(clip)
-        }
-        ordered = [
-            clip,
-            *(rows[name] for name in names if own and name in rows and name != own),
-        ]
-        return max(ordered, key=lambda other: RANK[other.level])
 
     def vectors(self) -> dict[str, NDArray[np.float64]]:
         """The vector of each selected clip that has one; fits scale "standard" themselves."""
@@ -270,11 +249,10 @@ def pick_level(random: Random, shares: Any) -> str:
 
 def draw_protocol(random: Random, one: Experiment) -> None:
     """Draw the protocol of an experiment."""
-    has_annotators = "annotator" in one.manifest.columns
     published = chance(random, 0.15)
     tasks = {}
     for name in some(random, ["EN_S", "HN_S", "t-3"]):
-        tasks[name] = draw_task(random, one, name, has_annotators)
+        tasks[name] = draw_task(random, one, name)
         if published or chance(random, 0.05):
             tasks[name]["folds"] = pick(random, ["P", "P", "Q"])
     where, one.where = pick(random, WHERE)
@@ -319,9 +297,7 @@ def draw_protocol(random: Random, one: Experiment) -> None:
             one.protocol["balancing"] = balancing
 
 
-def draw_task(
-    random: Random, one: Experiment, name: str, has_annotators: bool
-) -> dict[str, Any]:
+def draw_task(random: Random, one: Experiment, name: str) -> dict[str, Any]:
     """Draw two classes of clips: by levels, by expressions, or by a column."""
     task: dict[str, Any] = {}
     way = pick(
@@ -344,8 +320,6 @@ def draw_task(
             one.rules[name] = positive, negative
     else:
         task |= {"column": "part", "values": {"train": 0, "test": 1, "dev": 1}}
-    if has_annotators and chance(random, 0.6):
-        task["labels"] = pick(random, ["aggregation", "inverted"])
     return task
 
 
@@ -396,7 +370,6 @@ def draw_models(random: Random) -> dict[str, Any]:
         "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
         "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
         "pcbm-dt": lambda: {"max_depth": 2, "method": "mean-difference"},
-        "ordinal": lambda: {"method": "mean-difference", "cross_fit": 0},
         "pcbm-h": lambda: {"method": "mean-difference"},
     }
     kinds = [
@@ -434,7 +407,6 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
         "compare": chance(random, 0.7),
         "error_analysis": chance(random, 0.3),
         "concepts": chance(random, 0.15),
-        "levels": chance(random, 0.3),
     }
     if len(tasks) > 1 and chance(random, 0.3):
         report["contrast"] = tasks[:2]

@@ -96,8 +96,6 @@ def baseline(
 
 def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
     """Concept vectors with round numbers."""
-    n = len(names)
-    table = [[1.0 if i == j else 0.25 for j in range(n)] for i in range(n)]
     one = {
         "n": 12,
         "n_positive": 3,
@@ -109,7 +107,6 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "p": 0.001,
         "p_holm": 0.002,
         "tolerance": 0.01,
-        "stability": {"mean": 0.9375, "least": 0.6875, "without": "tt2"},
     }
     return {
         "kind": "concept-model",
@@ -120,7 +117,6 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "n_parts": 3,
         "concepts": [{"name": name, **one} for name in names],
         "left_out": {"Voice": "1 clips with it, 11 without"},
-        "cosines": table,
         "film_leak": {
             "balanced_accuracy": 0.5,
             "chance": 0.25,

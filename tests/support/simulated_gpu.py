@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from obygaze_features.backbones.base import Backbone, Placement
+from obygaze_features.backbones.backbone import Backbone, Placement
 
 # Functions of a tensor that wait for the device.
 _READS = {

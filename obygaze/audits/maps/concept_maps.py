@@ -71,7 +71,7 @@ def write_concept_maps(
     )
     (features,) = inputs.features
     array = features.origin["array"]
-    X = features.vectors
+    X = features.X
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
         raise FixInput(
             f"{array} is not as wide as a token", hint="a store with the array pooled"

@@ -16,8 +16,12 @@ import numpy.typing as npt
 from obygaze.audits.maps.written import WrittenMaps
 from obygaze.maps.pictures import exact_pictures, load_model_of
 from obygaze.maps.stores import Directions, random_directions, write_maps
-from obygaze_features.backbones.base import Backbone, check_pixels
-from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
+from obygaze_features.backbones.backbone import (
+    Backbone,
+    TorchBackbone,
+    check_pixels,
+    on_device,
+)
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.options import Option

@@ -1,46 +1,11 @@
-"""Concepts: the vectors of bottlenecks, their heads, and how probes follow the vectors."""
+"""Concepts: the vectors of bottlenecks, and their heads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from obygaze_models.protocols.results.cells import Estimate
-from obygaze_models.protocols.results.record import Record, RunRecord, optional_key
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Stability(Record):
-    """The cosines of a vector to those found without a part: mean, least, and that part."""
-
-    mean: float
-    least: float
-    without: str | None = optional_key()
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class NoiseQuality(Record):
-    """The quality and stability of a vector that was found on random features."""
-
-    ap: float
-    auc: float
-    stability: Stability
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RandomRange(Record):
-    """The mean of a metric over random directions, and the 95th percentile."""
-
-    mean: float
-    high: float
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RandomDirections(Record):
-    """The quality of `n` random directions."""
-
-    n: int
-    ap: RandomRange
-    auc: RandomRange
+from obygaze_models.protocols.results.record import Record, RunRecord
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -60,9 +25,6 @@ class Concept(Record):
     # With Holm's correction for the concepts of the bank.
     p_holm: float | None
     tolerance: float
-    stability: Stability
-    noise: NoiseQuality | None = None
-    random_directions: RandomDirections | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +63,6 @@ class ConceptVectors(RunRecord):
     concepts: Sequence[Concept]
     # Concepts with too few clips, and why.
     left_out: Mapping[str, str] | None = None
-    cosines: Sequence[Sequence[float]] | None = None
     film_leak: FilmLeak | None = None
     # By training task.
     leakage: Mapping[str, Leakage] | None = None
@@ -111,7 +72,7 @@ class ConceptVectors(RunRecord):
         """Return the object in the file; without vectors, it has no values of vectors."""
         document = super().to_json()
         if self.settings is None:
-            of_vectors = ("settings", "n_parts", "left_out", "cosines", "film_leak")
+            of_vectors = ("settings", "n_parts", "left_out", "film_leak")
             for key in (*of_vectors, "leakage"):
                 del document[key]
         return document
@@ -168,42 +129,4 @@ class Head(RunRecord):
     concepts: Sequence[str]
     tree: Tree | None
     weights: Weights | None
-    # In time, one for each concept.
-    rules: Sequence[str] | None = None
     interventions: Sequence[Corrections]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RandomSlopes(Record):
-    """Random directions: 95 % of the shares, and the 95th percentile of the slopes."""
-
-    n: int
-    share: Sequence[float]
-    slope: float
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ConceptSlope(Record):
-    """How the score of a probe changes along one concept vector."""
-
-    name: str
-    # Of clips of class 1 whose score rises (the TCAV score).
-    share: float
-    # In standard deviations of scores for one of the margins.
-    slope: float
-    p: float
-    p_holm: float
-    random: RandomSlopes
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Sensitivity(RunRecord):
-    """How the score of a probe changes along the concept vectors; `n` clips are of class 1."""
-
-    kind: str = "concept-model"
-    part: str = "sensitivity"
-    feature: str
-    model: str
-    task: str
-    n: int
-    concepts: Sequence[ConceptSlope]

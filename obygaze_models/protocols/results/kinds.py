@@ -3,10 +3,8 @@
 from typing import Any
 
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.results.concepts import ConceptVectors, Head, Sensitivity
+from obygaze_models.protocols.results.concepts import ConceptVectors, Head
 from obygaze_models.protocols.results.differences import Comparison, Contrast
-from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
-from obygaze_models.protocols.results.localisation import Localisation
 from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.results.success import SuccessRegression
 from obygaze_models.protocols.results.whole_run import (
@@ -23,9 +21,6 @@ KINDS: dict[str, type[RunRecord]] = {
     "comparison": Comparison,
     "contrast": Contrast,
     "learning": LearningCurve,
-    "levels": LevelOrder,
-    "annotators": AnnotatorDistance,
-    "localisation": Localisation,
     "coverage": Coverage,
     "copies": CopiedClips,
     "argmax": Argmax,
@@ -37,7 +32,6 @@ CONCEPT_MODEL = "concept-model"
 CONCEPT_PARTS: dict[str, type[RunRecord]] = {
     "concepts": ConceptVectors,
     "head": Head,
-    "sensitivity": Sensitivity,
 }
 
 

@@ -55,9 +55,9 @@ RELEASED = (
 class Examples:
     """The examples of some concepts in a store: targets of each row, a column for each name.
 
-    With `films`, tolerances are chosen over whole films. `frames` are those of each row, whose
-    margins are wanted, if the store is one of frames. With `scales_by_fold` vectors are found on
-    rows that were scaled as those rows alone, and are then vectors of the rows as they are.
+    With `films`, tolerances are chosen over whole films. With `scales_by_fold`
+    vectors are found on rows that were scaled as those rows alone, and are then vectors of the rows
+    as they are.
     """
 
     gram: Gram
@@ -66,7 +66,6 @@ class Examples:
     films: NDArray[np.str_] | None
     settings: Mapping[str, Any]
     seed: int
-    frames: NDArray[Any] | None = None
     scales_by_fold: bool = False
 
     def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
@@ -94,9 +93,8 @@ class Examples:
         bank.coef_, bank.intercept_ = plane
 
     def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
-        """Return the margins of some rows, or of their frames."""
-        X = self.gram.X if self.frames is None else self.frames
-        margins: FloatArray = X[rows] @ bank.coef_.T + bank.intercept_
+        """Return the margins of some rows."""
+        margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
         return margins
 
     def lack(self, rows: IntArray) -> bool:
@@ -132,7 +130,7 @@ class Banks:
         """The products of all rows, for every linear model of every fold."""
         from obygaze_models.models.linear_solvers import Gram
 
-        return Gram(self.features.vectors)
+        return Gram(self.features.X)
 
     def margins(
         self, settings: Mapping[str, Any], data: FoldData
@@ -193,7 +191,6 @@ class Banks:
             by_row if self.grouped else None,
             settings,
             self.seed,
-            self.features.frames,
             self.features.scales_by_fold,
         )
         tolerances: Tolerances = None

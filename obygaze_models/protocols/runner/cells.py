@@ -67,7 +67,6 @@ class TestedFold:
     `tuned` is the threshold that other clips chose; `chosen` are settings and facts of the fit.
     `inner_ap` is the mean average precision of training clips by fits without them; None where no
     such fit has clips of both classes.
-    `levels` is the probability of each annotation level, of models that learn them.
     """
 
     fold: str
@@ -80,7 +79,6 @@ class TestedFold:
     are_probabilities: bool = True
     tuned: float | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    levels: FloatArray | None = None
     inner_ap: float | None = None
 
     def values(self, further: Sequence[str] = ()) -> dict[str, float]:
@@ -159,10 +157,7 @@ class Cell:
             if not stays.any():
                 continue
             predictions = t.predictions.take(stays)
-            levels = None if t.levels is None else t.levels[stays]
-            tested.append(
-                replace(t, rows=t.rows[stays], predictions=predictions, levels=levels)
-            )
+            tested.append(replace(t, rows=t.rows[stays], predictions=predictions))
         return replace(self, tested=tested)
 
     def statistics(
@@ -285,23 +280,13 @@ class Cell:
     @cached_property
     def mean_scores(self) -> FloatArray:
         """The score of each clip of the universe, averaged over all fits that tested it."""
-        return self._mean([t.predictions.score for t in self.tested])
-
-    @cached_property
-    def mean_levels(self) -> FloatArray | None:
-        """The probability of each level, as `mean_scores`; None if the model learns no levels."""
-        known = [t.levels for t in self.tested if t.levels is not None]
-        return self._mean(known) if known else None
-
-    def _mean(self, values: Sequence[FloatArray]) -> FloatArray:
-        """Return the mean over all fits that tested a clip, from the values of each test."""
-        total = np.zeros((len(self.universe), *values[0].shape[1:]))
+        total = np.zeros(len(self.universe))
         times = np.zeros(len(self.universe))
-        for t, test_values in zip(self.tested, values, strict=True):
+        for t in self.tested:
             at = np.searchsorted(self.universe, t.rows)
-            total[at] += test_values
+            total[at] += t.predictions.score
             times[at] += 1
-        return np.asarray((total.T / times).T)
+        return np.asarray(total / times)
 
     def by_group(
         self, groups: NDArray[np.str_], only: Sequence[str] | None = None

@@ -7,58 +7,37 @@ a model does is in the cells of the run.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.metrics import DECISION_METRICS
-from obygaze_models.models.common import FixTraining, Scaling
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_head, find_kind
-from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.results.cells import Estimate
 from obygaze_models.protocols.results.concepts import (
     Concept,
-    ConceptSlope,
     ConceptVectors,
     Corrections,
     FilmLeak,
     Head,
     Leakage,
-    NoiseQuality,
-    RandomDirections,
-    RandomRange,
-    Sensitivity,
-    Stability,
     Tree,
     Weights,
 )
 from obygaze_models.protocols.results.record import RunRecord
 from obygaze_models.protocols.runner.banks import Examples
-from obygaze_models.protocols.runner.execute import FitContext, fit_every_clip
-from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
 
-N_DIRECTIONS = 200
 N_DRAWS = 5
-WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts")
-# Names of concepts, with the quality of vectors of random features.
-Noise = dict[str, NoiseQuality]
 
 
-class BankRecords(NamedTuple):
-    """The record of concept vectors, and those of the heads and probes beside them."""
-
-    vectors: ConceptVectors
-    others: Sequence[RunRecord] = ()
-
-
-def concept_jobs(context: FitContext) -> list[Callable[[], BankRecords]]:
+def concept_jobs(context: FitContext) -> list[Callable[[], list[RunRecord]]]:
     """Return functions that compute the records of each kind of concept vectors.
 
     There are none unless the protocol has `concepts = true`.
@@ -67,30 +46,6 @@ def concept_jobs(context: FitContext) -> list[Callable[[], BankRecords]]:
         partial(_bank_records, context, settings, models)
         for settings, models in _banks(context)
     ]
-
-
-def noise_jobs(context: FitContext) -> list[Callable[[], Noise]]:
-    """Return functions that find each kind of concept vectors on random features."""
-    seed = context.protocol.fit.seed
-    return [
-        partial(_on_noise, context.store, context.table, settings, seed)
-        for settings, _ in _banks(context)
-    ]
-
-
-def join_noise(
-    banks: Sequence[BankRecords], noise_of_banks: Sequence[Noise]
-) -> list[RunRecord]:
-    """Return all records of the banks, each concept with the quality of random features."""
-    records: list[RunRecord] = []
-    for bank, noise in zip(banks, noise_of_banks, strict=True):
-        concepts = [
-            replace(concept, noise=noise.get(concept.name))
-            for concept in bank.vectors.concepts
-        ]
-        records.append(replace(bank.vectors, concepts=concepts))
-        records += bank.others
-    return records
 
 
 def _banks(context: FitContext) -> list[tuple[dict[str, Any], list[str]]]:
@@ -115,10 +70,8 @@ def _banks(context: FitContext) -> list[tuple[dict[str, Any], list[str]]]:
 
 def _bank_records(
     context: FitContext, settings: Mapping[str, Any], models: Sequence[str]
-) -> BankRecords:
+) -> list[RunRecord]:
     """Return the record of a kind of concept vectors, and those of the heads on their margins."""
-    from obygaze_models.models.concept_report import cosines
-
     protocol = context.protocol
     feature = context.feature
     try:
@@ -129,7 +82,7 @@ def _bank_records(
         without_vectors = ConceptVectors(
             feature=feature, models=models, concepts=[], note=error.message
         )
-        return BankRecords(without_vectors)
+        return [without_vectors]
     of_vectors = ConceptVectors(
         feature=feature,
         models=models,
@@ -137,18 +90,17 @@ def _bank_records(
         n_parts=len(vectors.part_names),
         concepts=list(_qualities(vectors, protocol.report.replicates)),
         left_out=vectors.left_out,
-        cosines=cosines(vectors.bank.coef_).tolist(),
         film_leak=_film_leak(vectors),
         leakage=_leakage(context, vectors),
         note="",
     )
-    others: list[RunRecord] = []
+    records: list[RunRecord] = [of_vectors]
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
             head = _head_record(context, name, vectors, task)
             if head is not None:
-                others.append(head)
-    return BankRecords(of_vectors, [*others, *_sensitivities(context, vectors)])
+                records.append(head)
+    return records
 
 
 def _film_leak(vectors: FoundVectors) -> FilmLeak | None:
@@ -159,7 +111,7 @@ def _film_leak(vectors: FoundVectors) -> FilmLeak | None:
     """
     from obygaze_models.models.concept_report import film_leak
 
-    margins = vectors.bank.transform(vectors.features.vectors)
+    margins = vectors.bank.transform(vectors.features.X)
     try:
         leak = film_leak(margins, vectors.films, seed=vectors.examples.seed)
     except FixTraining:
@@ -178,7 +130,7 @@ def _leakage(context: FitContext, vectors: FoundVectors) -> dict[str, Leakage]:
         if len(rows) <= 10 or len(np.unique(labels[rows])) != 2:
             continue
         of_task = leakage_scores(
-            vectors.clip_margins[rows],
+            vectors.margins[rows],
             vectors.has[rows],
             labels[rows],
             seed=context.protocol.fit.seed,
@@ -199,7 +151,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Concept]:
     # The clips of a film in its order.
     order = np.lexsort((scenes[vectors.clips], vectors.films))
     qualities = concept_quality(
-        vectors.clip_margins[order],
+        vectors.margins[order],
         targets[order],
         vectors.films[order],
         vectors.examples.names,
@@ -207,27 +159,13 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Concept]:
         seed=seed,
         n_folds=len(vectors.part_names),
     )
-    # The mean quality of random directions, and the 95th percentile.
-    X = vectors.examples.gram.X
-    random = np.random.default_rng((seed, 2)).standard_normal(
-        (X.shape[1], N_DIRECTIONS)
-    )
-    if vectors.features.scales_by_fold:
-        X = Scaling.of(X).scaled(X)
-    scores = X @ random
     for column, quality in enumerate(qualities):
-        cosine = vectors.part_cosines[:, column]
         metrics = {}
         for name, estimate in quality.metrics.items():
             interval = [estimate.by_film.low, estimate.by_film.high]
             if name in DECISION_METRICS:  # too wide at a fixed threshold of margins
                 interval = [np.nan, np.nan]
             metrics[name] = Estimate(value=estimate.value, ci=interval)
-        stability = Stability(
-            mean=cosine.mean(),
-            least=cosine.min(),
-            without=vectors.part_names[int(cosine.argmin())],
-        )
         yield Concept(
             name=quality.concept,
             n=quality.n,
@@ -239,48 +177,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Concept]:
             p=quality.p,
             p_holm=quality.p_holm,
             tolerance=vectors.bank.C_[column],
-            stability=stability,
-            random_directions=_random_directions(scores, targets[:, column]),
         )
-
-
-def _random_directions(
-    scores: NDArray[np.float64], target: NDArray[np.int64]
-) -> RandomDirections:
-    """Return the quality of the scores along random directions."""
-    from obygaze_models.models.concept_report import ranking_quality
-
-    ranges = {}
-    for name, values in ranking_quality(scores, target).items():
-        high = np.quantile(values, 0.95)
-        ranges[name] = RandomRange(mean=float(values.mean()), high=float(high))
-    return RandomDirections(n=N_DIRECTIONS, **ranges)
-
-
-def _on_noise(
-    features: Features, table: ClipTable, settings: Mapping[str, Any], seed: int
-) -> Noise:
-    """Return quality and stability of vectors found in the same way on random features."""
-    from obygaze_models.models.concept_report import ranking_quality
-
-    noise = np.random.default_rng((seed, 1)).standard_normal(features.by_frame.shape)
-    noise[np.isnan(features.by_frame)] = np.nan  # padding stays padding
-    random_features = replace(features, X=noise.astype(np.float32))
-    try:
-        vectors = find_vectors(random_features, table, settings, seed)
-    except FixTraining:
-        return {}
-    records = {}
-    for column, name in enumerate(vectors.examples.names):
-        cosine = vectors.part_cosines[:, column]
-        quality = ranking_quality(
-            vectors.clip_margins[:, [column]], vectors.examples.targets[:, column]
-        )
-        records[name] = NoiseQuality(
-            **{metric: float(values[0]) for metric, values in quality.items()},
-            stability=Stability(mean=cosine.mean(), least=cosine.min()),
-        )
-    return records
 
 
 def _head_record(
@@ -291,12 +188,8 @@ def _head_record(
     Interventions are evaluated on films that neither the head nor any vector of its margins was
     fitted on. Where a setting offers a choice, the first value is taken.
     """
-    from obygaze_models.models.time_head import TimeHead
-
     model = context.protocol.models[name]
     labels = context.labels[task]
-    if model.kind in WITHOUT_TASK:
-        return None
     settings = for_task(model.kind, candidates(model)[0], task)
     new_head = partial(build_head, model.kind, settings)
     rows = labels[vectors.clips] >= 0
@@ -308,10 +201,6 @@ def _head_record(
         head = new_head().fit(margins, y, groups=films)
     except FixTraining:
         return None
-    rules = None
-    if isinstance(head, TimeHead):
-        rules = head.rule_names(vectors.examples.names)
-        margins = head.pool(margins)
     folds = vectors.head_folds[rows]
     fold_numbers = np.unique(folds).tolist()
     without = [vectors.margins_without(fold) for fold in fold_numbers]
@@ -350,7 +239,6 @@ def _head_record(
         concepts=vectors.examples.names,
         tree=tree,
         weights=weights,
-        rules=rules,
         interventions=curves,
     )
 
@@ -364,7 +252,6 @@ def _interventions(
     true concepts, class and film of all rows.
     """
     from obygaze_models.models.bottleneck import TrueValues, intervene
-    from obygaze_models.models.time_head import TimeHead
 
     sizes: list[float] = []
     by_order: dict[str, list[Any]] = {"greedy": [], "random": []}
@@ -373,9 +260,6 @@ def _interventions(
         if any(len(np.unique(y[part])) < 2 for part in (inside, outside)):
             continue
         head = new_head().fit(margins[outside], y[outside], groups=films[outside])
-        if isinstance(head, TimeHead):
-            margins = head.pool(margins)
-            head = head.on_pooled()
         fitting = (margins[outside], has[outside], y[outside])
         # A concept that no clip of the other films has cannot be corrected.
         try:
@@ -407,39 +291,3 @@ def _interventions(
             )
         )
     return records
-
-
-def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Sensitivity]:
-    """Yield a record for each probe and training task, both fitted on every clip."""
-    from obygaze_models.models.concept_report import sensitivity
-
-    rng = np.random.default_rng((context.protocol.fit.seed, 3))
-    random = rng.standard_normal((N_DIRECTIONS, vectors.bank.coef_.shape[1]))
-    probes = []
-    for name, model in context.models.items():
-        kind = find_kind(model.kind)
-        if kind.reads == "clip" and not kind.head:
-            probes.append(name)
-    names = vectors.examples.names
-    for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
-        for name in probes:
-            try:
-                clips, fit = fit_every_clip(context, context.models[name], task)
-            except FixTraining:
-                continue
-            X = context.store.of(clips).astype(np.float64)
-            coef = vectors.bank.coef_
-            if fit.scaling is not None:
-                X = fit.scaling.scaled(X)
-                coef = coef * fit.scaling.deviations
-            directions = np.concatenate([coef, random])
-            directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-            positive = context.labels[task][clips] == 1
-            slopes = sensitivity(fit.estimator, X, positive, directions, names)
-            yield Sensitivity(
-                feature=context.feature,
-                model=name,
-                task=task,
-                n=int(positive.sum()),
-                concepts=[ConceptSlope.from_json(slope) for slope in slopes],
-            )

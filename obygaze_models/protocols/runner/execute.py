@@ -23,7 +23,7 @@ from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
 from obygaze_models.evaluation.predictions import IntArray, Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
-from obygaze_models.protocols.clips import ClipTable, disputed, other_annotators
+from obygaze_models.protocols.clips import ClipTable, other_annotators
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.results.cells import SkippedFold
 from obygaze_models.protocols.runner.banks import Banks
@@ -153,8 +153,6 @@ class FitContext:
         """Return what a model is fitted on in a fold."""
         labels = self.labels[train]
         groups = self.schedule.groups
-        if self.protocol.tasks[train].labels == "inverted":
-            options["disputed"] = disputed(self.table, labels)
         return FoldData(train, split, labels, self.table, groups, **options)
 
 
@@ -480,9 +478,6 @@ def _test(
     if len(fit.found_on) or not len(data.fit_rows):  # not the clips of the schedule
         leak = context.leak_of(pair, split, fit.found_on)
     y = context.labels[pair[1]][split.test] == 1
-    levels = None
-    if fit.levels is not None:
-        levels = fit.levels(split.test)
     return TestedFold(
         fold=split.name,
         seed=seed,
@@ -495,5 +490,4 @@ def _test(
         tuned=tune_threshold(inner.y, inner.scores),
         inner_ap=inner.precision,
         chosen=fit.chosen,
-        levels=levels,
     )

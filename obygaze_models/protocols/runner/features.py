@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,14 +14,12 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.workspace import is_url
-from obygaze_features.manifest.model import Clip, unannotated_id
+from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.models.common import (
     Scaling,
     blocks_of,
-    frames_of,
-    mean_of_frames,
     with_padding,
 )
 from obygaze_models.models.erasure import fit_eraser
@@ -65,10 +61,9 @@ class Features:
 
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
     reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
-    records of the store. `windows` are those of the clips, `films` times and vectors of films.
-    X is an array, or `StoreRows` where frames or tokens are large; in both, frames that pad a short
-    clip are NaN. `names` are the ids that the
-    store has for the clips: several rows of a manifest may be about one clip of the store.
+    records of the store. X is an array, or `StoreRows` where frames or tokens are large; in both,
+    frames that pad a short clip are NaN. `names` are the ids that the store has for the clips:
+    several rows of a manifest may be about one clip of the store.
     `copies` are clips whose features another clip has too. With `scales_by_fold` each fit scales X
     by the mean and the standard deviation of its training clips, and removes what `erasing` names.
     """
@@ -78,8 +73,6 @@ class Features:
     row_of: NDArray[np.intp]
     missing: Mapping[str, str]
     origin: Mapping[str, Any]
-    windows: Any = None
-    films: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] = ()
     copies: Copies = NO_COPIES
     scales_by_fold: bool = False
@@ -129,35 +122,6 @@ class Features:
             X = eraser.transform(X)
         X = np.asarray(X, dtype=np.float32)
         return scaling, replace(self, X=X, scales_by_fold=False, erasing=None)
-
-    @property
-    def vectors(self) -> NDArray[np.float32]:
-        """One vector for each clip that has one: of frames their mean."""
-        middle = tuple(range(1, self.X.ndim - 1))
-        if not middle:
-            return np.asarray(self.X)
-        means = [mean_of_frames(block, np.float32) for block in blocks_of(self.X)]
-        return np.concatenate(means)
-
-    @cached_property
-    def frames(self) -> NDArray[Any] | None:
-        """The vectors of each frame (of tokens their mean); None where a clip has one vector."""
-        return None if self.X.ndim < 3 else frames_of(self.X)
-
-    @property
-    def by_frame(self) -> NDArray[Any]:
-        """The vectors of each frame, or of each clip where a clip has one vector."""
-        return self.X if self.frames is None else self.frames
-
-    def bags(
-        self, clips: NDArray[np.intp]
-    ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-        """Return the windows of some clips, one clip after another, and the number of each."""
-        bag = np.cumsum(self.windows.present)[clips] - 1
-        first = self.windows.offsets[bag]
-        sizes = np.diff(self.windows.offsets)[bag]
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return self.windows.values[np.repeat(first, sizes) + within], sizes
 
 
 def _arrays_to_choose(store: Store, *, has_frames: bool) -> str:
@@ -360,30 +324,6 @@ def _are_first(
         else:
             is_first.append(first_of.setdefault(group, clip_of[clip]) == clip_of[clip])
     return np.array(is_first, dtype=np.bool_)
-
-
-def with_windows(
-    features: Features, store: Store, table: ClipTable, rule: Any
-) -> Features:
-    """Return the features with the windows of each clip, and of each film those without NaN."""
-    array = features.origin["array"]
-    whole = [
-        Clip(film, film, start_s=0.0, end_s=math.inf) for film in sorted({*table.films})
-    ]
-    values = store.segments(whole, array)
-    start = store.segments(whole, "start_s")
-    end = store.segments(whole, "end_s")
-    films = {}
-    for film, first, stop in zip(
-        values.clip_ids.tolist(), values.offsets[:-1], values.offsets[1:], strict=True
-    ):
-        is_finite = np.isfinite(values.values[first:stop]).all(axis=1)
-        rows = first + np.flatnonzero(is_finite)
-        if len(rows):
-            spans = np.column_stack([start.values[rows], end.values[rows]])
-            films[film] = spans, values.values[rows]
-    windows = store.segments(table.clips, array, rule=rule)
-    return replace(features, windows=windows, films=films)
 
 
 def _matrix(

@@ -110,12 +110,8 @@ def _from_json(test: dict[str, Any]) -> TestedFold:
     clips = {name: tuple(test["leak"][name]) for name in ("clips", "copies")}
     leak = Leak(**{**test["leak"], **clips})
     rows = np.array(test["rows"], dtype=np.intp)
-    levels = None
-    if test["levels"] is not None:
-        levels = np.array(test["levels"])
     restored = {
         "rows": rows,
-        "levels": levels,
         "predictions": predictions,
         "leak": leak,
     }

@@ -5,7 +5,6 @@ Perceptrons are fitted many in one call.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
-from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
@@ -28,7 +26,6 @@ from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 
 INNER_FOLDS = 3
-MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +57,8 @@ class FoldFit:
 
     A score above `threshold` is positive. `found_on` are the clips that concept vectors were found
     on, in the fit itself and in those that chose its settings. `inner` are scores of training rows
-    by fits without them: on those, another threshold is chosen, and the store. `levels`
-    is the function from clips to the probability of each annotation level. `scaling` is that of the
-    features that the estimator reads; None where they are as in the store.
+    by fits without them: on those, another threshold is chosen, and the store. `scaling` is that of
+    the features that the estimator reads; None where they are as in the store.
     """
 
     estimator: Any
@@ -71,16 +67,11 @@ class FoldFit:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     found_on: IntArray = field(default_factory=NO_ROWS.copy)
     inner: InnerScores | None = None
-    levels: Callable[[IntArray], FloatArray] | None = None
     scaling: Scaling | None = None
 
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
-    if data.disputed is not None:
-        return _fit_inverted(
-            partial(fit_model, model, banks=banks), data, data.disputed
-        )
     options = []
     for settings in candidates(model):
         options.append(Model(model.kind, for_task(model.kind, settings, data.task)))
@@ -106,31 +97,6 @@ def _offered(model: Model, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the chosen value of each setting that the model does not state itself."""
     stated = model.settings
     return {name: chosen[name] for name in stated if chosen.get(name) != stated[name]}
-
-
-def fit_scorer(
-    model: Model, data: FoldData, banks: Banks
-) -> Callable[[Any], FloatArray]:
-    """Fit a model on a fold, and return the score of its positive side as a function of vectors."""
-    if model.kind == "mlp":
-        fit = fit_perceptrons(model, [data], banks.features)[0]
-    else:
-        split = replace(data.split, train=data.fit_rows, validation=NO_ROWS)
-        fit = fit_model(model, replace(data, split=split, join_validation=False), banks)
-    if hasattr(fit.estimator, "predict_proba"):
-        positive = _positive_classes(fit.estimator, model.kind, data)
-        return lambda X: np.asarray(
-            fit.estimator.predict_proba(X)[:, positive].sum(axis=1)
-        )
-    return lambda X: np.asarray(fit.estimator.decision_function(X))
-
-
-def _positive_classes(estimator: Any, kind: str, data: FoldData) -> NDArray[np.bool_]:
-    """Return whether each class of an estimator is on the positive side of the task."""
-    if kind != "ordinal":
-        return np.asarray(estimator.classes_ == 1)
-    levels = data.table.levels[data.fit_rows]
-    return np.isin(estimator.classes_, levels[data.y == 1])
 
 
 def fit_baseline(name: str, data: FoldData) -> FoldFit:
@@ -184,11 +150,6 @@ def fit_perceptrons(
     model: Model, folds: Sequence[FoldData], features: Features
 ) -> list[FoldFit]:
     """Fit a perceptron on each fold, all in one call, and take the best candidate of each."""
-    if folds[0].disputed is not None:
-        alone = partial(fit_perceptrons, model, features=features)
-        return [
-            _fit_inverted(lambda own: alone([own])[0], d, d.disputed) for d in folds
-        ]
     if features.depend_on_fold:
         fits = []
         for fold in folds:
@@ -263,26 +224,6 @@ def _best_perceptron(
     return best, known[best]
 
 
-def _fit_inverted(
-    fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: Any
-) -> FoldFit:
-    """Fit with the nearest label of each disputed clip, again and again until no label changes."""
-    rows = data.fit_rows[disputed[data.fit_rows]]
-    data = replace(data, disputed=None)
-    fold_fit = fit(data)
-    if not len(rows):
-        return fold_fit
-    for _ in range(MAX_ROUNDS):
-        labels = data.labels.copy()
-        labels[rows] = fold_fit.score(rows) > fold_fit.threshold
-        changed = replace(data, labels=labels)
-        if np.array_equal(labels, data.labels) or changed.problem:
-            break
-        data = changed
-        fold_fit = fit(changed)
-    return fold_fit
-
-
 def _loss(fit: MLPProbe) -> float:
     curve = fit.validation_loss_
     loss = (
@@ -312,8 +253,6 @@ def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
         return _fit_bottleneck(model, data, banks)
     if model.kind == "svm":
         return _fit_svm(model.settings, data, banks)
-    if model.kind == "bags":
-        return _fit_bags(model.settings, data, features)
     probe = registry.build(model.kind, model.settings, seed=banks.seed)
     probe.fit(features.of(data.fit_rows), data.y, data.films)
     if hasattr(probe, "predict_proba"):
@@ -332,22 +271,6 @@ def _film_numbers(data: FoldData) -> IntArray:
     if data.films is None:
         return np.zeros(len(data.fit_rows), dtype=np.intp)
     return np.unique(data.films, return_inverse=True)[1].astype(np.intp)
-
-
-def _fit_bags(
-    settings: Mapping[str, Any], data: FoldData, features: Features
-) -> FoldFit:
-    """Fit on the windows of clips; the score of a clip is the highest of its windows."""
-    X, sizes = features.bags(data.fit_rows)
-    probe = registry.build("bags", settings).fit_bags(X, data.y, sizes)
-
-    def score(clips: IntArray) -> FloatArray:
-        X, sizes = features.bags(clips)
-        return np.maximum.reduceat(
-            probe.predict_proba(X)[:, 1], np.cumsum(sizes) - sizes
-        )
-
-    return FoldFit(probe, score)
 
 
 def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:
@@ -383,19 +306,18 @@ def _fit_bottleneck(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
-    kind = model.kind
     settings = model.settings
     bank, margins, found_on = banks.margins(settings, data)
     if settings["tolerance"] == "folds":
         settings = {**settings, "tolerance": tolerances_of(bank)}
-    bottleneck = registry.build(kind, settings, concepts=bank.concepts, seed=banks.seed)
+    bottleneck = registry.build(
+        model.kind, settings, concepts=bank.concepts, seed=banks.seed
+    )
     bottleneck.bank_ = bank
     bottleneck.n_features_in_ = bank.n_features_in_
-    # An ordinal head learns the levels, whatever the task.
-    targets = data.table.levels[data.fit_rows] if kind == "ordinal" else data.y
+    y = data.y
     groups = data.groups[data.fit_rows]
-    bottleneck.head_ = clone(bottleneck.head).fit(margins, targets, groups=groups)
-    positive = np.isin(bottleneck.head_.classes_, targets[data.y == 1])
+    bottleneck.head_ = clone(bottleneck.head).fit(margins, y, groups=groups)
     bottleneck.classes_ = bottleneck.head_.classes_
     chosen = {}
     if bottleneck.residual is not None:
@@ -404,39 +326,27 @@ def _fit_bottleneck(model: Model, data: FoldData, banks: Banks) -> FoldFit:
         bottleneck.residual_ = _fit_residual(
             bottleneck.residual,
             rows,
-            data.y,
+            y,
             offset,
             scales=banks.features.scales_by_fold,
         )
         chosen = {"residual_share": bottleneck.residual_.share_}
 
-    def vectors(clips: IntArray) -> Any:
-        return banks.features.by_frame[banks.features.row_of[clips]]
-
     def score(clips: IntArray) -> FloatArray:
-        probabilities = bottleneck.predict_proba(vectors(clips))[:, positive]
-        return np.asarray(np.clip(probabilities.sum(axis=1), 0.0, 1.0))
+        return np.asarray(bottleneck.predict_proba(banks.features.of(clips))[:, 1])
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
         """Return scores of rows by a head of others, on the margins of all."""
         fitted_on = np.searchsorted(data.fit_rows, train)
         scored = np.searchsorted(data.fit_rows, rows)
         head = clone(bottleneck.head)
-        head.fit(margins[fitted_on], targets[fitted_on], groups=groups[fitted_on])
-        wanted = np.isin(head.classes_, targets[data.y == 1])
-        probabilities = head.predict_proba(margins[scored])[:, wanted]
-        return np.asarray(probabilities.sum(axis=1))
-
-    def levels(clips: IntArray) -> FloatArray:
-        probabilities = bottleneck.predict_proba(vectors(clips))
-        learnt = [LEVELS.index(level) for level in bottleneck.classes_.tolist()]
-        return np.asarray(probabilities @ np.eye(len(LEVELS))[learnt])
+        head.fit(margins[fitted_on], y[fitted_on], groups=groups[fitted_on])
+        return np.asarray(head.predict_proba(margins[scored])[:, 1])
 
     inner = None
     if bottleneck.residual is None and data.join_validation:
         inner = _over_inner_splits(data, score_inside)
-    ordered = levels if kind == "ordinal" else None
-    return FoldFit(bottleneck, score, 0.5, chosen, found_on, inner, ordered)
+    return FoldFit(bottleneck, score, 0.5, chosen, found_on, inner)
 
 
 def _fit_residual(

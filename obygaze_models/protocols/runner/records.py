@@ -180,8 +180,6 @@ class Run:
             "comparisons": self._as_json("comparison"),
             "coverage": self._as_json("coverage"),
             "argmax": self._as_json("argmax"),
-            "localisations": self._as_json("localisation"),
-            "levels": self._as_json("levels"),
             "remarks": [remark.text for remark in self.of(Remark)],
             "seconds": dict(self.about["seconds"]),
         }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -42,33 +42,19 @@ from obygaze_models.protocols.runner.comparisons import (
     contrast_jobs,
     with_families,
 )
-from obygaze_models.protocols.runner.concept_records import (
-    concept_jobs,
-    join_noise,
-    noise_jobs,
-)
+from obygaze_models.protocols.runner.concept_records import concept_jobs
 from obygaze_models.protocols.runner.copies import copies_record
 from obygaze_models.protocols.runner.execute import (
     FitContext,
     run_baselines,
     run_models,
 )
-from obygaze_models.protocols.runner.features import (
-    Features,
-    coverage,
-    join,
-    with_windows,
-)
+from obygaze_models.protocols.runner.features import Features, coverage, join
 from obygaze_models.protocols.runner.finished import FinishedTests
 from obygaze_models.protocols.runner.learning import (
     check_learning_films,
     learning_records,
 )
-from obygaze_models.protocols.runner.level_records import (
-    annotator_records,
-    level_records,
-)
-from obygaze_models.protocols.runner.localise import localisation_records
 from obygaze_models.protocols.runner.processes import fitting, map_groups
 from obygaze_models.protocols.runner.rare_concepts import warn_of_rare_concepts
 from obygaze_models.protocols.runner.records import (
@@ -197,10 +183,6 @@ def gather(
         )
         for name, store in stores.items()
     ]
-    if protocol.reads_windows:
-        features = [
-            with_windows(f, stores[f.name], table, protocol.data.rule) for f in features
-        ]
     if protocol.fit.choose_store:
         features = with_common_clips(features, table)
     features = [with_erasing(f, table, protocol.data) for f in features]
@@ -349,7 +331,6 @@ def _fit_all(
             with watch(f"tests on {context.feature}", context.n_tests) as progress:
                 cells += run_models(context, progress)
             curves += learning_records(context)
-            curves += localisation_records(context)
         # Baselines read no features: stores with the same clips have the same ones.
         splits = context.schedule.sha256
         if splits not in by_splits:
@@ -375,7 +356,6 @@ def _records(
     stores = [context for context in contexts if context.features is not None]
     contrasts = contrast_jobs(cells, protocol, table)
     cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
-    everything = [*cells, *baselines]
     jobs = {**_jobs(inputs, stores, cells, baselines), "contrasts": [*contrasts]}
     n_jobs = sum(map(len, jobs.values()))
     with watch("evaluation", n_jobs) as progress:
@@ -386,10 +366,8 @@ def _records(
         *made["baselines"],
         *comparisons,
         *argmax_records(protocol, cells),
-        *level_records(protocol, everything, table),
-        *annotator_records(protocol, everything, table),
         *success_records(protocol, cells, table),
-        *join_noise(made["concepts"], made["noise"]),
+        *chain.from_iterable(made["concepts"]),
     ]
     for store in stores:
         usable = inputs.usable(store.features)
@@ -429,12 +407,10 @@ def _jobs(
     groups = inputs.table.column(protocol.splits.group)
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     concepts: list[Callable[[], Any]] = []
-    noise: list[Callable[[], Any]] = []
     # Concept vectors of this analysis are found on the features as they are.
     analysed = [] if protocol.data.erase else stores
     for store in analysed:
         concepts += concept_jobs(store)
-        noise += noise_jobs(store)
     of_cells = [
         partial(
             cell_record,
@@ -456,7 +432,6 @@ def _jobs(
             comparisons.append(partial(compare_cells, first, second, protocol, groups))
     return {
         "concepts": concepts,
-        "noise": noise,
         "cells": [*of_cells],
         "baselines": [*of_baselines],
         "comparisons": [*comparisons],

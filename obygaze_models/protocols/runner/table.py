@@ -19,8 +19,6 @@ from obygaze_models.protocols.results.cells import (
     WithInterval,
 )
 from obygaze_models.protocols.results.differences import Contrast
-from obygaze_models.protocols.results.levels import LevelOrder
-from obygaze_models.protocols.results.localisation import Localisation
 from obygaze_models.protocols.results.success import FactorRecord, SuccessRegression
 from obygaze_models.protocols.results.whole_run import Argmax, Coverage, Remark
 from obygaze_models.protocols.runner.records import FILM, Run, group_column
@@ -69,8 +67,6 @@ def result_text(run: Run) -> str:
     parts.append(_about_values(run))
     parts += _store_choices(run)
     parts += [_argmax(record) for record in run.of(Argmax)]
-    parts += [_levels(record) for record in run.of(LevelOrder) if record.feature]
-    parts += [_localisation(record) for record in run.of(Localisation)]
     parts += _success(run)
     for coverage in run.of(Coverage):
         parts += _coverage(coverage)
@@ -294,27 +290,6 @@ def _argmax(record: Argmax) -> str:
         f"{record.model} ({record.feature}), most probable of {', '.join(record.tasks)}: "
         f"accuracy {_short(record.accuracy)} on {record.n_test} clips, "
         f"largest class {_short(record.majority)}"
-    )
-
-
-def _levels(record: LevelOrder) -> str:
-    error = ""
-    if record.macro_error is not None:
-        error = f", error in levels {record.macro_error:.2f}"
-    concordance = _with_interval(record.concordance.value, record.concordance)
-    return (
-        f"{record.model} ({record.feature}), trained on {record.train}: "
-        f"{concordance} of pairs of {record.test} in the order of the levels{error}"
-    )
-
-
-def _localisation(record: Localisation) -> str:
-    precision = record.precisions["map"]
-    blind = record.precisions["blind"]
-    return (
-        f"{record.model} ({record.feature}), segments of {record.test} found in whole "
-        f"films: mAP {_with_interval(precision.value, precision)} at tIoU .3 to .7, by share and "
-        f"length alone {_short(blind.value)}"
     )
 
 

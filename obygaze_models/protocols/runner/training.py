@@ -263,7 +263,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         names = {"0": "negative", "1": "positive"}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
-        columns = {task: _positive_column(estimator, kind, classes, inputs)}
+        prefix = "p" if hasattr(estimator, "predict_proba") else "score"
+        columns = {task: f"{prefix}:{classes[-1]}"}
     if len(found_on):
         # The clips that are a positive or a negative example of some concept.
         targets = targets_of(features, inputs.table, settings["against"])
@@ -282,7 +283,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     }
     info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
-    return save_model(estimator, info, folder, clips=clips, force=force)
+    X = features.of(rows)
+    return save_model(estimator, info, folder, X, clips=clips, force=force)
 
 
 def _settled(model: Model, cells: Sequence[CellRecord], task: str) -> dict[str, Any]:
@@ -327,27 +329,6 @@ def _drawn_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
         if is_range(value) or grid_of(model.kind, name, value) is not None
     ]
     return {name: values.get(name) for name in names}
-
-
-def _positive_column(
-    estimator: Any, kind: str, classes: Sequence[str], inputs: Inputs
-) -> str:
-    """Return the score column of a kept model that its run has scores for, or "" for none.
-
-    A run scores the positive side of a task; for ordered levels that may be several classes.
-    """
-    (task,) = inputs.protocol.train_tasks
-    positive = classes[-1]
-    if kind == "ordinal":
-        levels = {
-            inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)
-        }
-        positive = levels.pop() if len(levels) == 1 else ""
-    if positive not in classes:
-        return ""
-    return (
-        f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
-    )
 
 
 def _model_info(
@@ -432,15 +413,14 @@ def training_clips(
 ) -> TrainingClips:
     """Return the clips a model was trained on, with scores of the run's fits without them.
 
-    `columns` names, for each tested task, the column of the kept model that its score belongs to,
-    "" for none.
+    `columns` names, for each tested task, the column of the kept model that its score belongs to.
     A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
     With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
     `name_of` has the id in the store of each clip of the run, where the two differ.
     """
     scores = {}
     for cell in run.cells:
-        if columns.get(cell.test):
+        if cell.test in columns:
             mean_of = _mean_scores(run, cell, unit_norm, name_of or {})
             values = [mean_of.get(clip, math.nan) for clip in clip_ids]
             scores[columns[cell.test]] = np.array(values, dtype=np.float64)

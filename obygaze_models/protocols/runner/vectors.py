@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
-from obygaze_models.models.common import FixTraining, mean_of_frames
+from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.banks import (
     MIN_ROWS,
@@ -32,9 +32,8 @@ MOST_FOLDS = 4
 class FoundVectors:
     """Concept vectors of one store: found on all clips, and margins by vectors of other films.
 
-    Rows are those of the store's matrix; margins of frames are [rows, frames, concepts]. `parts` is
-    the number of the part that a row was left out with. Columns are the concepts of `known`, which
-    are columns of the clip table.
+    Rows are those of the store's matrix. `parts` is the number of the part that a row was left out
+    with. Columns are the concepts of `known`, which are columns of the clip table.
     """
 
     features: Features
@@ -46,7 +45,6 @@ class FoundVectors:
     margins: FloatArray
     parts: IntArray
     part_names: tuple[str, ...]
-    part_cosines: FloatArray
     without: dict[frozenset[int], ConceptBank | None] = field(default_factory=dict)
 
     @cached_property
@@ -63,11 +61,6 @@ class FoundVectors:
     def has(self) -> NDArray[np.bool_]:
         """Which of the known concepts each row has."""
         return self.table.has_concept[self.clips][:, self.known]
-
-    @property
-    def clip_margins(self) -> FloatArray:
-        """One margin for each clip and concept: of frames their mean."""
-        return self.margins if self.margins.ndim < 3 else mean_of_frames(self.margins)
 
     @property
     def head_folds(self) -> IntArray:
@@ -117,27 +110,22 @@ def find_vectors(
         )
     names = [table.concept_names[column] for column in known]
     examples = Examples(
-        Gram(features.vectors),
+        Gram(features.X),
         targets[:, known],
         names,
         films,
         settings,
         seed,
-        features.frames,
         features.scales_by_fold,
     )
     bank = examples.find(np.arange(len(films)))
     margins = examples.margins(bank, slice(None))
-    cosines = []
     for part in range(len(part_names)):
         # Tolerances are found once, as for the cells; vectors anew for each part.
         inside = np.flatnonzero(parts == part)
         outside = np.flatnonzero(parts != part)
         without = examples.find(outside, tolerances_of(bank))
         margins[inside] = examples.margins(without, inside)
-        norms = np.linalg.norm(without.coef_, axis=1)
-        lengths = norms * np.linalg.norm(bank.coef_, axis=1)
-        cosines.append(np.einsum("ij,ij->i", without.coef_, bank.coef_) / lengths)
     return FoundVectors(
         features,
         table,
@@ -148,7 +136,6 @@ def find_vectors(
         margins,
         parts,
         part_names,
-        np.array(cosines),
     )
 
 

@@ -62,7 +62,7 @@ def test_all_clips_are_ranked_by_the_text_tower_that_is_loaded_once(
     from support.words import save_text_model
 
     from obygaze_features.backbones import text as towers
-    from obygaze_features.backbones.load import load_backbone
+    from obygaze_features.backbones.actions import load_backbone
 
     weights = save_text_model("clip", tmp_path / "weights")
     write_tiny_card("clip", tmp_path / "backbones")
@@ -131,7 +131,7 @@ def test_why_a_store_cannot_be_searched_by_a_text(
     card: str, error: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page loads nothing from the network: the hub is not asked for missing weights."""
-    import obygaze_features.backbones.hub as hub
+    import obygaze_features.backbones.weights as hub
 
     def download(card: Any) -> None:
         raise AssertionError("the page must not use the network")

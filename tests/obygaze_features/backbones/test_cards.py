@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth

@@ -174,13 +174,13 @@ def test_lsmdc_is_checked_too(tmp_path: Path) -> None:
 
 
 def test_tolerances_name_every_dtype() -> None:
-    from obygaze_features.backbones.base import DTYPES
+    from obygaze_features.backbones.backbone import DTYPES
 
     assert set(checking.TOLERANCE) == set(DTYPES)
 
 
 def test_padding_is_blanked() -> None:
-    from obygaze_features.backbones.load import blank_padding
+    from obygaze_features.backbones.backbone import blank_padding
 
     pixels = np.ones((2, 3, 3, 4, 4), np.float32)
     mask = np.array([[True, True, True], [True, False, False]])

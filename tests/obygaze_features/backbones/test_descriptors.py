@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.descriptors import N_COLUMNS, describe
-from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage
 
 T, S = 16, 64
@@ -190,7 +190,7 @@ def test_no_torch_is_needed() -> None:
     script = (
         "import sys; sys.modules['torch'] = None; sys.modules['transformers'] = None\n"
         "import numpy as np\n"
-        "from obygaze_features.backbones.load import load_backbone\n"
+        "from obygaze_features.backbones import load_backbone\n"
         "b = load_backbone('descriptors')\n"
         "x = b.preprocess(np.zeros((16, 90, 160, 3), np.uint8))\n"
         "b.forward(x[None]); b.recipe(); b.activation_bytes\n"

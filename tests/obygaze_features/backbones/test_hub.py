@@ -18,9 +18,9 @@ from support.cli import run_obygaze
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
-from obygaze_features.backbones.hub import find_weights, is_cached  # noqa: E402
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.weights import find_weights, is_cached  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 
@@ -192,11 +192,11 @@ def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
     assert f"could not be downloaded from http://127.0.0.1:{nobody}: " in done.stderr
 
 
-@pytest.mark.parametrize("prefix", ["", "descriptors=", "descriptors@card="])
+@pytest.mark.parametrize("prefix", ["", "clip-b16=", "clip-b16@card="])
 def test_weights_are_given_with_or_without_the_name_of_their_backbone(tmp_path, prefix):
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"")
-    card = find_card("descriptors")
+    card = find_card("clip-b16")
     assert find_weights(card, f"{prefix}{file}").files == (file,)
-    with pytest.raises(NotFound, match="no weights for descriptors"):
+    with pytest.raises(NotFound, match="no weights for clip-b16"):
         find_weights(card, f"another={file}")

@@ -1,4 +1,4 @@
-"""What is said of presets whose pixels are not those of the processor on the hub."""
+"""Presets whose pixels are not those of the processor on the hub say so."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from msgspec import structs
 from support.cli import ROOT, call_obygaze
 
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.check import hub_preset, preset_note
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.workspace import Workspace
 
 VIVIT, TINY = "vivit-b16x2-k400", "tiny-vivit"
 # Cards whose hash is in the recipes of stores: what a preset reproduces must not change them.
@@ -23,59 +21,47 @@ HASHES = {
     "xclip-b16-k600-zs": "4c8d07b111436a440db102bd6654d407500b9637d46f6c8b1b37d4883828b05b",
     "xclip-lsmdc-b32": "4795d9a28b367333d40b705383720a2b2d7060898fe725a2db3227c0f92116db",
 }
-
-
-def test_the_note_names_the_difference_and_both_other_presets() -> None:
-    note = preset_note(find_card(VIVIT))
-    # (x / 255 - .5) / .5 of 0 and 255, and (x / 127.5 - 1 - .5) / .5 of the same.
-    assert "values in -1..1, not -3..1" in note
-    assert f"{VIVIT}@hub reproduces the hub's processor" in note
-    assert f"{VIVIT}@paper-2024 reproduces the paper's extraction" in note
-    assert preset_note(find_card(f"{VIVIT}@hub")) == ""
-    squashed = preset_note(find_card(f"{VIVIT}@paper-2024"))
-    assert "squash_first 224, not none" in squashed
-    assert f"{VIVIT}@hub reproduces the hub's processor" in squashed
-
-
-def test_only_presets_with_other_pixels_have_a_note() -> None:
-    noted = {
-        card.with_preset(preset).label
-        for card in find_cards().cards
-        for preset in card.presets
-        if preset_note(card.with_preset(preset))
-    }
-    squashing = {
-        f"xclip-{name}@paper-2024" for name in ("b16-k400", "b16-k600-zs", "b32-k400")
-    }
-    # The paper's preset of LSMDC changes attention alone.
-    assert noted == {
-        *squashing,
-        "xclip-l14-k400@paper-2024",
-        VIVIT,
-        f"{VIVIT}@paper-2024",
-    }
+# What decides the value of a pixel, and its place.
+OF_PIXELS = ("mean", "std", "rescale", "resize", "filter", "edge", "squash_first")
 
 
 def test_a_page_names_each_default_that_differs() -> None:
     page = (ROOT / "docs" / "guide" / "extraction.md").read_text("utf-8")
+    named = 0
     for card in find_cards().cards:
-        if preset_note(card):
-            named = [
-                f"{card.name}@{name}" for name in card.presets if name != card.preset
-            ]
-            assert all(f"`{label}`" in page for label in (card.name, *named)), card.name
+        if card.input.reproduces not in ("", "hub"):
+            named += 1
+            for preset in card.presets:
+                assert f"`{card.with_preset(preset).label}`" in page
+    assert named == 1
+
+
+def test_presets_that_differ_in_a_pixel_say_what_they_reproduce() -> None:
+    differing = set()
+    for card in find_cards().cards:
+        (hub,) = [
+            preset
+            for name, preset in card.presets.items()
+            if preset.reproduces == "hub"
+            or (name == "default" and preset.reproduces == "")
+        ]
+        for name, preset in card.presets.items():
+            if any(getattr(preset, key) != getattr(hub, key) for key in OF_PIXELS):
+                differing.add(card.with_preset(name).label)
+                assert preset.reproduces in ("paper", "training")
+    names = ("b16-k400", "b16-k600-zs", "b32-k400", "l14-k400")
+    of_xclip = {f"xclip-{name}@paper-2024" for name in names}
+    assert differing == {*of_xclip, VIVIT, f"{VIVIT}@paper-2024"}
 
 
 def test_show_says_it() -> None:
-    note = preset_note(find_card(VIVIT))
-    assert note in call_obygaze("backbones", "show", VIVIT).ok().stdout
-    assert (
-        call_obygaze("backbones", "show", VIVIT, "--json").ok().json()["note"] == note
-    )
-    assert (
-        call_obygaze("backbones", "show", f"{VIVIT}@hub", "--json").ok().json()["note"]
-        == ""
-    )
+    shown = call_obygaze("backbones", "show", VIVIT).ok().stdout
+    lines = [line for line in shown.splitlines() if "preset" in line]
+    assert "* preset default: pixels as the network's training made them;" in lines[0]
+    assert "preset hub: pixels as the hub's processor makes them;" in lines[1]
+    assert "preset paper-2024: pixels as the paper's extraction made them;" in lines[2]
+    other = call_obygaze("backbones", "show", "clip-b16").ok().stdout
+    assert "pixels as" not in other
 
 
 def test_a_preset_of_ones_own_says_what_it_is(tmp_path: Path) -> None:
@@ -85,13 +71,8 @@ def test_a_preset_of_ones_own_says_what_it_is(tmp_path: Path) -> None:
     )
     (tmp_path / "mine.toml").write_text(text)
     card = find_card(f"{tmp_path / 'mine.toml'}@flat")
-    assert (hub_preset(card), card.presets["default"].reproduces) == ("default", "")
-    note = preset_note(card)
-    assert note.startswith(
-        "mine@flat prepares pixels in its own way, not as the hub's processor"
-    )
-    assert "resize squash, not shortest-edge" in note
-    assert note.endswith("mine reproduces the hub's processor.")
+    assert card.input.reproduces == "own"
+    assert card.presets["default"].reproduces == ""
     (tmp_path / "mine.toml").write_text(text.replace('"own"', '"huub"'))
     with pytest.raises(FixInput) as caught:
         find_card(str(tmp_path / "mine.toml"))
@@ -121,14 +102,16 @@ VIVIT_PROCESSOR = {
 }
 
 
-def lines_of(name: str, folder: Path, **processor: Any) -> dict[str, tuple[str, str]]:
+def pixels_by_check(name: str, folder: Path, **processor: Any) -> tuple[str, str]:
+    """Return what `backbones check` says of the pixels."""
     settings = {**VIVIT_PROCESSOR, **processor}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     words = ("-C", folder, "backbones", "check", name, "--weights", folder, "--json")
     report = call_obygaze(*words).json()
     failed = any(line["state"] == "failed" for line in report["checks"])
     assert report["ok"] is not failed
-    return {line["name"]: (line["state"], line["detail"]) for line in report["checks"]}
+    (line,) = [line for line in report["checks"] if line["name"] == "own processor"]
+    return line["state"], line["detail"]
 
 
 @pytest.fixture(scope="module")
@@ -143,34 +126,20 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_check_compares_the_preset_it_was_asked_for(weights: Path) -> None:
-    beside = f"own processor, {TINY}@hub"
-    lines = lines_of(TINY, weights)
-    assert lines["preset"] == (
-        "differs",
-        preset_note(find_card(TINY, Workspace(weights))),
-    )
     # Black is -1 here and -3 there, white 1 in both: the picture's darkest value is 5 of 255.
-    assert lines["own processor"][0] == "differs"
-    assert "differ by up to 1.9" in lines["own processor"][1]
-    assert lines[beside] == ("ok", "the same bits")
-
-    lines = lines_of(f"{TINY}@hub", weights)
-    assert lines["own processor"] == ("ok", "the same bits")
-    assert {"preset", beside}.isdisjoint(lines)
-
-    lines = lines_of(f"{TINY}@paper-2024", weights)
-    assert lines["own processor"][0] == "differs"
-    assert lines[beside] == ("ok", "the same bits")
+    state, detail = pixels_by_check(TINY, weights)
+    assert state == "differs"
+    assert detail.startswith("pixels differ by up to 1.9")
+    assert detail.endswith("the card makes them as the network's training made them")
+    assert pixels_by_check(f"{TINY}@hub", weights) == ("ok", "the same bits")
+    assert pixels_by_check(f"{TINY}@paper-2024", weights)[0] == "differs"
 
 
 def test_a_difference_that_the_card_does_not_say_is_a_failure(weights: Path) -> None:
     other = {"image_mean": [0.4] * 3}
-    assert lines_of(f"{TINY}@hub", weights, **other)["own processor"][0] == "failed"
-    lines = lines_of(TINY, weights, **other)
-    assert lines[f"own processor, {TINY}@hub"][0] == "failed"
+    assert pixels_by_check(f"{TINY}@hub", weights, **other)[0] == "failed"
     larger = {"size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}
-    state, told = lines_of(TINY, weights, **larger)["own processor"]
-    assert (state, told) == (
+    assert pixels_by_check(TINY, weights, **larger) == (
         "failed",
         "expected [32, 32], its processor gives [36, 36]",
     )

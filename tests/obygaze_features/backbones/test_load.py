@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,
     FixInput,
@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (  # noqa: E402
     NotFound,
     ObygazeError,
 )
+from obygaze_features.core.files import sha256_file  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -305,6 +306,17 @@ def test_a_library_that_cannot_be_imported_is_no_bug(
     with pytest.raises(InstallExtra, match="torchvision::nms") as caught:
         pretrained.library("models.clip.modeling_clip")
     assert "pip uninstall torchvision" in str(caught.value.hint)
+
+
+def test_a_file_called_tensors_has_its_hash_beside_that_of_the_tensors(
+    tmp_path: Path,
+) -> None:
+    save_tiny("clip", tmp_path, "bin")
+    named = load_backbone(tiny_card("clip"), tmp_path / "pytorch_model.bin").recipe()
+    file = (tmp_path / "pytorch_model.bin").rename(tmp_path / "tensors")
+    weights = load_backbone(tiny_card("clip"), file).recipe()["weights"]
+    assert weights[f"{tmp_path.name}/tensors"] == sha256_file(file)
+    assert weights["tensors"] == named["weights"]["tensors"]
 
 
 def test_loading_says_nothing(

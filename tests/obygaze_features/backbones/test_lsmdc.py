@@ -13,7 +13,7 @@ from support.data import golden
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError  # noqa: E402
 
 torch.set_num_threads(1)

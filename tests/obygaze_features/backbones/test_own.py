@@ -106,68 +106,6 @@ def test_weights_that_are_other_ones_at_each_load_fail_the_check(world: Path) ->
     assert "torch.manual_seed(0)" in failed[0]["detail"]
 
 
-HUB_MODEL = """\
-from transformers import AutoImageProcessor, AutoModel
-
-from obygaze_features.backbones import module_card
-
-REPOSITORY = "facebook/dinov2-with-registers-base"
-
-
-def load():
-    processor = AutoImageProcessor.from_pretrained(REPOSITORY)
-    model = AutoModel.from_pretrained(REPOSITORY)
-    return model, lambda frames: processor(list(frames), return_tensors="pt")[
-        "pixel_values"
-    ]
-
-
-def run(model, pixels):
-    tokens = model(pixels.flatten(0, 1)).last_hidden_state.unflatten(
-        0, pixels.shape[:2]
-    )
-    frames = tokens[:, :, 0]
-    return {"clip": frames.mean(1), "pooled": tokens.amax((1, 2)), "frames": frames}
-
-
-def registers():
-    arrays = {"clip": [768], "pooled": [768], "frames": [16, 768]}
-    options = {"frames": 16, "size": 224, "licence": "Apache-2.0"}
-    return module_card("dinov2-registers", load, run, arrays=arrays, **options)
-"""
-
-
-@pytest.mark.check("several commands")
-def test_a_model_of_the_hub_with_its_own_processor_gives_its_numbers(
-    world: Path,
-) -> None:
-    """A model of transformers in at most 30 lines; here a tiny one."""
-    from transformers import BitImageProcessor, Dinov2WithRegistersConfig
-    from transformers import Dinov2WithRegistersModel as Model
-
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = Dinov2WithRegistersConfig(image_size=28, patch_size=14, **sizes)
-    model, folder = Model(config).eval(), str(world / "weights")
-    model.save_pretrained(folder)
-    edges = {"size": {"shortest_edge": 32}, "crop_size": {"height": 28, "width": 28}}
-    processor = BitImageProcessor(**edges)
-    processor.save_pretrained(folder)
-    example = HUB_MODEL.replace("facebook/dinov2-with-registers-base", folder)
-    (world / "own.py").write_text(
-        example.replace("768", "32").replace("224", "28"), "utf-8"
-    )
-    code = f"{world / 'own.py'}:registers"
-    run_obygaze("-C", world, "extract", "run", "films", "-b", code).ok()
-    store = open_store(world / "stores" / "films.dinov2-registers")
-    packages = store.recipe.to_json()["backbone"]["code"]["packages"]
-    assert packages == {name: version(name) for name in ("torch", "transformers")}
-    decoded = decode_clip(next((world / "films").rglob("*002.mp4")), View(16, "even"))
-    pixels = processor(list(decoded.pictures), return_tensors="pt")["pixel_values"]
-    expected = model(pixels).last_hidden_state[:, 0].mean(0).detach().numpy()
-    found = store.matrix("clip", clips=["tt0-002"]).values[0]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_data_classes_of_own_code_are_found(world: Path) -> None:
     # Their annotations are looked up in the module of that name.
     text = "from __future__ import annotations\nfrom dataclasses import KW_ONLY, dataclass\n"

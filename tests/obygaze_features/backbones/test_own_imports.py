@@ -243,26 +243,38 @@ def test_a_file_called_tensors_does_not_replace_the_hash_of_the_tensors(
     assert again["tensors"] != weights["tensors"]
 
 
+def test_files_of_one_name_in_two_folders_have_their_folders(tmp_path: Path) -> None:
+    for folder in ("a", "b", "c/b"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "net.onnx").write_text(folder)
+    files = [str(tmp_path / folder / "net.onnx") for folder in ("a", "b", "c/b")]
+    text = RUN % "1.0" + CARD.replace("**options", "files=FILES, **options")
+    path = write(tmp_path, mine=f"FILES = {files[:2]}\n{text}")
+    weights = load_backbone(f"{path}:net").recipe()["weights"]
+    assert weights["net.onnx"] == sha256_file(Path(files[0]))
+    assert weights["b/net.onnx"] == sha256_file(Path(files[1]))
+    write(tmp_path, mine=f"FILES = {files}\n{text}")
+    with pytest.raises(FixInput, match=r"two model files are called b/net\.onnx"):
+        load_backbone(f"{path}:net")
+
+
 def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
     path = write(tmp_path, mine=text.replace("**options", "files=[], **options"))
     assert value_of(path) == 1.0
 
 
-def test_a_program_of_torchscript_is_hashed_with_its_weights(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
+    """Its state_dict has weights without the program that decides what they compute."""
     script = torch.jit.script(
         torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU())
     )
     script.save(str(tmp_path / "net.pt"))
-    source = f"torch.jit.load({str(tmp_path / 'net.pt')!r})"
+    source = f"torch.nn.Sequential(torch.jit.load({str(tmp_path / 'net.pt')!r}))"
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", source)
-    path = write(tmp_path, mine=text)
-    with pytest.raises(FixInput, match="TorchScript"):
-        load_backbone(f"{path}:net")
-    files = f"files=[{str(tmp_path / 'net.pt')!r}], **options"
-    write(tmp_path, mine=text.replace("**options", files))
-    expected = sha256_file(tmp_path / "net.pt")
-    assert load_backbone(f"{path}:net").recipe()["weights"]["net.pt"] == expected
+    with pytest.raises(FixInput, match="must return a module of Python"):
+        load_backbone(f"{write(tmp_path, mine=text)}:net")
 
 
 def test_what_can_be_called_is_a_function_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A module of one's own: frames of any shape, values of any format, several outputs, text."""
+"""A module of one's own: frames of any shape, values of any format, several outputs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ pytest.importorskip("av", reason="av is not installed")
 from support.cli import run_obygaze  # noqa: E402
 from support.extraction import film_folder, keep_manifest  # noqa: E402
 
-from obygaze_features.backbones import load_backbone, load_text_tower  # noqa: E402
-from obygaze_features.core.errors import FixInput, Mismatch  # noqa: E402
+from obygaze_features.backbones import load_backbone  # noqa: E402
+from obygaze_features.core.errors import FixInput  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
-from obygaze_features.store.recipe import space_of_array  # noqa: E402
 from obygaze_features.video.resize import Resize  # noqa: E402
 
 CODE = """\
@@ -34,15 +33,12 @@ def run(module, pixels):
     x = pixels.flatten(2).numpy()
     return x.astype(np.float64).mean((1, 2))[:, None], x[:, :, :7].astype(np.int64), x[:, :, 0] > 9
 
-def text():
-    return lambda texts: [[len(each)] for each in texts]
-
 def card(**more):
     arrays = {"clip": [1], "first": [4, 7], "bright": [4]}
     shape = {"frames": 4, "height": 6, "width": 10, "values": "levels"}
     preset = Preset(resize=RESIZE)
     options = {"licence": "MIT", "preset": preset, **shape}
-    return module_card("net", load, run, arrays=arrays, text=text, **options)
+    return module_card("net", load, run, arrays=arrays, **options)
 """
 
 
@@ -94,9 +90,7 @@ def test_a_shape_is_covered_and_cropped_in_the_middle(
 
 
 @pytest.mark.check("a process for each shape")
-def test_it_is_extracted_and_its_texts_are_in_the_space_of_one_array(
-    code: str, tmp_path: Path
-) -> None:
+def test_it_is_extracted(code: str, tmp_path: Path) -> None:
     keep_manifest(film_folder(tmp_path / "films", 2), tmp_path)
     command = ("-C", tmp_path, "extract", "run", "films", "-b", code, "--json")
     (state,) = run_obygaze(*command).ok().json()["stores"]
@@ -106,11 +100,6 @@ def test_it_is_extracted_and_its_texts_are_in_the_space_of_one_array(
     assert preprocessing["target"] == [6, 10] and preprocessing["values"] == "levels"
     first = store.matrix("first").values
     assert np.array_equal(first, np.rint(first)) and first.max() > 9
-    tower = load_text_tower(code)
-    assert tower.embed(["a", "abc"]).tolist() == [[1.0], [3.0]]
-    assert tower.space_id == space_of_array(store.recipe, "clip")
-    with pytest.raises(Mismatch):
-        space_of_array(store.recipe, "first")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +108,6 @@ def test_it_is_extracted_and_its_texts_are_in_the_space_of_one_array(
         ('"height": 6, "width": 10', '"height": 6'),
         ('"height": 6', '"size": 8, "height": 6'),
         ('"levels"', '"bytes"'),
-        ("text=text", 'text=text, text_array="none"'),
     ],
 )
 def test_wrong_arguments(change: str, problem: str, tmp_path: Path) -> None:
@@ -137,11 +125,3 @@ def test_a_tuple_of_another_length_is_refused(tmp_path: Path) -> None:
     backbone = load_backbone(f"{file}:card")
     with pytest.raises(FixInput, match="returned 2 arrays, arrays has 3"):
         backbone.forward(backbone.preprocess(pictures())[None])
-
-
-def test_texts_of_another_length_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    changed = CODE.replace("RESIZE", "'squash'").replace("[len(each)]", "[1, 2]")
-    file.write_text(changed, "utf-8")
-    with pytest.raises(FixInput, match=r"vectors \[1, 2\], expected \[1, 1\]"):
-        load_text_tower(f"{file}:card").embed(["a"])

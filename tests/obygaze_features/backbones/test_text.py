@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 from support.words import save_text_model as checkpoint  # noqa: E402
 
-from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.text import (  # noqa: E402
     SHIPPED,
     embed_prompts,
@@ -196,11 +196,11 @@ def test_texts_with_an_emotion_word_are_those_without_it() -> None:
         (PROMPTS.replace("name", "title"), "here:3: title: unknown key"),
         (
             PROMPTS.replace("a {} man", "a man"),
-            "templates: each item must be a text with one {}",
+            "templates[0]: must be a text with one {}",
         ),
         (
             PROMPTS.replace("a {} man", "{} {}"),
-            "templates: each item must be a text with one {}",
+            "templates[0]: must be a text with one {}",
         ),
         (PROMPTS.replace('["happy"]', '"happy"'), "attributes.joy: must be a list"),
         (PROMPTS.replace('["happy"]', "[]"), "attributes.joy: must be a list"),

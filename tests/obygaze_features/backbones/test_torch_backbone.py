@@ -13,9 +13,9 @@ from support.checkpoints import CARD_OF, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze
 from support.extraction import film_folder, keep_manifest
 
-from obygaze_features.backbones.base import Card, card_recipe
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.card import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.store import Recipe, open_store

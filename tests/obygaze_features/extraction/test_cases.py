@@ -15,17 +15,19 @@ from obygaze_features.extraction.cases import (
     KEEP,
     REFUSE,
     Case,
-    Stored,
     Wanted,
     Work,
     compare,
 )
 from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.stored import Stored
+from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED
 
 KIND = Kind("obygaze 1", "cpu", "float32")
+CLIP = Array.of("clip", "float32", (4,))
 FACTS = {"a.mp4": (10, "a" * 64), "b.mp4": (20, "b" * 64)}
 ROW_A = Row("a", "film", 0.0, 1.0, OK, "", 10, "a" * 16, 25, 0)
 ROW_B = Row("b", "film", 1.0, 2.0, OK, "", 20, "b" * 16, 25, 0)
@@ -46,14 +48,14 @@ def work(
     **more: object,
 ) -> Work:
     """What is to compute for clips, given the rows of a store or of a filling."""
-    wanted_keys = ("retry_failed", "mixed", "as_planned", "facts")
+    wanted_keys = ("retry_failed", "mixed", "as_planned", "facts", "kept")
     options = {key: more.pop(key) for key in wanted_keys if key in more}
     options = {"facts": FACTS, **options}
     wanted = Wanted(clips, a_recipe(recipe), arrays, kind, **options)
     stored = None
     if rows is not None:
         computed = [True] * len(rows) if filling else None
-        stored = Stored(a_recipe(), ("clip",), rows, [KIND], computed=computed, **more)
+        stored = Stored(a_recipe(), [CLIP], rows, [KIND], computed=computed, **more)
     return compare(wanted, stored)
 
 
@@ -188,7 +190,12 @@ def test_rows_that_were_not_extracted_are_computed() -> None:
 def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
     assert found(work([CLIP_B], [row])) == {"video found": 1}
-    assert found(work([CLIP_B._replace(video="")], [row])) == {"failed before": 1}
+    without = CLIP_B._replace(video="")
+    for retry in (False, True):
+        done = work([without], [row], retry_failed=retry)
+        assert (found(done), done.is_needed) == ({"no video": 1}, False)
+    done = work([without], [row], retry_failed=True, kept={"b"})
+    assert done.is_needed
 
 
 def test_a_clip_that_is_not_in_the_manifest_any_more_stays() -> None:
@@ -229,11 +236,25 @@ def test_a_further_array_is_computed_for_rows_with_features() -> None:
     assert done.computes == ("tokens",)
     assert done.computed == [True, False]
     without_b = work([CLIP_A], [ROW_A, ROW_B], arrays=("clip", "tokens"))
-    assert without_b.found[cases.WOULD_BE_LOST] == ["b"]
-    with pytest.raises(Mismatch, match="1 clips with features are not in the manifest"):
+    assert without_b.found[cases.CANNOT_GET_ARRAY] == ["b: not in the manifest"]
+    with pytest.raises(Mismatch, match="1 clips cannot get the further arrays"):
         without_b.refuse("films.clip")
     being_filled = work([CLIP_A], [ROW_A], arrays=("tokens",), filling=True)
-    assert found(being_filled) == {"same": 1, "other arrays": 1}
+    assert being_filled.found[cases.ANOTHER_PLAN] == ["without the array tokens"]
+
+
+@pytest.mark.parametrize("video", ["b.mp4", ""])
+def test_a_clip_whose_video_is_not_there_would_lose_its_features(video: str) -> None:
+    clips = [CLIP_A, CLIP_B._replace(video=video)]
+    arrays = ("clip", "tokens")
+    facts = {"a.mp4": FACTS["a.mp4"], "b.mp4": None}
+    unmounted = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts)
+    lines = unmounted.found[cases.CANNOT_GET_ARRAY]
+    assert lines == ["b: its video is not there"]
+    with pytest.raises(Mismatch, match="1 clips cannot get the further arrays"):
+        unmounted.refuse("films.clip")
+    kept = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts, kept=["b"])
+    assert found(kept) == {"same": 2, "further array": 2}
 
 
 @pytest.mark.parametrize(
@@ -244,9 +265,13 @@ def test_more_clips_and_a_further_array_at_once_are_refused(
 ) -> None:
     rows = [ROW_A] if row is None else [ROW_A, row]
     done = work([CLIP_A, CLIP_B], rows, arrays=("clip", "tokens"), retry_failed=retry)
-    assert done.found[cases.TWO_CHANGES] == ["b"]
-    with pytest.raises(Mismatch, match="two changes"):
+    lines = done.found[cases.CANNOT_GET_ARRAY]
+    assert lines == ["b: it has no features yet"]
+    with pytest.raises(
+        Mismatch, match="1 clips cannot get the further arrays"
+    ) as error:
         done.refuse("films.clip")
+    assert "without the further --arrays" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -327,7 +352,7 @@ def test_drawn_stores_against_a_plain_model(
         elif (
             row.reason == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
-            or retry
+            or (row.status != NO_VIDEO and retry)
         ):
             to_compute.add(name)
     computed = {

@@ -30,8 +30,9 @@ from support.gpu_runs import (
 )
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.extraction import compute
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -203,7 +204,7 @@ def test_a_simulated_copy_is_not_there_before_its_event() -> None:
 class Values:
     """A backbone whose only array is its pixels: numbers that a store must round."""
 
-    takes_mask, resize = False, None
+    takes_mask = False
 
     def __init__(self, values: Any, device: str) -> None:
         self.values, self.placement = values, type("Placement", (), {"device": device})
@@ -327,6 +328,22 @@ def test_thirteen_measured_backbones_fit_into_a_gpu(tmp_path: Path) -> None:
         assert sum(gpu.reserved.values()) <= 40 * GB
         starts = [len(backbone.started) for backbone in backbones]
         assert starts == [64 // batch for batch in batches]
+
+
+def test_the_processes_of_several_devices_share_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compute, "usable_cores", lambda: 8)
+    monkeypatch.setattr(compute.system, "memory_bytes", lambda: 64 * GB)
+    (alone,) = Resources.shares(["cpu"], 6, None)
+    assert (alone.workers, alone.compute_threads, alone.processes) == (6, 8, 1)
+    devices = ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
+    shares = Resources.shares(devices, 6, 3)
+    assert [share.device for share in shares] == devices
+    for share in shares:
+        assert (share.workers, share.batch, share.compute_threads) == (1, 3, 2)
+        assert share.bytes_of_clips_ahead == alone.bytes_of_clips_ahead // 4
+        assert share.bytes_of_clips_ahead == 64 * GB // 8 // 4
 
 
 def test_a_clip_that_does_not_fit_has_its_rough_estimate() -> None:

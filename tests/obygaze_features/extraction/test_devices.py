@@ -9,13 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.extracted_stores import bytes_of, films_with_failures, no_work_is_left, run
+from support.extracted_stores import (
+    CountedBar,
+    bytes_of,
+    films_with_failures,
+    no_work_is_left,
+    run,
+)
 from support.extraction import keep_manifest
 
+from obygaze_features.core.console import progress_bars
 from obygaze_features.core.errors import FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import devices, recipes
 from obygaze_features.extraction.devices import devices_of
+from obygaze_features.extraction.results import Listener, Shown
 from obygaze_features.extraction.status import store_status
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.manifest.model import Manifest
@@ -89,12 +97,17 @@ def test_two_devices_give_the_bytes_of_one(
         if has_failed:
             failed.add(row)
 
-    done = run(films, tmp_path, device=PAIR, watch=watch, note=notes.append)
+    bar = CountedBar()
+    options = {"watch": watch, "note": notes.append, "progress": bar.of}
+    done = run(films, tmp_path, device=PAIR, **options)
     (state,) = done
     assert (state.ok, state.failed, done.exit_code) == (N_CLIPS - 3, N_FAILED, 3)
     assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)
     assert no_work_is_left(tmp_path / STORE)
     assert seen == set(range(N_CLIPS))
+    # The first process says how many clips there are; both count them, each clip once.
+    assert bar.labels == ["extract"]
+    assert bar.total == bar.done == N_CLIPS
     assert len(failed) == 3
     assert len(done.notes) == len(set(done.notes)) == 2
     assert multiprocessing.active_children() == []
@@ -148,20 +161,22 @@ def test_a_second_ctrl_c_ends_all_processes_and_keeps_what_they_finished(
     assert bytes_of(tmp_path / STORE) == bytes_of(undisturbed)
 
 
-def _says_much(device: str, stop: StopFlag, say: devices.Say) -> None:
+def _says_much(task: None, stop: StopFlag, listener: Listener) -> None:
     for number in range(20_000):
-        say("row", number, False)
+        listener.row(str(number), number, False)
 
 
 @pytest.mark.check("two processes, and an error in the one that listens")
 def test_an_error_of_the_run_ends_all_processes() -> None:
     """They would wait for ever for a reader of their words."""
 
-    def heard(kind: str, *values: object) -> None:
+    def no_words(*values: object) -> None:
         raise ValueError("no words, please")
 
+    two = [("cpu", None), ("cpu", None)]
+    shown = Shown(progress_bars(False, "clips"), no_words, no_words)
     with pytest.raises(ValueError, match="no words"):
-        devices.work_on_devices(_says_much, ["cpu", "cpu"], StopFlag(), heard)
+        devices.work_on_devices(_says_much, two, StopFlag(), shown)
     assert multiprocessing.active_children() == []
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from support.extracted_stores import (
     EMPTY,
     N_CLIPS,
     WITHOUT,
+    CountedBar,
     bytes_of,
     films_with_failures,
     no_work_is_left,
@@ -35,14 +36,15 @@ from support.extracted_stores import (
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import as_arrays, load_backbone
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.backbone import Backbone, as_arrays
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting, recipes
 from obygaze_features.extraction.compute import ThreadComputer
+from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
-from obygaze_features.extraction.planning import Target, plan_extraction
+from obygaze_features.extraction.planning import Target
 from obygaze_features.extraction.recipes import view_of
 from obygaze_features.extraction.status import store_status
 from obygaze_features.manifest.io import read_manifest
@@ -623,6 +625,50 @@ def test_a_further_array_joins_the_others(
         assert after.read(array, rows).tobytes() == expected.read(array, rows).tobytes()
 
 
+def test_a_further_array_without_all_videos_changes_nothing(
+    films: Manifest, tmp_path: Path
+) -> None:
+    """Some videos are not mounted: their clips would lose the features that they have."""
+    shutil.copytree(films.header.video_root, tmp_path / "videos")
+    header = structs.replace(films.header, video_root=str(tmp_path / "videos"))
+    manifest = replace(films, header=header)
+    run(manifest, tmp_path, arrays=["clip"])
+    before = everything_in(tmp_path / "stores")
+    unmounted = tmp_path / "videos" / str(films.clips[20].video)
+    unmounted.rename(tmp_path / "elsewhere.mp4")
+    with pytest.raises(
+        Mismatch, match="1 clips cannot get the further arrays"
+    ) as error:
+        run(manifest, tmp_path, arrays=["clip", "frames"])
+    clip_id = films.clips[20].clip_id
+    assert list(error.value.details) == [f"{clip_id}: its video is not there"]
+    assert everything_in(tmp_path / "stores") == before
+
+
+def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
+    films: Manifest, tmp_path: Path
+) -> None:
+    shutil.copytree(films.header.video_root, tmp_path / "videos")
+    header = structs.replace(films.header, video_root=str(tmp_path / "videos"))
+    manifest = replace(films, header=header)
+    run(manifest, tmp_path, arrays=["clip"])
+    store = tmp_path / "stores" / STORE
+    before = everything_in(store)
+    clip = films.clips[20]
+    video = tmp_path / "videos" / str(clip.video)
+    unmount = at_row(1, lambda: video.rename(tmp_path / "elsewhere.mp4"))
+    with pytest.raises(
+        FixInput, match="cannot get the further arrays: missing"
+    ) as error:
+        run(manifest, tmp_path, arrays=["clip", "frames"], workers=1, watch=unmount)
+    assert repr(clip.clip_id) in str(error.value)
+    assert everything_in(store) == before
+    (tmp_path / "elsewhere.mp4").rename(video)
+    run(manifest, tmp_path, arrays=["clip", "frames"])
+    assert open_store(store).feature_arrays == ("clip", "frames")
+    assert open_store(store).status().counts["ok"] == N_CLIPS - 3
+
+
 def test_failed_rows_are_tried_again_on_request(
     films: Manifest, tmp_path: Path
 ) -> None:
@@ -647,7 +693,8 @@ def test_failed_rows_are_tried_again_on_request(
         watch=lambda row, failed: computed.append(row),
     )
     after = open_store(store)
-    assert sorted(computed) == [BROKEN, EMPTY, WITHOUT]
+    # A clip that still has no video is not tried.
+    assert sorted(computed) == [BROKEN, EMPTY]
     assert after.status().counts == {"ok": N_CLIPS - 1, "no-video": 1}
     kept = [n for n in range(N_CLIPS) if n not in computed]
     assert after.read("clip", kept).tobytes() == before[kept].tobytes()
@@ -656,7 +703,7 @@ def test_failed_rows_are_tried_again_on_request(
 def test_half_of_a_change_is_sealed(films: Manifest, world: Path) -> None:
     run(some_clips(films, range(20)), world)
     before = open_store(world / "stores" / STORE).status().reasons
-    stop = at_row(18, lambda: os.kill(os.getpid(), signal.SIGINT))
+    stop = at_row(17, lambda: os.kill(os.getpid(), signal.SIGINT))
     run(films, world, retry_failed=True, watch=stop)
     filling = Filling.open(world / "stores" / STORE)
     missing = [row for block in filling.missing() for row in filling.rows_of(block)]
@@ -703,7 +750,8 @@ def test_what_was_withdrawn_never_comes_back(films: Manifest, world: Path) -> No
         watch=lambda row, failed: computed.append(row),
     )
     status = open_store(store).status()
-    assert sorted(computed) == [BROKEN, EMPTY, WITHOUT]
+    # A clip that still has no video is not tried.
+    assert sorted(computed) == [BROKEN, EMPTY]
     assert status.counts["withdrawn"] == 4
     assert len(open_store(store)) == 34
 
@@ -737,14 +785,15 @@ def test_a_worker_that_fails_at_once_leaves_the_others_their_plan(
 ) -> None:
     fill = extracting.fill
 
-    def fails(*arguments: object) -> None:
+    def fails(*arguments: object) -> Iterator[tuple[int, bool]]:
         raise RuntimeError("a device that is broken")
+        yield 0, True
 
-    def another_one_fails_first(*arguments: Any) -> None:
+    def another_one_fails_first(*arguments: Any) -> Iterator[tuple[int, bool]]:
         monkeypatch.setattr(extracting, "fill", fails)
         with pytest.raises(RuntimeError, match="broken"):
             run(films, world)
-        fill(*arguments)
+        yield from fill(*arguments)
 
     monkeypatch.setattr(extracting, "fill", another_one_fails_first)
     run(films, world)
@@ -848,7 +897,44 @@ def test_a_store_that_misses_blocks_is_not_sealed(films: Manifest, world: Path) 
         run(films, world, seal_now=True)
 
 
+# --- What it shows ---
+
+
+def test_stores_of_other_rows_are_one_progress_bar(
+    films: Manifest, world: Path
+) -> None:
+    """The stores are filled one after another, and each clip counts once."""
+    first = Target("descriptors", store="first")
+    stop = at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT))
+    run(films, world, [first], watch=stop)
+    n_blocks = len(Filling.open(world / "stores" / "first").missing())
+    assert n_blocks > 0
+    bar = CountedBar()
+    second = Target("descriptors", store="second")
+    run(moved(films, 3), world, [first, second], as_planned=True, progress=bar.of)
+    assert bar.labels == ["extract"]
+    assert bar.total == bar.done == N_CLIPS
+    assert bar.remarks[-1] == "3 failed"
+
+
 # --- What it costs ---
+
+
+def test_a_plan_says_that_a_disk_without_links_needs_twice_the_space(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = plan_extraction(films, "descriptors", workspace=world)
+    assert cost.stores[0].disk_bytes == cost.stores[0].n_bytes
+    assert "hard links" not in str(cost)
+
+    def no_links(*paths: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    cost = plan_extraction(films, "descriptors", workspace=world)
+    assert cost.stores[0].disk_bytes == 2 * cost.stores[0].n_bytes
+    assert "twice the size: this disk has no hard links" in str(cost)
+    assert list((world / "stores").iterdir()) == []
 
 
 def test_a_plan_counts_and_measures_and_writes_nothing(

@@ -18,9 +18,13 @@ from support.videos import write_video
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import decoding
-from obygaze_features.extraction.clips import clips_of
+from obygaze_features.extraction.clips import clips_of, facts_of
 from obygaze_features.extraction.cut_films import write_windows
-from obygaze_features.extraction.kept import find_kept
+from obygaze_features.extraction.kept import (
+    KeptViews,
+    find_kept,
+    stores_of_frames,
+)
 from obygaze_features.extraction.recipes import CLEAN, PICTURES
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store, subset, verify
@@ -51,6 +55,16 @@ def view_of_descriptors(n_frames: int = 16) -> View:
     return View(n_frames, "even", card.family.resize(card))
 
 
+def kept_of(
+    films: Manifest, workspace: Path, name: str, views: list[View]
+) -> KeptViews:
+    """The frames that stores of a manifest have kept for views."""
+    clips = clips_of(films)
+    facts = facts_of(clip.video for clip in clips)
+    stores = stores_of_frames(name, Workspace(workspace))
+    return find_kept(stores, clips, facts, views, None)
+
+
 def test_the_frames_are_those_of_the_decoder(films: Manifest, tmp_path: Path) -> None:
     run(films, tmp_path, "frames:descriptors")
     store = open_store(tmp_path / "stores" / KEPT)
@@ -67,9 +81,7 @@ def test_the_frames_are_those_of_the_decoder(films: Manifest, tmp_path: Path) ->
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
     run(films, tmp_path, "frames:descriptors")
     views = [view_of_descriptors(n) for n in (16, 8, 4, 5, 32)]
-    kept = find_kept(
-        "films", clips_of(films), [*views, View(16)], None, Workspace(tmp_path)
-    )
+    kept = kept_of(films, tmp_path, "films", [*views, View(16)])
     assert list(kept) == views[:3]
     for view, frames in kept.items():
         clip = frames.clip(films.clips[3].clip_id, view, is_window=False)
@@ -151,8 +163,7 @@ def test_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:
     films = replace(film_folder(tmp_path, 1), name="films[1]")
     run(films, tmp_path, "frames:descriptors")
     for name, n_views in (("films[1]", 1), ("films1", 0)):
-        view = view_of_descriptors()
-        kept = find_kept(name, clips_of(films), [view], None, Workspace(tmp_path))
+        kept = kept_of(films, tmp_path, name, [view_of_descriptors()])
         assert len(kept) == n_views
 
 
@@ -213,6 +224,9 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
     assert any("kept frames are read from" in note for note in notes)
     assert bytes_of(stores / "again") == bytes_of(stores / "w.descriptors")
+    notes.clear()
+    run("w", tmp_path, stores={"descriptors": "again"}, note=notes.append)
+    assert not any("kept frames" in note for note in notes)
     # The other grid has seven windows of the same names, and needs the film.
     done = extract(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1

@@ -17,7 +17,7 @@ from support.extraction import CountingBackbone
 from support.gpu_runs import a_clip, fill_stores, new_filler, new_filling
 from support.simulated_gpu import SimulatedGpu
 
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.decoded import NO_VIDEO_NAMED, Clip, Failure
 from obygaze_features.extraction.loop import StoreFiller

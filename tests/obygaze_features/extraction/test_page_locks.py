@@ -12,7 +12,7 @@ from support.extracted_stores import bytes_of, run
 from support.extraction import film_folder
 from support.simulated_gpu import SimulatedGpu
 
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.extraction import planning
 from obygaze_features.extraction.gpu import GpuPageLocks
 from obygaze_features.extraction.planning import Target

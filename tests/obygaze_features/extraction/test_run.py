@@ -82,6 +82,11 @@ def test_hints_speak_of_what_happened_in_this_run(world: Path) -> None:
     assert again.code == 3
     assert "correct their files" not in again.stderr
     assert "manifest link" not in again.stderr
+    assert "2 clips failed before; --retry-failed tries them again" in again.stderr
+    assert "1 clips have no video" in again.stderr
+    retried = run(world, "--retry-failed")
+    assert hint in retried.stderr
+    assert "manifest link" not in retried.stderr
 
 
 def test_nothing_extracted_is_an_error(tmp_path: Path) -> None:
@@ -240,6 +245,7 @@ def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
     shutil.rmtree(tmp_path / "videos")
     planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
     assert "3 clips, 0 with video; no clip could be decoded" in planned.stdout
+    assert "no clip has a video file: obygaze manifest link" in planned.stdout
 
 
 # --- Licence and citation ---

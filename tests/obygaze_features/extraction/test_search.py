@@ -212,7 +212,7 @@ def test_the_tower_of_the_store_embeds_any_text(tmp_path: Path) -> None:
     from support.checkpoints import tiny_card, write_tiny_card
     from support.words import save_text_model
 
-    from obygaze_features.backbones.load import load_backbone
+    from obygaze_features.backbones.actions import load_backbone
     from obygaze_features.backbones.text import load_text_tower
 
     weights = save_text_model("clip", tmp_path / "weights")

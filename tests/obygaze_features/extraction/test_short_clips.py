@@ -42,6 +42,13 @@ def test_every_family_at_a_rate(tmp_path: Path) -> None:
         card = at_a_rate(write_tiny_card(family, tmp_path / "cards"))
         weights = str(save_tiny(family, tmp_path / f"weights-{family}"))
         targets.append(Target(card, store=family, weights=weights))
+    plain = tmp_path / "cards" / "plain.toml"
+    plain.write_text(
+        'schema = "obygaze-backbone/1"\nlike = "descriptors"\nname = "plain"\ntitle = "x"\n'
+        "frames = 3\n[tokens]\ngrid = [3, 1, 1]\n",
+        "utf-8",
+    )
+    targets.append(Target(at_a_rate(plain), store="plain"))
     card = str(write_lsmdc_card(tmp_path / "cards"))
     weights = str(save_lsmdc(tmp_path / "weights-lsmdc"))
     targets.append(Target(card, store="lsmdc", weights=weights))
@@ -56,10 +63,31 @@ def test_every_family_at_a_rate(tmp_path: Path) -> None:
             continue
         assert store.status().is_ok.tolist() == [False, True, False], target.store
         reason = store.status().reasons[0].sentence
-        n_frames = TINY[target.store].frames
-        expected = f"too-short: 1 of {n_frames} frames exist, and tiny-{target.store}"
+        name = f"tiny-{target.store}" if target.store in TINY else target.store
+        n_frames = TINY[target.store].frames if target.store in TINY else 3
+        expected = f"too-short: 1 of {n_frames} frames exist, and {name} needs all"
         assert reason.startswith(expected)
         assert np.isfinite(store.read("time_s", [LONG])).all()
+
+
+def test_kept_frames_at_a_rate(tmp_path: Path) -> None:
+    """Kept pictures know which frames exist; a family without a mask fails from them too."""
+    films = film_folder(tmp_path, 3)
+    long_film = Path(films.header.video_root, films.clips[LONG].video)
+    write_video(long_film, numbers=range(500), size=(64, 48), options={"g": "25"})
+    card = at_a_rate(write_tiny_card("clip", tmp_path / "cards"))
+    weights = str(save_tiny("clip", tmp_path / "weights"))
+    (pictures,) = run(films, tmp_path, f"frames:{card}")
+    kept = open_store(pictures.store)
+    assert kept.read("mask", [0, 1, 2]).sum(axis=1).tolist() == [1, 3, 1]
+    notes: list[str] = []
+    target = Target(card, store="clip", weights=weights)
+    (state,) = run(films, tmp_path, [target], note=notes.append)
+    assert notes[0].startswith("kept frames are read from")
+    store = open_store(state.store)
+    assert store.status().is_ok.tolist() == [False, True, False]
+    reason = store.status().reasons[0].sentence
+    assert reason.startswith("too-short: 1 of 3 frames exist, and tiny-clip needs all")
 
 
 def test_own_models_and_windows(tmp_path: Path) -> None:

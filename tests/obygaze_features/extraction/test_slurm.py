@@ -68,9 +68,9 @@ def refused(*words: str) -> str:
 
 def words_of_task(lines: list[str]) -> list[str]:
     """The words of the command of a task, without `exec` and program."""
-    exec_, _, *words = shlex.split(lines[-1])
-    assert exec_ == "exec"
-    return words
+    words = shlex.split(lines[-1])
+    assert words[0] == "exec"
+    return words[words.index("-C") :]
 
 
 def test_the_whole_script(here: Path) -> None:

@@ -127,7 +127,7 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
 def test_what_was_filled_is_told_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sentences = "obygaze_features.backbones.text"
+    sentences = "obygaze_features.backbones.captions"
     monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
     monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
     table, out = tmp_path / "t.csv", tmp_path / "o.csv"

@@ -35,6 +35,7 @@ from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.store import layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.video import DecodedClip, DecodeJob, DecodePool, View, decode_clip
+from obygaze_features.video import pool as pool_module
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
@@ -257,6 +258,7 @@ def index_of(times_s: list[float], keys: tuple[int, ...] = (0,)) -> FrameIndex:
         rate=10.0,
         last_s=0.1,
         broken=np.zeros(n, dtype=np.bool_),
+        lost=np.zeros(n, dtype=np.bool_),
         pts_are_times=True,
     )
 
@@ -562,3 +564,82 @@ def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) 
 def test_clips_alone_have_no_span(films: Path) -> None:
     clip: DecodedClip = decode_clip(films / "tt1.mkv", View(2), ranks=[5, 6, 7, 8])
     assert read_numbers(clip.pictures) == [5, 7] and clip.span_s is None
+
+
+def test_a_film_that_takes_too_long_costs_one_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other parts of its sweep, its windows alone and its next block are not sent at all."""
+    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
+    sent: list[str] = []
+
+    def too_long(worker: Any, job: DecodeJob, *rest: Any) -> dict[str, Any]:
+        sent.append(str(job.path))
+        if job.ranks is not None and Path(job.path).stem == "a":
+            raise TimeoutError
+        return decode(worker, job, *rest)
+
+    for name in ("a", "b"):
+        write_video(
+            tmp_path / f"{name}.mkv",
+            numbers=range(60),
+            size=(64, 48),
+            options={"g": "8"},
+        )
+    workspace, grid = Workspace(tmp_path), Grid(8, 8)
+    manifest = make_windows(tmp_path, grid, workspace=workspace, name="w")
+    view = View(4)
+    indexes = str(workspace.folder("indexes"))
+    decode = pool_module._Worker.decode
+    with DecodePool(1) as pool:
+        # The indexes of the films are there.
+        for name in ("a", "b"):
+            pool.submit(
+                DecodeJob(tmp_path / f"{name}.mkv", (), indexes=indexes)
+            ).result()
+        monkeypatch.setattr(pool_module._Worker, "decode", too_long)
+        reasons = []
+        for name in ("a", "a", "b"):
+            wanted = [WantedWindow(number, (view,)) for number in range(7)]
+            video = str(tmp_path / f"{name}.mkv")
+            for result in decode_windows(video, grid, wanted, pool, indexes):
+                reasons.append(result.error.reason if result.error else "")
+    assert len(manifest) == 14
+    assert reasons == ["timeout"] * 14 + [""] * 7
+    of_a = [path for path in sent if Path(path).stem == "a"]
+    # The index, once, and the part that took too long.
+    assert len(of_a) == 2
+
+
+def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
+    """24 pictures of 64 x 48 in parts of at most a quarter of 16 of them, half of it ahead."""
+    write_video(
+        tmp_path / "a.mkv", numbers=range(24), size=(64, 48), options={"g": "100"}
+    )
+    workspace, grid = Workspace(tmp_path), Grid(4, 4)
+    make_windows(tmp_path, grid, workspace=workspace, name="w")
+    n_bytes = 3 * 64 * 48
+    wanted = [WantedWindow(number, (View(4),)) for number in range(6)]
+    video = str(tmp_path / "a.mkv")
+    indexes = str(workspace.folder("indexes"))
+    asked: list[int] = []
+
+    class CountingPool(DecodePool):
+        """Count the pictures of the jobs whose results were not taken."""
+
+        def submit(self, job: DecodeJob) -> Any:
+            asked.append(len(job.ranks or ()))
+            return super().submit(job)
+
+    with CountingPool(2) as pool:
+        results = decode_windows(
+            video, grid, wanted, pool, indexes, most_bytes=16 * n_bytes
+        )
+        n_taken = 0
+        for window, result in enumerate(results):
+            found = read_numbers(result.clips[View(4)].pictures)
+            assert found == [4 * window + n for n in range(4)]
+            n_taken += 4
+            assert max(asked) <= 4
+            assert sum(asked) <= n_taken + 8
+    assert sum(asked) == 24

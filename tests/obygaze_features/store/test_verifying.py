@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import google_crc32c
@@ -11,6 +12,7 @@ import pytest
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
 
 from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 
 CLIPS = [f"c{n}" for n in range(9)]
@@ -188,3 +190,17 @@ def test_another_store_is_not_the_source(tmp_path: Path) -> None:
     with pytest.raises(Mismatch, match="not a copy") as caught:
         verify(tmp_path / "one", source=tmp_path / "two")
     assert caught.value.exit_code == 5
+
+
+def test_a_store_that_is_replaced_meanwhile_is_not_called_damaged(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "s")
+    write(tmp_path / "later", manifest_name="later")
+    rows_csv = tmp_path / "later/rows.csv"
+    rows_csv.write_bytes(rows_csv.read_bytes() + b"\n")
+    opened = open_store(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s")
+    (tmp_path / "later").rename(tmp_path / "s")
+    with pytest.raises(Corrupt, match="the store was replaced while it was read"):
+        verify(opened, hashes=True)

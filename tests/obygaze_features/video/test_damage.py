@@ -82,14 +82,17 @@ def test_damage_that_is_not_on_the_way_does_no_harm(
     assert probe(path, decode=True).damaged
 
 
-def test_a_b_picture_of_mpeg_spoils_only_itself(tmp_path: Path) -> None:
+def test_damage_lasts_until_the_next_key_frame(tmp_path: Path) -> None:
+    """Nothing says whether others are built on a picture, such as a B picture of MPEG-4."""
     options = {"bf": "2", "b_strategy": "0", "g": "30", "b": "800k"}
     clean = write_video(tmp_path / "clean.avi", "mpeg4", options=options)
     # The order of storing is I P B B P B B ...: position 12 holds a B picture.
     path = spoil(clean, tmp_path / "b.avi", {12}, seed=4)
     clip = all_of(path, 100)
-    assert np.flatnonzero(clip.substituted).tolist() == differing(path, clean, 100)
-    assert clip.substituted.sum() == 1
+    (rows,) = np.nonzero(clip.substituted)
+    assert differing(path, clean, 100) == [11]
+    # The key frame is picture 30. Those just before position 12 may be what is damaged.
+    assert rows.tolist() == list(range(10, 30))
 
 
 def test_a_picture_that_cannot_be_decoded_is_black_and_marked(
@@ -116,7 +119,7 @@ def test_a_picture_that_cannot_be_decoded_is_black_and_marked(
     assert clip.index[60] == -1 and np.isnan(clip.time_s[60])
     assert not clip.pictures[60].any()
     fine = ~clip.substituted
-    assert fine.sum() >= 70
+    assert fine.sum() >= 65
     assert (
         np.array(read_numbers(clip.pictures))[fine].tolist()
         == clip.index[fine].tolist()

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.video_kinds import KINDS, Made
-from support.videos import read_numbers, write_video
+from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.core.files import locked
 from obygaze_features.video import film, packets
-from obygaze_features.video.decode import decode_views
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index, probe
 from obygaze_features.video.resize import Resize
@@ -84,7 +85,7 @@ def test_a_film_is_read_and_decoded_once(
     # Without times, the film is read and decoded once more.
     passes = 1 if made.timed else 2
     assert len(read) == passes
-    runs = count_calls(monkeypatch, VideoSource, "_run")
+    runs = count_calls(monkeypatch, VideoSource, "run")
     for start in (0.5, 1.5, 3.5):
         film._FILMS.clear()
         clip = decode_views(
@@ -265,3 +266,34 @@ def test_an_index_that_cannot_be_removed_is_read_around(
     film.distrust(known)  # from now on it is read from its beginning
     film.distrust(known)
     assert known not in film._FILMS.values()
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("b_pictures", ["0", "2"])
+def test_one_index_has_one_picture_whatever_is_asked_for(
+    tmp_path: Path, b_pictures: str, indexed: bool
+) -> None:
+    """The rate is variable, and one picture has a time before those that are stored before it."""
+    options = {"preset": "veryfast", "g": "20", "bf": b_pictures}
+    whole = write_video(tmp_path / "whole.mkv", numbers=range(100), options=options)
+
+    def set_back(number: int, packet: Any) -> Any:
+        time = packet.pts * packet.pts // 900 - (3000 if number == 70 else 0)
+        packet.dts = number
+        packet.pts = max(number + 1, time)
+        return packet
+
+    path = remux(whole, tmp_path / "back.mp4", set_back)
+    indexes = tmp_path / "indexes" if indexed else None
+    number_of: dict[int, int] = {}
+    refused = set()
+    for ranks in (range(100), [33, 50, 60, 61, 62], [61], range(55, 75), [3, 90]):
+        try:
+            clip = decode_clip(path, View(len(ranks)), ranks=ranks, indexes=indexes)
+        except BadVideo as error:
+            refused.add(error.reason)
+            continue
+        for rank, number in zip(ranks, read_numbers(clip.pictures), strict=True):
+            assert number_of.setdefault(rank, number) == number
+    assert len(number_of) > 5
+    assert refused <= {"order"}

@@ -31,7 +31,6 @@ FAILED = [
     "h264-pyramid-nut-ntsc-after-key-none",
     "h264-closed-nut-25-before-key-at-zero",
     # Recordings that were joined: the first pictures of the second build on others.
-    "mpeg2-open-m2v-ntsc-key-twice",
     "mpeg1-open-mpg-uneven-before-key-twice",
     "mpeg2-no-b-mpg-25-after-key-twice",
 ]

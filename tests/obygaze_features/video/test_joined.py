@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.videos import read_numbers, remux, write_video
+from support.videos import read_number, read_numbers, remux, write_video
 
 from obygaze_features.video import View, decode_clip
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.film import probe
+from obygaze_features.video.film import film_index, probe
 
 RATE = 25
 CODECS = {
@@ -102,3 +102,22 @@ def test_neighbours_in_disorder_are_no_jump(tmp_path: Path) -> None:
 
     index = probe(remux(plain, tmp_path / "twice.mkv", repeat)).index
     assert not index.timed and index.has_clock
+
+
+@pytest.mark.parametrize("second", [30, 100])
+def test_key_frames_have_the_ranks_of_their_pictures(
+    tmp_path: Path, second: int
+) -> None:
+    """Two B pictures are stored after each key frame, and shown before it."""
+    import av
+
+    film = joined(tmp_path, "mpeg2video", 100, second)
+    index, _ = film_index(film, tmp_path / "indexes")
+    numbers = []
+    with av.open(str(film)) as container:
+        for frame in container.decode(video=0):
+            if frame.key_frame:
+                numbers.append(read_number(frame.to_ndarray(format="rgb24")))
+    # The pictures have the numbers 0 to 119 in the order of showing.
+    assert index.ranks[index.keys].tolist() == numbers
+    assert len(numbers) > 8

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from support.cli import call_obygaze
 
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.store import open_store
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip

@@ -40,6 +40,7 @@ def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> Fram
         rate=rate,
         last_s=1 / rate,
         broken=np.zeros(len(pts), dtype=np.bool_),
+        lost=np.zeros(len(pts), dtype=np.bool_),
     )
 
 
@@ -171,26 +172,21 @@ def test_runs_begin_at_key_frames_and_are_shared() -> None:
     assert [sorted(run.wanted) for run in runs] == [[5, 20], [65, 99]]
     # Where one ends at the picture before the next key frame, going on costs nothing.
     assert [(run.start, run.stop) for run in index.runs([29, 31])] == [(0, 31)]
-    assert [(run.start, run.stop) for run in index.runs([65], back=1)] == [(30, 65)]
-    assert [(run.start, run.stop) for run in index.runs([65], back=9)] == [(0, 65)]
+    assert index.start_of(65, back=1) == 30
+    assert index.start_of(65, back=9) == 0
 
 
 @given(
     keys=st.sets(st.integers(1, 59), max_size=8),
     positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
-    back=st.integers(0, 2),
 )
-def test_runs_hold_every_position_once(
-    keys: set[int], positions: list[int], back: int
-) -> None:
+def test_runs_hold_every_position_once(keys: set[int], positions: list[int]) -> None:
     index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
-    runs = index.runs(positions, back)
+    runs = index.runs(positions)
     assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
     for run in runs:
         assert index.key[run.start] and max(run.wanted) == run.stop
-        assert all(
-            run.start <= index.start_of(p, back) <= p <= run.stop for p in run.wanted
-        )
+        assert all(run.start <= index.start_of(p) <= p <= run.stop for p in run.wanted)
     for before, after in pairwise(runs):
         assert before.stop + 1 < after.start
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import av
 import pytest
-from support.damage import change_file, flip_bits, remove_bytes, zero_bytes
-from support.video_kinds import KINDS
 from support.videos import numbered, read_numbers, write_video
 
-from obygaze_features.core.files import sha256_bytes
-from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decode import decode_clip, decode_views
+from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.film import open_film, probe
-from obygaze_features.video.index import PacketRun
 from obygaze_features.video.packets import _is_hidden
-from obygaze_features.video.source import VideoSource
 
 
 class _Packet(bytes):
@@ -96,58 +88,3 @@ def test_packets_carry_their_position(tmp_path: Path) -> None:
     with open_film(path) as source:
         found = [(position, packet.pts) for position, packet in source.packets(5, 9)]
     assert found == [(n, n) for n in range(5, 10)]
-
-
-def test_the_beginning_of_a_film_is_decoded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decode = VideoSource._decode
-    decoded: list[int] = []
-
-    def count(
-        source: VideoSource, packet: Any, position: int, sink: Callable[..., Any]
-    ) -> bool:
-        if packet is not None:
-            decoded.append(position)
-        return decode(source, packet, position, sink)
-
-    monkeypatch.setattr(VideoSource, "_decode", count)
-    options = {"preset": "veryfast", "g": "10", "bf": "2"}
-    path = write_video(tmp_path / "film.mp4", numbers=range(30), options=options)
-    assert read_numbers(decode_clip(path, View(30)).pictures) == list(range(30))
-    assert decoded == list(range(30))
-
-
-def outcome(path: Path) -> tuple[list[str], list[str]]:
-    """What a reader is told of some pictures of a file, and hashes of those without a mark."""
-    view = View(12)
-    try:
-        clip = decode_views(path, [view])[view]
-    except BadVideo as error:
-        return [str(error), error.stage, error.reason], []
-    facts = [clip.index, clip.time_s, clip.asked_s, clip.substituted, clip.mask]
-    facts += [clip.total, clip.damaged, clip.missing]
-    exact = clip.pictures[~clip.substituted]
-    return [str(fact) for fact in facts], [sha256_bytes(x.tobytes()) for x in exact]
-
-
-@pytest.mark.check("each kind of file, whole and damaged")
-@pytest.mark.parametrize("name", sorted(KINDS))
-def test_going_on_with_a_run_changes_nothing(name: str, tmp_path: Path) -> None:
-    whole = KINDS[name](tmp_path).path
-    files = [whole]
-    for number, change in enumerate((flip_bits, zero_bytes, remove_bytes)):
-        for seed in (1, 2):
-            target = tmp_path / f"{number}-{seed}{whole.suffix}"
-            files.append(change_file(whole, target, change, seed=seed))
-    begin = VideoSource._begun_or_empty
-
-    def begin_anew(source: VideoSource, run: PacketRun) -> None:
-        source.begun = None
-        begin(source, run)
-
-    for path in files:
-        going_on = outcome(path)
-        with pytest.MonkeyPatch.context() as changes:
-            changes.setattr(VideoSource, "_begun_or_empty", begin_anew)
-            assert outcome(path) == going_on

@@ -17,7 +17,7 @@ from obygaze_models.models.bottleneck import Bottleneck, ResidualHead, cross_fit
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.estimator import load_state, save_state
-from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
+from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.sparse_heads import SparseHead
 
 
@@ -123,16 +123,6 @@ def test_a_residual_needs_a_logit_to_add_to() -> None:
     X, y, has, _ = clips()
     with pytest.raises(FixTraining, match="got TreeHead"):
         Bottleneck(BANK, TreeHead(), residual=ResidualHead()).fit(X, y, concepts=has)
-
-
-def test_four_levels_in_their_order() -> None:
-    X, _, has, _ = clips()
-    y = np.array(["EN", "HN", "NS", "S"])[has.sum(axis=1)]
-    ours = Bottleneck(BANK, OrdinalHead()).fit(X, y, concepts=has)
-    assert ours.predict_proba(X).shape == (300, 4)
-    assert (
-        np.corrcoef(ours.head_.severity(ours.margins(X)), has.sum(axis=1))[0, 1] > 0.6
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The judgement of concept vectors: metrics, chance, stability, likeness."""
+"""The judgement of concept vectors: metrics and chance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import norm
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concept_report import concept_quality, cosines, shift_test
+from obygaze_models.models.concept_report import concept_quality, shift_test
 
 
 def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
@@ -99,14 +99,6 @@ def test_labels_that_come_in_runs_are_not_taken_for_a_finding() -> None:
         if 0 < labels.mean() < 1:
             p_values.append(shift_test(scores, labels, films))
     assert np.mean(np.array(p_values) <= 0.05) < 0.2  # free permutations: .35
-
-
-def test_cosines_by_hand() -> None:
-    found = cosines([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]])
-    root = 1 / np.sqrt(2)
-    np.testing.assert_allclose(
-        found, [[1, root, 0], [root, 1, -root], [0, -root, 1]], atol=1e-12
-    )
 
 
 def test_a_concept_without_a_clip_is_named() -> None:

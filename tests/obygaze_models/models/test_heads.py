@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.heads import LogisticHead, OrdinalHead, Penalty, TreeHead
+from obygaze_models.models.heads import LogisticHead, Penalty, TreeHead
 from obygaze_models.models.sparse_heads import SparseHead
 
 
@@ -136,71 +136,6 @@ def test_no_more_concepts_than_asked_for(most: int) -> None:
     assert set(np.flatnonzero(head.coef_)) <= {0, 1, 2}  # those that make the level
 
 
-def levels(n: int = 1500) -> tuple[NDArray[Any], NDArray[Any]]:
-    rng = np.random.default_rng(5)
-    M = rng.normal(size=(n, 3)) + 1
-    severity = M @ [1.0, -0.5, 0.0] + rng.logistic(size=n)
-    return M, np.array(["EN", "HN", "NS", "S"])[
-        np.searchsorted([-0.5, 0.5, 2.0], severity)
-    ]
-
-
-def test_proportional_odds_are_those_of_statsmodels() -> None:
-    ordered = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
-    M, y = levels()
-    codes = np.searchsorted(["EN", "HN", "NS", "S"], y)
-    theirs = ordered.OrderedModel(codes, M, distr="logit").fit(
-        method="bfgs", disp=False
-    )
-    ours = OrdinalHead(C=1e9).fit(M, y)
-    np.testing.assert_allclose(ours.coef_, theirs.params[:3], atol=1e-3)
-    np.testing.assert_allclose(ours.predict_proba(M), theirs.predict(M), atol=1e-3)
-    np.testing.assert_allclose(ours.coef_, [1.0, -0.5, 0.0], atol=0.15)
-    assert (np.diff(ours.thresholds_) > 0).all()
-
-
-def test_contributions_of_the_ordinal_head_add_up_to_the_severity() -> None:
-    M, y = levels()
-    head = OrdinalHead().fit(M, y)
-    base, parts = head.contributions(M)
-    # Log odds of "at most level k" are threshold k - severity; EN comes first.
-    p_lowest = head.predict_proba(M)[:, 0]
-    severity = head.thresholds_[0] - logit(p_lowest)
-    assert base == 0.0
-    np.testing.assert_allclose(parts.sum(axis=1), severity, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
-    _, parts_of_origin = head.contributions([[0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(
-        parts_of_origin, [-M.mean(axis=0) * head.coef_], atol=1e-9
-    )
-
-
-def test_two_levels_are_logistic_regression() -> None:
-    M, y = levels()
-    y = np.where(y == "S", "S", "EN")
-    theirs = LogisticRegression(C=0.05, tol=1e-8).fit(M, y)
-    np.testing.assert_allclose(
-        OrdinalHead(C=0.05).fit(M, y).predict_proba(M),
-        theirs.predict_proba(M),
-        atol=1e-4,
-    )
-
-
-def test_the_order_of_levels_can_be_named() -> None:
-    M, y = levels()
-    words = {"EN": "none", "HN": "low", "NS": "middle", "S": "high"}
-    named = np.array([words[level] for level in y])
-    plain = OrdinalHead().fit(M, y)
-    ours = OrdinalHead(order=list(words.values())).fit(M, named)
-    assert ours.classes_.tolist() == ["high", "low", "middle", "none"]
-    places = [list(words.values()).index(name) for name in ours.classes_]
-    np.testing.assert_allclose(
-        ours.predict_proba(M), plain.predict_proba(M)[:, places], atol=1e-9
-    )
-    with pytest.raises(FixTraining, match="annotation level 'low' is missing"):
-        OrdinalHead(order=["none", "middle", "high"]).fit(M, named)
-
-
 def test_without_an_offset_the_rest_is_logistic_regression() -> None:
     M, y = margins()
     theirs = LogisticRegression(C=0.01, tol=1e-9, max_iter=1000).fit(M, y)
@@ -261,11 +196,4 @@ def test_scaled_heads_do_not_see_the_length_of_margins(length: float) -> None:
     ours = LogisticHead(0.3, scaled=True).fit(X * length, y)
     np.testing.assert_allclose(
         ours.predict_proba(X * length), theirs.predict_proba(X), rtol=0, atol=1e-6
-    )
-    plain, scaled = (
-        OrdinalHead(0.3, scaled=True).fit(X * s, y + (X[:, 1] > 2))
-        for s in (1.0, length)
-    )
-    np.testing.assert_allclose(
-        scaled.predict_proba(X * length), plain.predict_proba(X), rtol=0, atol=1e-6
     )

@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_sample_weight
 
-from obygaze_models.models import linear
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.linear import LogisticProbe, RidgePath, RidgeProbe, SVMProbe
 from obygaze_models.models.linear_solvers import Gram
@@ -272,22 +271,3 @@ def test_a_gram_matrix_returns_the_machine_of_the_rows_that_are_asked() -> None:
         assert np.allclose(
             gram.svm(rows, positive, 1.0)[0], reference.coef_[0], atol=2e-3
         )
-
-
-def test_bags_whose_witnesses_never_stay_the_same_are_fitted_ten_times(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each fit turns the plane around, so that the other row of the positive bag is higher."""
-    signs: list[float] = []
-
-    def turn_around(
-        X: NDArray[Any], *_: object
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        signs.append(-signs[-1] if signs else 1.0)
-        return np.array([[signs[-1]]]), np.zeros(1)
-
-    monkeypatch.setattr(linear, "logistic", turn_around)
-    X = np.array([[1.0], [-1.0], [0.0]])
-    fit = LogisticProbe().fit_bags(X, np.array([1, 0]), np.array([2, 1]))
-    assert len(signs) == 10
-    assert fit.coef_.tolist() == [[-1.0]]

@@ -1,4 +1,4 @@
-"""Frames that pad a short clip count in no mean, slope, attention, map or probe: values by hand."""
+"""Frames that pad a short clip count in no mean, maximum, map or probe: values by hand."""
 
 from __future__ import annotations
 
@@ -11,17 +11,8 @@ from support.experiments import films
 from support.stores import made_store, some_ids, some_rows
 
 from obygaze_features.store import Array, Row, Store, open_store, subset
-from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.frames import FrameProbe, StoreRows, attend, pool
-from obygaze_models.models.time_head import (
-    MAXIMUM,
-    MEAN,
-    TimeHead,
-    options,
-    pool_in_time,
-)
+from obygaze_models.models.frames import FrameProbe, StoreRows, pool
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.runner import features
 from obygaze_models.protocols.runner.features import ALL_PADDING, join
@@ -58,8 +49,6 @@ def padded_store(path: Path) -> Store:
         ("mean", MEANS),
         ("max", [[1.0, 0.0], [2.0, 6.0], [3.0, 1.0]]),
         ("last", [[1.0, 0.0], [0.0, 6.0], [3.0, -1.0]]),
-        # The slope at times -1, 1 is (last - first) / 2; at -1, 0, 1 it is (last - first) / 3.
-        ("order", [[1, 0, 0, 0], [1, 5, -1, 1], [2, 0, 2 / 3, -2 / 3]]),
     ],
 )
 def test_a_clip_is_pooled_over_its_real_frames(pooling: Any, expected: Any) -> None:
@@ -69,14 +58,7 @@ def test_a_clip_is_pooled_over_its_real_frames(pooling: Any, expected: Any) -> N
     np.testing.assert_allclose(pool(tokens, pooling), expected, rtol=1e-6)
 
 
-def test_padding_has_no_attention() -> None:
-    weights, means = attend(MARKED, np.zeros((1, 2)))
-    expected = [[1, 0, 0], [0.5, 0, 0.5], [1 / 3, 1 / 3, 1 / 3]]
-    np.testing.assert_allclose(weights[:, :, 0], expected, rtol=1e-6)
-    np.testing.assert_allclose(means[:, 0], MEANS, rtol=1e-6)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "max", "last", "attention"])
+@pytest.mark.parametrize("pooling", ["mean", "max", "last"])
 def test_a_probe_of_padded_clips_is_that_of_the_shorter_clips(pooling: Any) -> None:
     rng = np.random.default_rng(5)
     short, y = rng.normal(size=(60, 3, 4)), np.arange(60) % 2
@@ -98,31 +80,6 @@ def test_what_is_no_padding_is_refused() -> None:
         FrameProbe("mean").fit(np.where(FRAMES == 6, NAN, FRAMES), y)
 
 
-def test_margins_are_pooled_over_real_frames_in_time() -> None:
-    by_rule = options(MARKED.astype(np.float64))
-    np.testing.assert_allclose(by_rule[MEAN], MEANS)
-    np.testing.assert_allclose(by_rule[MAXIMUM], [[1, 0], [2, 6], [3, 1]])
-    # In the second clip the first concept peaks in its first frame, the other in its last.
-    np.testing.assert_allclose(by_rule[1][:, 0], [0, 1, -1])
-    pooled = pool_in_time(MARKED.astype(np.float64), np.array([MEAN, 0]))
-    np.testing.assert_allclose(pooled, [[1, 0], [1, -1], [2, 1]])
-
-
-def test_a_bottleneck_over_time_does_not_see_padding() -> None:
-    rng = np.random.default_rng(2)
-    short, y = rng.normal(size=(80, 3, 4)), np.arange(80) % 2
-    concepts = rng.integers(0, 2, (80, 2))
-    short[:, 1, :2] += 3 * concepts
-    padded = np.concatenate([short, np.full((80, 2, 4), NAN)], axis=1)
-    of_short, of_padded = (
-        Bottleneck(ConceptBank(["A", "B"], C=0.1), TimeHead()).fit(X, y, concepts)
-        for X in (short, padded)
-    )
-    np.testing.assert_allclose(
-        of_padded.predict_proba(padded), of_short.predict_proba(short), atol=1e-9
-    )
-
-
 def test_rows_of_a_store_mark_its_padding(tmp_path: Path) -> None:
     rows = StoreRows(padded_store(tmp_path / "s"), "frames", some_ids(3)[0])
     np.testing.assert_array_equal(rows[:], MARKED)
@@ -130,7 +87,7 @@ def test_rows_of_a_store_mark_its_padding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-def test_a_run_takes_the_mean_of_real_frames(
+def test_a_run_reads_real_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
 ) -> None:
     monkeypatch.setattr(features, "LARGE_BYTES", 0 if is_large else 10**9)
@@ -144,8 +101,7 @@ def test_a_run_takes_the_mean_of_real_frames(
     store = made_store(tmp_path / "s", rows, values, arrays=ARRAYS)
     data = Data(array=("frames",))
     joined = join("x", store, clip_table(manifest, data), data, frames=True)
-    np.testing.assert_allclose(joined.vectors, MEANS)
-    np.testing.assert_array_equal(joined.by_frame, MARKED)
+    np.testing.assert_array_equal(joined.X[:], MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
 
 

@@ -30,8 +30,6 @@ HEADS = {
     "pcbm-lr": "LogisticHead",
     "pcbm-sparse": "SparseHead",
     "pcbm-h": "LogisticHead",
-    "pcbm-time": "TimeHead",
-    "ordinal": "OrdinalHead",
 }
 PROBES = {
     "mlp": "MLPProbe",
@@ -39,7 +37,6 @@ PROBES = {
     "ridge": "RidgeProbe",
     "svm": "SVMProbe",
     "frames": "FrameProbe",
-    "bags": "LogisticProbe",
 }
 
 
@@ -76,9 +73,7 @@ def test_settings_become_the_parameters_of_the_class() -> None:
     assert (mlp.hidden, mlp.dropout, mlp.class_weight) == ((8, 4), 0.5, "balanced")
     assert (mlp.random_state, mlp.max_epochs) == (7, 100)
     assert build("logistic", {"class_weight": "none"}).class_weight is None
-    assert (
-        build("frames", {"pooling": "attention"}).get_params()["pooling"] == "attention"
-    )
+    assert build("frames", {"pooling": "last"}).get_params()["pooling"] == "last"
     hybrid = build(
         "pcbm-h", {"residual_C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2
     )
@@ -103,12 +98,6 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "class_weight": None,
     }
     assert build("pcbm-dt").residual is None
-    assert build_head("ordinal", default_settings("ordinal")).order == (
-        "EN",
-        "HN",
-        "NS",
-        "S",
-    )
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
     assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
 
@@ -168,7 +157,7 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
         (
             "frames",
             {"pooling": "sum"},
-            "pooling must be one of max, mean, last, order, attention, got 'sum'",
+            "pooling must be one of max, mean, last, got 'sum'",
         ),
     ],
 )

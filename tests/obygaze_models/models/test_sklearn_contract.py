@@ -13,11 +13,10 @@ from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe
-from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
+from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.sparse_heads import SparseHead
-from obygaze_models.models.time_head import TimeHead
 
 ESTIMATORS: list[Any] = [
     MLPProbe(),
@@ -27,13 +26,10 @@ ESTIMATORS: list[Any] = [
     LogisticHead(),
     TreeHead(),
     SparseHead(n_strengths=4, inner_folds=2),
-    OrdinalHead(),
     ResidualHead(),
-    TimeHead(),
     FrameProbe(),
-    FrameProbe("attention"),
+    FrameProbe("last"),
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),
-    Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
 ]
 BANKS: list[Any] = [
     ConceptBank(),

@@ -7,18 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.clips import ClipTable, clip_table, other_annotators
-from obygaze_models.protocols.runner.level_records import _level_shares
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Task
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import sections_of
 
 EN_S = Task(classes={"EN": 0, "S": 1})
 
@@ -178,69 +174,3 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
     assert "annotator (the other one)" in result_text(ada)
     against = [r for r in ada.of("comparison") if r["second"]["model"] == "annotator"]
     assert [r["first"]["model"] for r in against] == ["ridge"]
-
-
-def test_distances_to_all_annotators_and_errors_of_each(
-    two: tuple[Manifest, Manifest], tmp_path: Path
-) -> None:
-    manifest, both = two
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    per_annotator = (
-        "tasks.ada.positive=level == S and annotator == ada",
-        "tasks.ada.negative=level in {EN, HN} and annotator == ada",
-    )
-    protocol = quick(
-        *("honest", "data.view=raw", *per_annotator, "models.ordinal.kind=ordinal"),
-        *(
-            'grid.models=["pcbm-lr", "ridge", "ordinal"]',
-            "models.pcbm-lr.tolerance=0.1",
-        ),
-        *(
-            'grid.train=["ENHN_S", "ada"]',
-            'grid.test=["ENHN_S"]',
-            "report.compare=false",
-        ),
-        *(
-            "report.contrast=[]",
-            "report.concepts=false",
-            "models.ordinal.tolerance=0.1",
-        ),
-    )
-    run = run_on(tmp_path, protocol, both, {"x": store})
-    found = cell_of(run.of("annotators"), model="pcbm-lr", train="ada")
-    rows = [
-        r for r in run.predictions if (r["model"], r["train"]) == ("pcbm-lr", "ada")
-    ]
-    level = {c.clip_id: c.level for c in both}
-    value = {"S": 1.0, "EN": 0.0, "HN": 0.0, "NS": 0.5}
-    distances, wrong = [], {"ada": [], "ben": []}
-    for row in rows:
-        clip, _, name = row["clip_id"].rpartition(".")
-        shares = [value[level[f"{clip}.{other}"]] for other in ("ada", "ben")]
-        distances.append(2 * abs(row["score"] - np.mean(shares)))
-        wrong[name].append((row["score"] > 0.5) != row["y"])
-    assert found["n_test"] == len(rows)
-    assert found["manhattan"] == pytest.approx(np.mean(distances))
-    assert found["manhattan"] < found["blind_manhattan"]
-    assert found["errors"] == pytest.approx(
-        {k: np.mean(own) for k, own in wrong.items()}
-    )
-    assert found["errors"]["ada"] < found["errors"]["ben"]  # who differs at random
-    # A machine with margins has no probabilities; an ordinal model has those of levels.
-    assert "manhattan" not in cell_of(run.of("annotators"), model="ridge", train="ada")
-    ordinal = cell_of(run.of("annotators"), model="ordinal", train="ENHN_S")
-    assert 0 < ordinal["wasserstein"] < 1.5
-    sections = {s.key: s for s in sections_of(ReportRun.of_run(run))}
-    (table,) = [t for t in sections["results"].tables if t.key == "annotators"]
-    assert "error, ada" in table.as_csv()
-
-
-def test_shares_of_levels_and_their_distance_by_hand() -> None:
-    rows = [clip("ada", 0, "S", 0, 10), clip("ben", 0, "EN", 0, 10)]
-    shares = _level_shares(ClipTable("m", rows, ()), np.array([0]))
-    assert shares.tolist() == [[0.5, 0, 0, 0.5]]
-    gaps = np.cumsum(np.array([[0.0, 1.0, 0.0, 0.0]]) - shares, axis=1)
-    # From HN half of the share goes one level down, half two levels up.
-    assert np.abs(gaps[:, :-1]).sum() == pytest.approx(
-        wasserstein_distance([1], [0, 3])
-    )

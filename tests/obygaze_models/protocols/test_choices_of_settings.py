@@ -102,15 +102,6 @@ def plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def test_a_model_of_windows_takes_a_choice() -> None:
-    changes = (
-        "models.bags.C.grid=[0.1, 1.0]",
-        "models.bags.class_weight.grid=['none']",
-    )
-    protocol = quick("mobygaze-weak", *changes)
-    assert len(models.candidates(protocol.models["bags"])) == 2
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     folder = tmp_path_factory.mktemp("choices")

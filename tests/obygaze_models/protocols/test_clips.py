@@ -12,7 +12,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
-    disputed,
     other_annotators,
     task_labels,
 )
@@ -80,9 +79,6 @@ def test_what_other_annotators_say_of_a_clip() -> None:
     scores = other_annotators("EN_S", EN_S, table)
     # The means of 0 and .5, of 1 and .5, and of 1 and 0; nobody else saw clip 2.
     np.testing.assert_array_equal(scores, [0.25, 0.75, 0.5, np.nan])
-    labels = task_labels("EN_S", EN_S, table)
-    assert labels.tolist() == [1, 0, -1, 0]
-    assert disputed(table, labels).tolist() == [True, True, False, False]
     alone = ClipTable("m", clips[3:], (), everyone=clips[3:])
     np.testing.assert_array_equal(other_annotators("EN_S", EN_S, alone), [np.nan])
 

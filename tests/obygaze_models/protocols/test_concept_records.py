@@ -8,19 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.svm import SVC
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concept_report import ranking_quality
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.runner.concept_records import (
-    concept_jobs,
-    join_noise,
-    noise_jobs,
-)
+from obygaze_models.protocols.runner.concept_records import concept_jobs
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.run import Inputs, gather
 from obygaze_models.protocols.runner.vectors import find_vectors
@@ -50,8 +44,10 @@ def records_of(inputs: Inputs) -> list[dict[str, Any]]:
     )
     plan = schedule(protocol, table, labels, inputs.usable(store))
     context = FitContext(protocol, table, labels, plan, store)
-    banks = [job() for job in concept_jobs(context)]
-    return join_noise(banks, [job() for job in noise_jobs(context)])
+    records = []
+    for job in concept_jobs(context):
+        records += job()
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -124,16 +120,11 @@ def test_heads_are_evaluated_on_margins_whose_vectors_saw_no_mark_of_those_films
     np.testing.assert_allclose(found, by_hand, rtol=1e-5, atol=1e-6)
 
 
-def test_planted_concepts_are_found_apart_from_each_other_and_stable(records):
+def test_planted_concepts_are_found_on_films_that_are_left_out(records):
     bank = records[0]
     for one in bank["concepts"]:
         assert one["auc"]["value"] > 0.8 and one["p_holm"] < 0.05
         assert one["ap"]["ci"][0] > one["prevalence"]
-        assert one["stability"]["least"] > 0.7
-        assert one["stability"]["least"] <= one["stability"]["mean"] <= 1
-    likeness = np.array(bank["cosines"])
-    np.testing.assert_allclose(np.diag(likeness), 1.0)
-    np.testing.assert_allclose(likeness, likeness.T)
     # Films differ in nothing but their clips: margins hardly name them.
     assert bank["film_leak"]["chance"] == pytest.approx(1 / 6)
     assert bank["film_leak"]["balanced_accuracy"] < 0.35
@@ -223,7 +214,6 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
         name for name in protocol_names() if load_protocol(name).report.concepts
     } == {
         "honest",
-        "honest-frames",
         "paper-pcbm",
     }
     manifest = films(4, 24, seed=3)
@@ -239,28 +229,3 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
     ]
     first, second = ((run.folder / "results.json").read_bytes() for run in runs)
     assert first == second
-
-
-def test_vectors_of_noise_are_as_stable_and_know_nothing(records):
-    for one in records[0]["concepts"]:
-        noise, directions = one["noise"], one["random_directions"]
-        assert noise["auc"] == pytest.approx(0.5, abs=0.15)
-        assert one["auc"]["value"] > noise["auc"]
-        assert noise["stability"]["least"] <= noise["stability"]["mean"] <= 1
-        assert directions["auc"]["mean"] == pytest.approx(0.5, abs=0.1)
-        assert (
-            directions["auc"]["mean"] < directions["auc"]["high"] < one["auc"]["value"]
-        )
-
-
-def test_ranking_quality_is_that_of_scikit_learn():
-    rng = np.random.default_rng(3)
-    scores, target = rng.normal(size=(60, 4)), rng.integers(-1, 2, 60)
-    known = target >= 0
-    found = ranking_quality(scores, target)
-    for i, column in enumerate(scores.T):
-        y, score = target[known], column[known]
-        assert found["ap"][i] == pytest.approx(
-            average_precision_score(y, score), abs=1e-12
-        )
-        assert found["auc"][i] == pytest.approx(roc_auc_score(y, score), abs=1e-12)

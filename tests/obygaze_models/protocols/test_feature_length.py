@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
-MODELS = ("ridge", "pcbm-lr", "pcbm-dt", "ordinal")
+MODELS = ("ridge", "pcbm-lr", "pcbm-dt")
 
 
 @pytest.mark.check("two runs")
@@ -18,7 +18,7 @@ def test_the_honest_cells_are_the_same_on_short_and_on_long_features(
     X = planted(manifest, strength=1.5)
     protocol = quick(
         *("honest", 'grid.train=["HN_S"]', 'grid.test=["ENHN_S"]', "grid.baselines=[]"),
-        *("models.ordinal.kind=ordinal", f"grid.models={list(MODELS)}"),
+        f"grid.models={list(MODELS)}",
         *("report.concepts=false", "report.compare=false"),
         replicates=20,
     )

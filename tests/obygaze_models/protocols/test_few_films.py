@@ -72,7 +72,7 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
     manifest = films(4, 20, seed=5)
     store = store_of(tmp_path / "s", manifest, np.full((len(manifest), 5), value))
     changes = ('grid.models=["b"]', "report.contrast=[]", 'grid.train=["ENHN_S"]')
-    for kind, method in (("pcbm-lr", "svm"), ("ordinal", "mean-difference")):
+    for kind, method in (("pcbm-lr", "svm"), ("pcbm-dt", "mean-difference")):
         own = f"models.b.kind={kind}", f"models.b.method={method}"
         protocol = quick("honest", *changes, *own, replicates=20)
         with pytest.raises(

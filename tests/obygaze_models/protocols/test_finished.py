@@ -25,9 +25,7 @@ from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
 
 FILES = ("results.json", "predictions.csv")
 CHANGES = (
-    "models.ordinal.kind=ordinal",
-    'grid.models=["ridge", "mlp", "pcbm-lr", "ordinal"]',
-    "report.levels=true",  # the probabilities of levels are kept with a test
+    'grid.models=["ridge", "mlp", "pcbm-lr", "pcbm-dt"]',
     'grid.train=["EN_S", "ENHN_S"]',
     'grid.test=["ENHN_S"]',
     "report.concepts=false",

@@ -19,7 +19,7 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner import models
 from obygaze_models.protocols.runner.execute import FitContext, try_fit
-from obygaze_models.protocols.runner.models import FoldFit, fit_model, fit_scorer
+from obygaze_models.protocols.runner.models import FoldFit, fit_model
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
@@ -124,28 +124,6 @@ def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
         {"fold": "fold 0", "reason": "no clip of this task is tested in it"}
     ]
     assert len(run.cells[0]["folds"]) == 9
-
-
-def test_windows_are_scored_by_the_whole_positive_side_of_ordered_levels(
-    tmp_path: Path,
-) -> None:
-    context = context_of(
-        tmp_path,
-        *("tasks.ENHN_S.classes={ EN = 0, HN = 1, S = 1 }", "models.o.kind=ordinal"),
-        *('grid.models=["o"]', "models.o.tolerance=0.1", "models.o.cross_fit=0"),
-    )
-    data, banks = first_fold(context), context.new_banks()
-    model = context.models["o"]
-    plain = replace(
-        data, split=replace(data.split, train=data.fit_rows, validation=np.array([]))
-    )
-    fit = fit_model(model, replace(plain, join_validation=False), banks)
-    rows = data.split.test
-    found = fit_scorer(model, data, banks)(context.store.of(rows))
-    np.testing.assert_allclose(found, fit.score(rows), atol=1e-12)
-    assert not np.allclose(
-        found, fit.estimator.predict_proba(context.store.of(rows))[:, -1]
-    )
 
 
 DRAWN = """

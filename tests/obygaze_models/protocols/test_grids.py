@@ -87,7 +87,7 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
     # In a protocol these words have another meaning.
     assert (seen["kind"], seen["package"], seen["draws"]) == ("rbf", "x", 7)
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
-    again = model.estimator.estimator_
+    again = model.estimator.held
     assert (
         again.layers == (64, 32)
         and np.isnan(again.missing)

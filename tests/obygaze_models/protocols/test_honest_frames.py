@@ -1,15 +1,14 @@
-"""The protocol honest-frames on planted frames: who finds a signal, and the gain over the mean."""
+"""The protocol honest-frames: frames and tokens of a store, in memory once or not at all."""
 
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.experiments import cell_of, films, quick, run_on, store_of
+from support.experiments import films, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.models import common
@@ -17,8 +16,6 @@ from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.runner import features
 from obygaze_models.protocols.runner.features import join
 from obygaze_models.protocols.schema import Data
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import sections_of
 
 
 def marked(manifest: Any) -> Any:
@@ -31,63 +28,6 @@ def marked(manifest: Any) -> Any:
         X[row, a, 0] += 5
         X[row, b, 1] += 5
     return X
-
-
-def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
-    """Sure clips have Look before Body or after it, hard ones one of both: concepts to find."""
-    rng = np.random.default_rng(1)
-    clips, X = [], rng.normal(size=(240, 6, 8)).astype(np.float32)
-    for row, clip in enumerate(films(6, 40)):
-        level = ("S", "S", "HN", "EN")[row % 4]
-        names = {
-            "S": ("Look", "Body"),
-            "HN": ("Look",) if row % 8 < 4 else ("Body",),
-            "EN": (),
-        }
-        order = ("LB", "BL", "", "")[row % 4]
-        places = np.sort(rng.choice(6, 2, replace=False))
-        places = places[::-1] if order == "BL" else places
-        for column, (name, place) in enumerate(
-            zip(("Look", "Body"), places, strict=True)
-        ):
-            X[row, place, column] += 6 * (name in names[level])
-        clips.append(
-            replace(clip, level=level, concepts=names[level], extra={"order": order})
-        )
-    manifest = replace(films(6, 40), clips=tuple(clips), columns=("order",))
-    store = store_of(tmp_path / "frames", manifest, X, array="frames")
-    protocol = quick(
-        *(
-            "honest-frames",
-            "tasks.order.positive=order == LB",
-            "tasks.order.negative=order == BL",
-        ),
-        *(
-            'grid.train=["order", "EN_S"]',
-            'grid.test=["order", "EN_S"]',
-            'grid.models=["mean", "pcbm-time"]',
-        ),
-        "models.pcbm-time.tolerance=0.1",
-    )
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    ap = {
-        m: cell_of(run.cells, model=m, test="order")["ap"]
-        for m in ("mean", "pcbm-time")
-    }
-    assert ap["pcbm-time"]["value"] > 0.9 and ap["mean"]["value"] < 0.65
-    head, binary = (r for r in run.of("concept-model") if r["part"] == "head")
-    rules = dict(zip(head["concepts"], head["rules"], strict=True))
-    assert rules == {"Look": "before Body", "Body": "before Look"}
-    assert head["weights"]["coef"][head["concepts"].index("Look")] > 0
-    assert head["interventions"] == []  # every clip of the task has both concepts
-    assert [curve["order"] for curve in binary["interventions"]] == ["greedy", "random"]
-    (bank,) = [r for r in run.of("concept-model") if r["part"] == "concepts"]
-    for concept in bank["concepts"]:  # found, and not from random frames
-        assert concept["auc"]["value"] > 0.8 > concept["noise"]["auc"]
-    text = "".join(
-        table.as_csv() for s in sections_of(ReportRun.of_run(run)) for table in s.tables
-    )
-    assert "before Look" in text
 
 
 def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
@@ -122,16 +62,15 @@ def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
 
 
 def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
-    """Run attention on a store of tokens; return the records, and the most bytes that were held."""
+    """Run on a store of tokens; return the records, and the most bytes that were held."""
     manifest = films(4, 50)
     store = store_of(
         place / "tokens", manifest, values, array="tokens", failed=["tt0000002-007"]
     )
     protocol = quick(
-        *("honest-frames", 'data.array=["tokens"]', 'grid.models=["attention"]'),
+        *("honest-frames", 'data.array=["tokens"]', 'grid.models=["max"]'),
         *(
             "grid.baselines=[]",
-            "models.attention.max_passes=2",
             'grid.train=["EN_S"]',
             'grid.test=["EN_S"]',
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tracemalloc
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner import run
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.level_records import pairs_in_order
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import schedule
 
@@ -64,24 +62,6 @@ def test_of_many_films_every_nth_is_left_out_together(
         model = LogisticRegression(C=np.inf, tol=1e-10).fit(odds[~inside], y[~inside])
         expected = model.predict_proba(odds[inside])[:, 1]
         np.testing.assert_allclose(found[inside], expected, atol=1e-5)
-
-
-def test_pairs_in_order_are_those_counted_one_by_one_in_little_memory() -> None:
-    rng = np.random.default_rng(2)
-    scores, ranks = rng.integers(0, 9, size=60) / 8, rng.integers(0, 4, size=60)
-    won = pairs = 0.0
-    for i in range(60):
-        for j in range(60):
-            if ranks[i] < ranks[j]:
-                pairs += 1
-                won += 1.0 if scores[i] < scores[j] else 0.5 * (scores[i] == scores[j])
-    assert pairs_in_order(scores, ranks) == (won, pairs)
-    many = rng.random(20_000)
-    tracemalloc.start()
-    pairs_in_order(many, (many * 4).astype(np.intp))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10_000_000  # a table of all pairs has 400 million entries
 
 
 def test_the_hash_of_splits_is_that_of_their_json(tmp_path: Path) -> None:

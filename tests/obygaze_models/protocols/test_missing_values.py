@@ -28,18 +28,6 @@ def run_of(tmp_path: Path, manifest: Manifest, name: str, *changes: str) -> Run:
     )
 
 
-def test_films_of_one_clip_have_no_pairs_in_the_order_of_the_levels(
-    tmp_path: Path,
-) -> None:
-    changes = ('grid.train=["levels"]', 'grid.test=["levels"]', "report.compare=false")
-    run = run_of(tmp_path, films(12, 1, runs_on=0), "honest-levels", *changes)
-    found = [record["concordance"] for record in run.of("levels")]
-    assert found and all(own == {"value": None, "ci": [None, None]} for own in found)
-    assert "– of pairs of levels in the order of the levels" in result_text(run)
-    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
-    assert "None" not in text and "nan" not in text
-
-
 def test_a_test_set_of_one_class_has_no_contrast_of_ap(tmp_path: Path) -> None:
     manifest = films(8, 20, runs_on=0)
     clips = []

@@ -57,8 +57,8 @@ class TestShipped:
                 "paper-baselines",
                 "obygaze12-subconstructs",
             ),
-            *("honest", "honest-frames", "honest-levels"),
-            *("mobygaze-visual", "mobygaze-diversity", "mobygaze-weak"),
+            *("honest", "honest-frames"),
+            "mobygaze-visual",
             *(
                 "mediaeval2015-valence",
                 "mediaeval2015-arousal",

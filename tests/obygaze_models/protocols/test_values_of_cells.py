@@ -55,24 +55,15 @@ def test_the_clips_of_a_cell() -> None:
     assert cell.seeds == [0, 1]
     assert BOTH.n_test_sets == 2
     assert BOTH.mean_scores == pytest.approx([0.65, 0.4, 0.5, 0.15, 0.4, 0.2])
-    assert BOTH.mean_levels is None
-    levels = replace(A0, levels=np.array([[1.0, 0], [0.5, 0.5], [0, 1]]))
-    assert replace(SEED_0, tested=[levels]).mean_levels.tolist() == [
-        [1, 0],
-        [0.5, 0.5],
-        [0, 1],
-    ]
 
 
 def test_some_seeds_and_some_clips_of_a_cell() -> None:
     assert BOTH.first_seeds(1).tested == [A0, B0]
     assert BOTH.first_seeds(2).tested == [A0, B0, A1, B1]
-    levels = replace(A0, levels=np.array([[1.0, 0], [0.5, 0.5], [0, 1]]))
-    cell = replace(SEED_0, tested=[levels, B0])
+    cell = replace(SEED_0, tested=[A0, B0])
     (left,) = cell.without(np.array([1, 3, 4, 5])).tested
     assert left.rows.tolist() == [0, 2]
     assert left.predictions.score.tolist() == [0.9, 0.2]
-    assert left.levels is not None and left.levels.tolist() == [[1, 0], [0, 1]]
 
 
 def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawing
@@ -24,10 +23,9 @@ from support.runs import (
 
 from obygaze_features.core.figures import LEVEL_COLORS
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest, clock
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import Tree
-from obygaze_models.protocols.results.localisation import FilmWindows
 from obygaze_models.protocols.results.success import SuccessRegression
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.bars import _draw as _draw_bars_on
@@ -51,7 +49,6 @@ from obygaze_models.report.films import (
     position_unit,
     timelines,
 )
-from obygaze_models.report.localisation import _draw_film_windows
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import _baseline_rows, chance_of
@@ -76,7 +73,7 @@ def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
             "films-ridge-clip-HN-S-EN-S",
             "calibration-clip",
         ),
-        *("concepts-clip", "cosines-clip"),
+        "concepts-clip",
         *("interventions-pcbm-dt-clip-HN-S", "interventions-pcbm-lr-clip-HN-S"),
         "tree-pcbm-dt-clip-HN-S",
     ]
@@ -598,37 +595,6 @@ def test_a_baseline_of_some_tasks_is_named_with_them():
         "prevalence · A",
         "neighbour · B",
     ]
-
-
-def test_segments_are_drawn_below_the_score_of_a_film_in_rows():
-    """What the model found comes first, then each annotator; times are seconds."""
-    windows = FilmWindows(
-        n_segments=1,
-        precisions=[],
-        width=1,
-        threshold=0.5,
-        gap=0,
-        intervals=[[30.0, 90.0, 0.9]],
-        time_s=[0.0, 60.0, 120.0],
-        score=[0.1, 0.9, 0.3],
-        low=[0.0, 0.8, 0.2],
-        high=[0.2, 1.0, 0.4],
-    )
-    ada = [(0.0, 50.0, LEVEL_COLORS["S"]), (60.0, 70.0, None)]
-    axes = Drawing().subplots()
-    _draw_film_windows(axes, windows, [ada, [(10.0, 20.0, LEVEL_COLORS["EN"])]])
-    band, found, of_ada, of_ben = axes.collections
-    assert np.ptp(band.get_paths()[0].vertices, axis=0).tolist() == [120.0, 1.0]
-    assert boxes(found) == [[30, -0.2, 60, 0.15]]
-    assert boxes(of_ada) == [[0, -0.4, 50, 0.15], [60, -0.4, 10, 0.15]]
-    assert boxes(of_ben) == [[10, -0.6, 10, 0.15]]
-    # They are below the axes, where what is clipped to them is not seen.
-    assert not any(row.get_clip_on() for row in (found, of_ada, of_ben))
-    assert [to_hex(color) for color in of_ada.get_facecolors()] == [
-        to_hex(LEVEL_COLORS["S"]),
-        to_hex(UNKNOWN_LEVEL),
-    ]
-    assert axes.xaxis.get_major_formatter()(90, 0) == clock(90)
 
 
 def test_the_best_model_of_each_store_is_that_of_the_pair_of_tasks():

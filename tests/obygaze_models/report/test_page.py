@@ -82,7 +82,7 @@ def test_page_is_well_formed_and_loads_nothing(whole):
     assert not re.search(r"url\(|@import", written[0].read_text("utf-8"))
     inside = [link[1:] for link in page.links if link.startswith("#")]
     assert set(inside) <= set(page.ids) and len(page.ids) == len(set(page.ids))
-    assert page.tags.count("img") == 10
+    assert page.tags.count("img") == 9
 
 
 def test_drawings_on_the_page_load_nothing(whole):

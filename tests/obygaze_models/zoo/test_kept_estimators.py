@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import shlex
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils import all_estimators
 from support.cli import ROOT, call_obygaze, environment
 from support.experiments import films, planted, write_workspace
+from support.saved_models import write_model_json
 
 import obygaze as og
 from obygaze_features.core import parts
-from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
+from obygaze_models.models import LogisticProbe
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -81,7 +88,7 @@ def rows() -> tuple[Any, Any]:
 
 def saved(tmp_path: Path, name: str, rows: tuple[Any, Any]) -> tuple[Path, Any]:
     estimator = ESTIMATORS[name][0].fit(*rows)
-    return save_model(estimator, info_of(name), tmp_path / name), estimator
+    return save_model(estimator, info_of(name), tmp_path / name, rows[0]), estimator
 
 
 @pytest.mark.check("a process for each kind")
@@ -147,9 +154,9 @@ def test_what_is_no_fitted_classifier_is_named(
     with pytest.raises(
         FixInput, match=r"LogisticRegression cannot be saved .* classes_"
     ):
-        save_model(LogisticRegression(), info_of("m"), tmp_path / "m")
+        save_model(LogisticRegression(), info_of("m"), tmp_path / "m", rows[0])
     with pytest.raises(FixInput, match=r"StandardScaler cannot be saved .* predict"):
-        save_model(StandardScaler().fit(rows[0]), info_of("m"), tmp_path / "m")
+        save_model(StandardScaler().fit(rows[0]), info_of("m"), tmp_path / "m", rows[0])
 
 
 def test_without_skops_the_extra_is_named(
@@ -159,7 +166,9 @@ def test_without_skops_the_extra_is_named(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [_NoSkops(), *sys.meta_path])
     with pytest.raises(InstallExtra, match="skops") as missing:
-        save_model(LogisticRegression().fit(*rows), info_of("m"), tmp_path / "m")
+        save_model(
+            LogisticRegression().fit(*rows), info_of("m"), tmp_path / "m", rows[0]
+        )
     assert "obygaze[skops]" in str(missing.value.hint)
 
 
@@ -245,3 +254,191 @@ def test_a_pipeline_of_a_file_is_trained_saved_and_used(
 def test_a_regressor_is_refused(here: Path) -> None:
     with pytest.raises(FixInput, match="must be the class of a classifier"):
         og.train("sklearn.linear_model.Lasso", "sig", "films")
+
+
+def in_words(y: Any) -> Any:
+    return np.array(["EN", "S"])[y]
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, LogisticProbe])
+def test_words_in_another_order_are_refused(
+    tmp_path: Path, rows: tuple[Any, Any], kind: Any
+) -> None:
+    """The model would say S where it said EN."""
+    X, y = rows
+    fitted = kind().fit(X, in_words(y))
+    folder = tmp_path / "m"
+    swapped = replace(info_of("m"), classes=("S", "EN"))
+    with pytest.raises(FixInput, match="the classes are S, EN, but EN, S in the"):
+        save_model(fitted, swapped, folder, X)
+    right = replace(info_of("m"), classes=("EN", "S"))
+    save_model(fitted, right, folder, X)
+    document = json.loads((folder / "model.json").read_text("utf-8"))
+    write_model_json(folder, {**document, "classes": ["S", "EN"]})
+    with pytest.raises(Corrupt, match="the classes are S, EN, but EN, S in the"):
+        og.load_model(folder)
+
+
+class Forgetful(LogisticRegression):
+    """A classifier that is another one when it is loaded again."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "coef_": -self.coef_}
+
+
+def test_what_predicts_otherwise_when_loaded_is_not_saved(
+    tmp_path: Path, rows: tuple[Any, Any]
+) -> None:
+    fitted = Forgetful().fit(*rows)
+    with pytest.raises(FixInput, match="Forgetful cannot be saved: when it is loaded"):
+        save_model(fitted, info_of("m"), tmp_path / "m", rows[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+OWN = """
+from dataclasses import dataclass
+from os import system
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+
+@dataclass
+class Border:
+    column: int
+    at: float
+
+
+class Borders(ClassifierMixin, BaseEstimator):
+    def __init__(self, shift=0.0):
+        self.shift = shift
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.n_features_in_ = X.shape[1]
+        self.shift = 0.25
+        self.borders_ = [Border(n, float(X[:, n].mean())) for n in range(2)]
+        self.pair_ = (1, [2.0, "x"], {"a": (3,)})
+        return self
+
+    def decision_function(self, X):
+        first, second = self.borders_
+        of_first = X[:, first.column] - first.at
+        return of_first + X[:, second.column] - second.at + self.shift
+
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+"""
+
+
+def test_an_own_class_comes_back_as_it_was(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists, tuples, dataclasses, and what is learnt under the name of a parameter."""
+    (here / "own.py").write_text(OWN, encoding="utf-8")
+    og.train("own.py:Borders", "sig", "films", changes=QUICK, output="own")
+    untrusting(monkeypatch)
+    with pytest.raises(FixUsage, match=r"own\.py:Borders"):
+        og.load_model("own")
+    model = og.load_model("own", trust=["own.py:Borders"])
+    assert model.info.trust == ("own.py:Borders",)
+    held = model.estimator.held
+    assert held.shift == 0.25
+    assert held.pair_ == (1, [2.0, "x"], {"a": (3,)})
+    X = og.dataset("sig", "films").X.astype(np.float64)
+    first, second = held.borders_
+    assert type(first).__name__ == "Border"
+    assert (first.at, second.at) == (X[:, 0].mean(), X[:, 1].mean())
+
+
+def test_a_trusted_file_is_no_way_to_what_it_imports(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes name `own.system`, which is the one of `os`: no class of the file."""
+    (here / "own.py").write_text(OWN, encoding="utf-8")
+    og.train("own.py:Borders", "sig", "films", changes=QUICK, output="own")
+    folder = here / "models" / "own"
+    arrays = load((folder / "model.safetensors").read_bytes())
+    bytes_of_file = io.BytesIO(arrays["skops"].tobytes())
+    with zipfile.ZipFile(bytes_of_file) as archive:
+        schema = archive.read("schema.json")
+        others = {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if name != "schema.json"
+        }
+    assert schema.count(b'"Border"') == 2
+    harmful = io.BytesIO()
+    with zipfile.ZipFile(harmful, "w") as archive:
+        archive.writestr("schema.json", schema.replace(b'"Border"', b'"system"'))
+        for name, data in others.items():
+            archive.writestr(name, data)
+    arrays["skops"] = np.frombuffer(harmful.getvalue(), dtype=np.uint8)
+    data = save(arrays)
+    (folder / "model.safetensors").write_bytes(data)
+    document = json.loads((folder / "model.json").read_text("utf-8"))
+    mark = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    write_model_json(folder, {**document, "arrays": mark})
+    untrusting(monkeypatch)
+    with pytest.raises(FixUsage, match=r"not trusted: own\.system"):
+        og.load_model("own", trust=["own.py:Borders"])
+
+
+# A process that loads many models and says what each predicts.
+FRESH_OF_MANY = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from obygaze_models.zoo import load_model
+X = np.load(sys.argv[2])
+for folder in sorted(Path(sys.argv[1]).iterdir()):
+    trust = json.loads((folder / "model.json").read_text("utf-8")).get("trust", [])
+    estimator = load_model(folder, trust=trust).estimator
+    names = ("predict", "predict_proba", "decision_function")
+    outputs = {n: getattr(estimator, n)(X) for n in names if hasattr(estimator, n)}
+    np.savez(folder.parent.parent / f"{folder.name}.npz", **outputs)
+"""
+
+
+@pytest.mark.check("every classifier of scikit-learn")
+@pytest.mark.filterwarnings("ignore")
+def test_every_classifier_that_fits_is_saved_or_refused_by_name(
+    tmp_path: Path, rows: tuple[Any, Any]
+) -> None:
+    X, y = rows
+    X = X - X.min()  # some classifiers take counts only
+    np.save(tmp_path / "rows.npy", X)
+    expected = {}
+    refused = {}
+    for name, kind in all_estimators(type_filter="classifier"):
+        try:
+            fitted = kind().fit(X, y)
+            fitted.predict(X)
+        except (AttributeError, TypeError, ValueError):
+            continue  # it needs settings, or other rows
+        folder = tmp_path / "models" / name
+        try:
+            save_model(fitted, info_of(name), folder, X)
+            expected[name] = fitted
+        except FixInput as error:
+            refused[name] = error.message
+    for name, message in refused.items():
+        assert message.startswith(f"{name} cannot be saved")
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH_OF_MANY, "models", "rows.npy"],
+        cwd=tmp_path,
+        env=environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name, fitted in expected.items():
+        found = np.load(tmp_path / f"{name}.npz")
+        assert "predict" in found
+        for method in found:
+            np.testing.assert_allclose(
+                found[method], getattr(fitted, method)(X), rtol=1e-9, atol=1e-12
+            )
+    print(len(expected), "saved;", refused)
+    assert len(expected) >= 25

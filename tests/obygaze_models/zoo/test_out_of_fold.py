@@ -218,22 +218,6 @@ def test_clips_that_only_found_concepts_are_training_clips_too(
     assert np.isfinite(asked.margins["Look"]).all()
 
 
-def test_of_levels_in_their_order_only_what_was_tested_is_known(
-    tmp_path: Path, store: Store
-) -> None:
-    model, run = kept(tmp_path, store, "ordinal", "model.tolerance=0.01")
-    found = predict(model, store)
-    tested = scores_in(run, model="ordinal")
-    for clip, basis, decision, p in zip(
-        found.clip_ids, found.basis, found.decisions, found.scores, strict=True
-    ):
-        if basis == "out-of-fold":
-            assert [p[2]] == tested[clip]
-            assert (np.isnan(p[:2]).all(), decision) == (True, "")
-        else:
-            assert decision == ("EN", "HN", "S")[int(p.argmax())]
-
-
 def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
     tmp_path: Path, store: Store
 ) -> None:
@@ -326,7 +310,7 @@ def test_a_shared_model_still_has_its_out_of_fold_scores(
 def test_saving_again_without_a_list_leaves_none(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
-    save_model(ridge.estimator, ridge.info, ridge.folder, force=True)
+    save_model(ridge.estimator, ridge.info, ridge.folder, X, force=True)
     assert sorted(p.name for p in ridge.folder.iterdir()) == [
         *("README.md", "croissant.json", "model.json", "model.safetensors")
     ]
@@ -335,7 +319,9 @@ def test_saving_again_without_a_list_leaves_none(
     )
     wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})
     with pytest.raises(FixInput, match="unknown score column 'p:positive'"):
-        save_model(ridge.estimator, ridge.info, ridge.folder, clips=wrong, force=True)
+        save_model(
+            ridge.estimator, ridge.info, ridge.folder, X, clips=wrong, force=True
+        )
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,16 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
+from obygaze_models.models import LogisticProbe
 from obygaze_models.protocols import training_protocol
-from obygaze_models.zoo import load_model, predict
+from obygaze_models.zoo import (
+    FeatureSpec,
+    ModelInfo,
+    TrainingData,
+    load_model,
+    predict,
+    save_model,
+)
 
 # A window is 16 pictures at 16 pictures a second: window n of a film is second n to n + 1.
 CLIPS = films(5, 20, seed=3)
@@ -234,15 +242,22 @@ def test_a_run_of_mediaeval_is_scored_as_trec_eval_scores_it(workspace: Path) ->
 
 
 def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
-    store_of(workspace / "stores" / "sig", CLIPS, planted(CLIPS, 60))
-    write_manifest(CLIPS, workspace / "manifests" / "all.toml")
-    words = ("--set", "model.tolerance=0.01", *QUICK)
-    task = ("--task", "ENHN_S")
-    call = ("train", "ordinal", "sig", "all", "-o", "kept", *task, *words)
-    call_obygaze("-C", workspace, *call).ok()
+    X = planted(CLIPS, 60)
+    store = store_of(workspace / "stores" / "sig", CLIPS, X)
+    levels = [clip.level for clip in CLIPS]
+    probe = LogisticProbe().fit(X, levels)
+    info = ModelInfo(
+        name="kept",
+        kind="logistic",
+        task="levels",
+        classes=tuple(probe.classes_.tolist()),
+        features=FeatureSpec("toy", "clip", "float32", 60, store.fingerprint, "sig"),
+        training=TrainingData("films", "0" * 64, "raw", 0, 0, (), ""),
+    )
+    save_model(probe, info, workspace / "models" / "kept", X)
     run = workspace / "run.txt"
     done = call_obygaze(
         "-C", workspace, "models", "predict", "kept", "sig", "--mediaeval", run
     )
     assert (done.code, run.exists()) == (2, False)
-    assert "needs a model of two classes, kept has 3" in done.stderr
+    assert "needs a model of two classes, kept has 4" in done.stderr

@@ -112,7 +112,7 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     """A logistic probe beside the store it was trained on."""
     store = a_store(tmp_path, data[0], failed=7)
     probe = LogisticProbe().fit(data[0], data[1])
-    return save_model(probe, an_info(store), tmp_path / "models" / "toy")
+    return save_model(probe, an_info(store), tmp_path / "models" / "toy", data[0])
 
 
 def test_croissant_of_a_model_is_valid_and_has_the_checksums_of_model_json(
@@ -212,10 +212,10 @@ def test_a_concept_bank_has_margins_and_decides_nothing(
 ) -> None:
     X, _, has = data
     store = a_store(tmp_path, X)
-    bank = ConceptBank().fit(X, has)
+    bank = ConceptBank(CONCEPTS).fit(X, has)
     info = an_info(store, "cav", kind="cav", classes=(), concepts=CONCEPTS)
     found = predict(
-        load_model(save_model(bank, info, tmp_path / "cav")), open_store(store)
+        load_model(save_model(bank, info, tmp_path / "cav", X)), open_store(store)
     )
     assert found.columns() == ["clip_id", "basis", "margin:Look", "margin:Body"]
     np.testing.assert_allclose(
@@ -419,18 +419,18 @@ def test_a_later_format_asks_for_an_update(saved: Path) -> None:
 def test_nothing_is_replaced_silently(saved: Path, tmp_path: Path, data: tuple) -> None:
     store = tmp_path / "store"
     again = LogisticProbe().fit(data[0], data[1])
-    save_model(again, an_info(store), saved)
+    save_model(again, an_info(store), saved, data[0])
     other = LogisticProbe().fit(data[0], 1 - data[1])
     with pytest.raises(AlreadyThere):
-        save_model(other, an_info(store), saved)
-    save_model(other, an_info(store), saved, force=True)
+        save_model(other, an_info(store), saved, data[0])
+    save_model(other, an_info(store), saved, data[0], force=True)
     load_model(saved)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious.txt").write_text("x", "utf-8")
     with pytest.raises(AlreadyThere):
-        save_model(other, an_info(store), tmp_path / "mine", force=True)
+        save_model(other, an_info(store), tmp_path / "mine", data[0], force=True)
     with pytest.raises(FixUsage):
-        save_model(other, an_info(store, "../up"), tmp_path / "up")
+        save_model(other, an_info(store, "../up"), tmp_path / "up", data[0])
 
 
 def test_the_card_says_what_matters(saved: Path, tmp_path: Path) -> None:
@@ -507,7 +507,7 @@ def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
     ):
         load_model(saved)
     with pytest.raises(FixInput, match=r"model\.safetensors would have .* bytes"):
-        save_model(model.estimator, model.info, tmp_path / "large")
+        save_model(model.estimator, model.info, tmp_path / "large", np.ones((2, D)))
     assert not (tmp_path / "large").exists()
 
 
@@ -583,11 +583,11 @@ def test_functions_take_names_folders_and_loaded_models(
 def tree(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     """A saved bottleneck with a tree, whose arrays have the most ways to be wrong."""
     X, y, has = data
-    model = Bottleneck(ConceptBank(), TreeHead(3, min_samples_leaf=2)).fit(
+    model = Bottleneck(ConceptBank(CONCEPTS), TreeHead(3, min_samples_leaf=2)).fit(
         X, y, concepts=has
     )
     info = an_info(a_store(tmp_path, X), "tree", kind="pcbm-dt", concepts=CONCEPTS)
-    return save_model(model, info, tmp_path / "models" / "tree")
+    return save_model(model, info, tmp_path / "models" / "tree", X)
 
 
 def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -715,7 +715,9 @@ def test_push_writes_into_no_folder_of_somebody_else(
 
 def _another(saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     other = LogisticProbe().fit(data[0], 1 - data[1])
-    return save_model(other, load_model(saved).info, tmp_path / "another" / "toy")
+    return save_model(
+        other, load_model(saved).info, tmp_path / "another" / "toy", data[0]
+    )
 
 
 def test_push_to_a_folder_replaces_another_model_only_with_force(
@@ -797,10 +799,10 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
 ) -> None:
     info, X, y = load_model(saved).info, data[0], data[1]
     old, new = LogisticProbe().fit(X, y), LogisticProbe().fit(X, 1 - y)
-    elsewhere = save_model(new, info, tmp_path / "elsewhere" / "toy")
+    elsewhere = save_model(new, info, tmp_path / "elsewhere" / "toy", X)
     expected = [model.predict_proba(X).tolist() for model in (old, new)]
     for work in (
-        lambda: save_model(new, info, saved, force=True),
+        lambda: save_model(new, info, saved, X, force=True),
         lambda: pull_model(str(elsewhere), saved, force=True),
     ):
         seen = set[int]()
@@ -808,7 +810,7 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
         def look(seen: set[int] = seen) -> None:
             found = load_model(saved).estimator.predict_proba(X).tolist()
             seen.add(expected.index(found))
-            save_model(old, info, saved, force=True)
+            save_model(old, info, saved, X, force=True)
             # What a killed process was writing has a hidden name.
             assert [path.name for path in saved.parent.glob("[!.]*")] == ["toy"]
 
@@ -820,10 +822,10 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     kept = load_model(saved)
     (saved / "thesis.txt").write_text("mine")
     with pytest.raises(AlreadyThere, match="also holds 'thesis"):
-        save_model(kept.estimator, kept.info, saved, force=True)
+        save_model(kept.estimator, kept.info, saved, np.ones((2, D)), force=True)
     (saved / "model.json").unlink()
     with pytest.raises(AlreadyThere, match="not an obygaze model"):
-        save_model(kept.estimator, kept.info, saved, force=True)
+        save_model(kept.estimator, kept.info, saved, np.ones((2, D)), force=True)
     assert (saved / "thesis.txt").read_text() == "mine"
     with pytest.raises(FixUsage, match="invalid model name"):
         check_target(saved, "my model")

@@ -20,7 +20,7 @@ from obygaze.audits.maps.saliency import grad_cam
 from obygaze.maps.drawing import overlay
 from obygaze.maps.pictures import exact_pictures
 from obygaze.maps.stores import MAPS, map_names
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store import open_store

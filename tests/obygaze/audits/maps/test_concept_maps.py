@@ -145,7 +145,7 @@ def test_a_concept_of_one_film_alone_has_no_maps(tmp_path: Path) -> None:
     by_film = directions_by_film(gather(protocol, of_one_film, "m", {"s": store}))
     assert [list(own) for own in by_film.values()] == [[VISUAL[5]]] * 3
     features = gather(protocol, of_one_film, "m", {"s": store}).features[0]
-    origin = features.vectors.mean(axis=0, dtype=np.float64)
+    origin = features.X.mean(axis=0, dtype=np.float64)
     found = maps.matrix(MAPS, missing="drop")
     tokens = store.matrix("tokens", clips=found.clip_ids.tolist()).values
     names = [name for name in map_names(maps) if not name.startswith("random")]

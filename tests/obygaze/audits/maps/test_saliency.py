@@ -10,7 +10,7 @@ import pytest
 from support.checkpoints import save_tiny, tiny_card
 
 from obygaze.audits.maps.saliency import grad_cam
-from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import FixUsage
 
 torch = pytest.importorskip("torch")

@@ -1,0 +1,408 @@
+"""Backbones: frames to pixels, pixels to arrays, and the recipe of the numbers.
+
+Pictures are resized in integers (`video.resize`), by the processes that decode them, and values are
+looked up, since floating point differs by device.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.card import Attention, Card, Preset, card_recipe
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.weights import Hashes, WeightFiles, is_verified
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.lazy import need
+from obygaze_features.core.machine import count_gpus_as_nvidia_smi
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.video.resize import Resize, known_picture
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+DTYPES = ("float32", "bfloat16", "float16")
+# What a recipe has beside the settings of the pixels.
+_NOT_OF_PIXELS = ("sampling", "attention", "edge_from_checkpoint")
+Outputs = Callable[[Any, "Tensor", "Tensor", Geometry], dict[str, "Tensor"]]
+"""Module, pixels [B, T, 3, S, S], mask [B, T] and geometry to every output of the family."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The device, the precision and the attention of a computation."""
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    attention: str = "sdpa"
+
+    def __post_init__(self) -> None:
+        _require_known("dtype", self.dtype, DTYPES)
+        _require_known("attention", self.attention, get_args(Attention))
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings that change the numbers; the device does not."""
+        return {"dtype": self.dtype, "attention": self.attention, "tf32": False}
+
+
+def _require_known(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise FixUsage(f"unknown {name} {value!r}", hint=f"one of {', '.join(known)}")
+
+
+class Backbone(ABC):
+    """A model that computes features.
+
+    Args:
+        card: The card of the backbone.
+        card_of_weights: The card with the geometry and the arrays of its weights. The default is
+            the card.
+        placement: The device, the precision and the attention.
+        resize: How pictures are resized when they are decoded. The default is the family's.
+    """
+
+    # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
+    verified = True
+    hashes: Hashes = MappingProxyType({})
+
+    def __init__(
+        self,
+        card: Card,
+        card_of_weights: Card | None = None,
+        placement: Placement = Placement(),
+        resize: Resize | None = None,
+    ) -> None:
+        card_of_weights = card_of_weights or card
+        family = card.family
+        self.card = card
+        self.placement = placement
+        self.resize = resize or family.resize(card)
+        self.geometry = card_of_weights.geometry
+        self.arrays = card_of_weights.arrays
+        self.takes_mask = family.takes_mask
+        self.activation_bytes = family.activation_bytes(
+            self.geometry, placement.dtype, placement.attention
+        )
+
+    def __repr__(self) -> str:
+        facts = (
+            repr(self.card.label),
+            self.geometry.input_size,
+            f"{self.placement.dtype} on {self.placement.device}",
+            ", ".join(self.arrays),
+        )
+        return short_repr(type(self).__name__, *facts)
+
+    @abstractmethod
+    def normalise(self, pictures: Any) -> Any:
+        """Return pictures [t, h, w, 3] uint8, resized as `resize` says, as pixels [t, 3, S, S]."""
+
+    @abstractmethod
+    def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Any]:
+        """Return the outputs that the family names, for checked pixels and a checked mask."""
+
+    @abstractmethod
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the settings that change the pixels, as plain values."""
+
+    def preprocess(self, pictures: Any) -> Any:
+        """Return pictures of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
+        return self.normalise(self.resize(check_pictures(pictures)))
+
+    def forward(
+        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the arrays of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
+
+        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
+        """
+        check_pixels(pixels, self.geometry, self.card.label)
+        names = self.arrays.keys() if only is None else self._known_arrays(only)
+        outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
+        arrays = {}
+        for name, array in self.arrays.items():
+            if name not in names:
+                continue
+            values = outputs[array.source]
+            expected = [len(pixels), *array.shape]
+            got = list(values.shape)
+            if got != expected:
+                hint = "compare [tokens] of the card with the checkpoint"
+                if self.card.code:
+                    hint = f"arrays= of the card: {name} is the shape of one clip, {got[1:]}?"
+                raise FixInput(
+                    f"{name}: expected shape {expected}, the model returned {got}",
+                    hint=hint,
+                )
+            arrays[name] = values
+        return arrays
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings that change the numbers, as plain values."""
+        return {
+            **card_recipe(self.card, self.geometry, self.arrays, self.verified),
+            "weights": dict(self.hashes),
+            "preprocessing": self.preprocessing(),
+            "compute": self.placement.recipe(),
+        }
+
+    def _known_arrays(self, only: Collection[str]) -> set[str]:
+        """Return names of arrays; raise an error for one that this backbone has not."""
+        names = {only} if isinstance(only, str) else set(only)
+        unknown = sorted(names - self.arrays.keys())
+        if unknown:
+            raise FixUsage(
+                f"{self.card.label} has no array {unknown[0]!r}",
+                hint=f"one of {', '.join(self.arrays)}",
+            )
+        return names
+
+    def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
+        shape = (n_clips, self.geometry.frames)
+        if mask is None:
+            return np.ones(shape, np.float32)
+        values = np.asarray(mask).astype(np.float32)
+        if not self.takes_mask and not (values == 1).all():
+            raise FixInput(
+                f"{self.card.label} takes no mask: every clip needs all its frames"
+            )
+        are_flags = values.shape == shape and bool(np.isin(values, (0, 1)).all())
+        if not are_flags or not values.any(axis=1).all():
+            raise FixInput(
+                f"the mask must be {list(shape)}, 1 for real frames and 0 for padding, with some 1"
+                f" in each clip; got {list(values.shape)}"
+            )
+        return values
+
+
+class Preprocessor:
+    """The preprocessing of one preset for one input: frames in, pixels out.
+
+    `table` is the float32 value of each of the 256 levels of each channel: looking values up is
+    exact where arithmetic on a device may differ in the last bit.
+    """
+
+    def __init__(self, preset: Preset, resize: Resize) -> None:
+        self.preset = preset
+        self.resize = resize
+        levels = np.arange(256, dtype=np.float64)
+        if preset.rescale == "1/127.5-1":
+            scaled = (levels * (1 / 127.5)).astype(np.float32) - np.float32(1)
+        else:
+            scaled = (levels * (1 / 255)).astype(np.float32)
+        mean = np.array(preset.mean, dtype=np.float32)[:, None]
+        std = np.array(preset.std, dtype=np.float32)[:, None]
+        self.table = np.asarray((scaled[None] - mean) / std, dtype=np.float32)
+        self._tables: dict[str, Tensor] = {}
+
+    def __call__(self, pictures: Any) -> Tensor:
+        """Return pictures [T, H, W, 3] uint8 as pixels [T, 3, S, S] float32."""
+        return self.normalise(as_tensor(self.resize(pictures)))
+
+    def normalise(self, pictures: Tensor) -> Tensor:
+        """Return resized pictures [T, S, S, 3] uint8, on any device, as pixels [T, 3, S, S]."""
+        import torch
+
+        device = str(pictures.device)
+        if device not in self._tables:
+            self._tables[device] = torch.from_numpy(self.table).to(device)
+        channels = []
+        levels = pictures.int().unbind(3)
+        for row, level in zip(self._tables[device], levels, strict=True):
+            values = row.index_select(0, level.reshape(-1))
+            channels.append(values.view(level.shape))
+        return torch.stack(channels, dim=1)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings that change the pixels, and a hash of a test picture's pixels."""
+        settings = self.preset.to_json()
+        for name in _NOT_OF_PIXELS:
+            del settings[name]
+        sizes: dict[str, Any] = {"size": self.resize.crop, "edge": self.resize.edge}
+        if self.resize.target is not None:
+            sizes = {"shape": list(self.resize.target)}
+        pixels = self(known_picture()).numpy().astype("<f4").tobytes()
+        return {
+            **settings,
+            **sizes,
+            "antialias": True,
+            "colour": "rgb",
+            "behaviour_sha256": sha256_bytes(pixels),
+        }
+
+
+class TorchBackbone(Backbone):
+    """A backbone made of a torch module, of a function that runs it, and of the card's preset.
+
+    Args:
+        card: The card, whose sizes the weights have.
+        card_of_weights: The card with the geometry and the arrays of the weights.
+        module: The module with its weights.
+        run: Returns the tensors that the family's `outputs` name.
+        files: The files of the weights.
+        hashes: The hashes of the weights, of `read_weights`.
+        placement: The device, the precision and the attention.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        card_of_weights: Card,
+        module: torch.nn.Module,
+        run: Outputs,
+        *,
+        files: WeightFiles,
+        hashes: Hashes,
+        placement: Placement,
+    ) -> None:
+        import torch
+
+        geometry = card_of_weights.geometry
+        resize = card.input.resize_to(geometry, files.shortest_edge)
+        super().__init__(card, card_of_weights, placement, resize)
+        self.pixels = Preprocessor(card.input, resize)
+        self.run = run
+        self.hashes = hashes
+        self.verified = is_verified(card, files, hashes)
+        self.dtype: torch.dtype = getattr(torch, placement.dtype)
+        self.module = move_module(module, placement.device, self.dtype).eval()
+        self.module.requires_grad_(False)
+
+    def normalise(self, pictures: Any) -> Tensor:
+        """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""
+        pictures = check_pictures(pictures)
+        return self.pixels.normalise(on_device(pictures, self.placement.device))
+
+    def outputs(
+        self, pixels: Any, mask: npt.NDArray[np.float32]
+    ) -> Mapping[str, Tensor]:
+        """Return the tensors that the family names."""
+        import torch
+
+        device = self.placement.device
+        with torch.inference_mode():
+            x = on_device(pixels, device)
+            if x.is_floating_point():
+                x = x.to(self.dtype)
+            return self.run(self.module, x, on_device(mask, device), self.geometry)
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the settings of the preset, and a hash of what it makes of a test picture."""
+        return self.pixels.recipe()
+
+
+def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
+    """Raise an error for pixels of another shape: some models would return wrong values."""
+    shape = list(getattr(pixels, "shape", ()))
+    height, width = geometry.frame_shape
+    if not geometry.size and shape:
+        # Any size will do.
+        height = shape[-1]
+        width = shape[-1]
+    expected = [geometry.frames, 3, height, width]
+    n_clips = shape[0] if len(shape) == 5 else 0
+    if n_clips == 0 or shape[1:] != expected:
+        sizes = ", ".join(map(str, expected))
+        raise FixInput(
+            f"{label} takes pixels [B, {sizes}], got {shape}",
+            hint=f"{geometry.frames} frames a clip, in 3 channels of {height} x {width}",
+        )
+
+
+def check_pictures(pictures: Any) -> Any:
+    """Return pictures, or raise an error unless they are an array or tensor uint8 [T, H, W, 3]."""
+    dtype = str(getattr(pictures, "dtype", type(pictures).__name__))
+    dtype = dtype.removeprefix("torch.")
+    shape = list(getattr(pictures, "shape", ()))
+    are_pictures = len(shape) == 4 and shape[-1] == 3 and 0 not in shape
+    if dtype != "uint8" or not are_pictures:
+        raise FixInput(f"frames must be uint8 [T, H, W, 3], got {dtype} {shape}")
+    return pictures
+
+
+def as_arrays(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return arrays of any kind and place as float32 arrays of NumPy in main memory."""
+    return {
+        name: value if isinstance(value, np.ndarray) else value.float().cpu().numpy()
+        for name, value in arrays.items()
+    }
+
+
+def as_tensor(array: npt.NDArray[Any]) -> Tensor:
+    """Return an array as a tensor on the CPU, without a copy where its memory is writable."""
+    import torch
+
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def on_device(values: Any, device: str) -> Tensor:
+    """Return an array or tensor on a device; the copy to a GPU runs while the host goes on."""
+    import torch
+
+    tensor: Tensor = as_tensor(values) if isinstance(values, np.ndarray) else values
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
+        # From other memory the host waits. Torch pins the same memory again for later copies.
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def blank_padding(pixels: Any, mask: Any) -> Any:
+    """Return pixels [..., T, 3, S, S] with zeros where the mask [..., T] is 0.
+
+    Checkpoints that take a mask were trained with zeros for the missing frames of a short clip.
+    """
+    is_real = np.asarray(mask, dtype=np.float32)[..., None, None, None]
+    if isinstance(pixels, np.ndarray):
+        return pixels * is_real.astype(pixels.dtype)
+    return pixels * on_device(is_real, str(pixels.device)).to(pixels.dtype)
+
+
+def move_module(
+    module: torch.nn.Module, device: str, dtype: torch.dtype
+) -> torch.nn.Module:
+    """Move a module to a device, and its weights to a precision.
+
+    Buffers that no checkpoint stores keep theirs, as in transformers: rotary frequencies are
+    float32 in every precision.
+    """
+    for tensor in module.state_dict(keep_vars=True).values():
+        # A tensor with two names is converted once: the second time it has the precision.
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+    return module.to(device=device)
+
+
+def check_device(card: Card, device: str) -> None:
+    """Raise an error unless this machine has torch and the device, where a card needs them."""
+    if device == "cpu" and not card.family.needs_torch:
+        return
+    count_gpus_as_nvidia_smi()
+    torch = need("torch", "extract", f"running a backbone on {device}")
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise FixUsage(f"unknown device {device!r}", hint="cpu, cuda, or cuda:1")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise FixUsage("this machine has no CUDA device", hint="--device cpu")
+
+
+def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+    """Return the model of a card from its files."""
+    if card.family.needs_torch and placement.device.startswith("cuda"):
+        import torch
+
+        # Convolutions use TF32 by default, whose numbers depend on the device.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    return card.family.load(card, files, placement)

@@ -1,0 +1,125 @@
+"""Models that score captions: the probability of a sentence, and how alike two texts are."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.pretrained import (
+    from_pretrained,
+    library,
+    silenced,
+    with_reason,
+)
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.lazy import need
+from obygaze_features.core.machine import cache_folder, offline
+
+SENTENCES = 32
+
+
+class LanguageModel:
+    """A causal language model: the mean probability it gives to the tokens of a text."""
+
+    def __init__(self, name: str) -> None:
+        need("torch", "extract", "scoring captions")
+        models = library("models.auto.modeling_auto")
+        words = library("models.auto.tokenization_auto")
+        source, is_local, error = _source(name)
+        options = {
+            "local_files_only": is_local or offline(),
+            "cache_dir": str(cache_folder()),
+        }
+        kind = models.AutoModelForCausalLM
+        self.model = from_pretrained(kind, source, error, **options).eval()
+        kind = words.AutoTokenizer
+        self.tokenizer = from_pretrained(kind, source, error, **options)
+        ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+        boundary_tokens = [token for token in ends if token is not None]
+        if not boundary_tokens:
+            raise FixInput(
+                "this language model has no token for the start of a text", where=name
+            )
+        self.begin = boundary_tokens[0]
+        self.end = boundary_tokens[-1]
+
+    def prior(self, text: str) -> float:
+        """Return the arithmetic mean of the probabilities of all tokens, the end included.
+
+        The text begins with the model's start token, so that its first word has a probability too.
+        """
+        import torch
+
+        words = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        n_tokens = len(words) + 2
+        most = _positions(self.model)
+        if most is not None and n_tokens > most:
+            raise FixInput(
+                f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
+                hint="shorten this caption, or use another --lm",
+            )
+        ids = torch.tensor([[self.begin, *words, self.end]])
+        with torch.inference_mode():
+            logits = self.model(input_ids=ids).logits[0, :-1].double()
+        chosen = torch.softmax(logits, dim=-1).gather(1, ids[0, 1:, None])
+        return float(chosen.mean())
+
+
+class SentenceEncoder:
+    """Computes a vector of each text, by the library sentence-transformers.
+
+    The files of a model say how the vectors of its tokens become one. Code in them is never run.
+    """
+
+    def __init__(self, name: str) -> None:
+        package = need("sentence_transformers", "captions", "comparing captions")
+        source, is_local, error = _source(name)
+        options = {"device": "cpu", "trust_remote_code": False}
+        if not is_local:
+            options |= {"cache_folder": str(cache_folder())}
+        with silenced():
+            try:
+                self.model = package.SentenceTransformer(
+                    source, local_files_only=is_local or offline(), **options
+                )
+            except Exception as reason:
+                # Every exception here means that the files are wrong or cannot be reached.
+                raise with_reason(error, reason) from reason
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Return vectors of length one."""
+        vectors = self.model.encode(
+            list(texts), batch_size=SENTENCES, show_progress_bar=False
+        ).astype(np.float64)
+        unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(
+            vectors, axis=1, keepdims=True
+        )
+        return unit
+
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
+        """Return the cosine of each text with the other text of its pair."""
+        unique = list(dict.fromkeys([*texts, *others]))
+        row = dict(zip(unique, self.embed(unique), strict=True))
+        pairs = zip(texts, others, strict=True)
+        return [float(row[text] @ row[other]) for text, other in pairs]
+
+
+def _positions(model: Any) -> int | None:
+    """Return the most tokens that a model has positions for; None if it does not say."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    return most if isinstance(most, int) and most > 0 else None
+
+
+def _source(name: str) -> tuple[str, bool, NotFound]:
+    """Return the folder or the name of a model, whether it is a folder, and what to raise."""
+    folder = Path(name).expanduser()
+    is_local = folder.is_dir()
+    is_name = "\\" not in name and name.count("/") <= 1
+    if not is_local and (not is_name or name.startswith((".", "~", "/"))):
+        raise NotFound("no such model folder", where=str(folder))
+    source = str(folder) if is_local else name
+    hint = "use a folder with the files of the hub, or a name of the hub with a network"
+    error = NotFound("this model cannot be loaded", where=source, hint=hint)
+    return source, is_local, error

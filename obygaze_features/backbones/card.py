@@ -1,0 +1,284 @@
+"""Cards: a checkpoint as data, the presets of its pixels, and the family of its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, structs
+
+from obygaze_features.backbones.geometry import FeatureArray, Geometry
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.typed_files import Count, Record
+from obygaze_features.store.recipe import UNVERIFIED
+
+if TYPE_CHECKING:
+    from obygaze_features.backbones.backbone import Backbone, Placement
+    from obygaze_features.backbones.weights import WeightFiles
+    from obygaze_features.video.resize import Resize
+
+DEFAULT_PRESET = "default"
+Attention = Literal["sdpa", "eager"]
+HUB = "hub"
+# What a preset says that it reproduces.
+HOW_PIXELS_ARE_MADE = {
+    HUB: "as the hub's processor makes them",
+    "paper": "as the paper's extraction made them",
+    "training": "as the network's training made them",
+    "own": "in a way of their own",
+}
+_Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
+_Above0 = Annotated[float, Meta(gt=0, le=1e30)]
+
+
+class Preset(Record, frozen=True):
+    """How frames are chosen, and how they become a model's pixels.
+
+    `squash_first` first resizes every frame to that square as OpenCV does, like the released
+    extractor. `edge` is the shortest edge before the crop, 0 for the model's own
+    size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
+    rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
+    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
+    `reproduces` names whose pixels these are, the hub's processor where it is empty. It changes no
+    number, so no hash includes it.
+    """
+
+    mean: tuple[_Number, _Number, _Number] = (0.5, 0.5, 0.5)
+    std: tuple[_Above0, _Above0, _Above0] = (0.5, 0.5, 0.5)
+    resize: Literal["shortest-edge", "squash"] = "shortest-edge"
+    filter: Literal["bilinear", "bicubic"] = "bilinear"
+    edge: Count = 0
+    edge_from_checkpoint: bool = False
+    crop_offset: Literal["floor", "round"] = "floor"
+    rescale: Literal["1/255", "1/127.5-1"] = "1/255"
+    squash_first: Count = 0
+    sampling: Literal["even", "fps"] = "even"
+    attention: Attention = "sdpa"
+    reproduces: Literal["", "hub", "paper", "training", "own"] = ""
+
+    def resize_to(
+        self, geometry: Geometry, checkpoint_edge: int | None = None
+    ) -> Resize:
+        """Return how pictures are resized for a model; some presets use the checkpoint's edge."""
+        # Imported late: the help of commands imports this module, and resizing needs NumPy.
+        from obygaze_features.video.resize import Resize
+
+        size = geometry.size
+        if any(geometry.shape):
+            if self.edge or self.squash_first:
+                raise FixInput("edge and squash_first are for square frames")
+            return Resize(
+                0,
+                fit=self.resize,
+                filter=self.filter,
+                crop_offset=self.crop_offset,
+                target=geometry.shape,
+            )
+        edge = self.edge or size
+        if self.edge_from_checkpoint and checkpoint_edge is not None:
+            edge = checkpoint_edge
+        if self.resize == "squash":
+            edge = size
+        if edge < size:
+            raise FixInput(
+                f"frames of shortest edge {edge} cannot be cropped to {size} x {size}"
+            )
+        return Resize(
+            edge,
+            size,
+            self.resize,
+            self.filter,
+            self.crop_offset,
+            self.squash_first,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings that change pixels and frames, as plain values, for recipes."""
+        values = structs.asdict(self)
+        del values["reproduces"]
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in values.items()
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Family:
+    """An architecture: how its checkpoints are loaded, and which tensors they return.
+
+    Args:
+        name: The name that cards use.
+        class_name: The name of the class that is loaded.
+        outputs: The tensors that an array can be, each with its dimensions: words of
+            `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
+        needs_weights: Whether there are weights at all.
+        needs_torch: Whether it computes with torch, so that a GPU can be used.
+        takes_mask: Whether a mask can mark the padding of short clips. Without one, every clip
+            needs all its frames.
+        attention: What tokens attend to: "joint" (all of a frame or clip), "divided" (time, then
+            space), "factorised" (space in the first layers, then time; all are counted as space) or
+            "messages" (all of a frame, and one message of every other frame).
+        live: How many tensors of the size of all tokens exist at once while it computes.
+    """
+
+    name: str
+    class_name: str
+    _: KW_ONLY
+    outputs: Mapping[str, str]
+    needs_weights: bool = True
+    needs_torch: bool = True
+    takes_mask: bool = False
+    attention: str = "joint"
+    live: float = 15.0
+
+    def __repr__(self) -> str:
+        return short_repr(type(self).__name__, repr(self.name), self.class_name)
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Return the backbone of a card; raise an error unless the weights match the card."""
+        raise NotImplementedError
+
+    def arrays(self, card: Card) -> dict[str, FeatureArray]:
+        """Return the arrays of a card, with the lengths of their dimensions."""
+        length_of_dimension = card.geometry.dimensions
+        arrays = {}
+        for name, source in card.sources.items():
+            dimensions = [
+                length_of_dimension[word] for word in self.outputs[source].split()
+            ]
+            names, lengths = zip(*dimensions, strict=True)
+            arrays[name] = FeatureArray(name, source, names, lengths)
+        return arrays
+
+    def resize(self, card: Card) -> Resize:
+        """Return how the pictures of a card are resized, without loading the model."""
+        return card.input.resize_to(card.geometry)
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return the device memory of one clip without the weights, exact to about 20 %."""
+        itemsize = 4 if dtype == "float32" else 2
+        tokens = g.steps * g.patches + g.prefix * (g.frames if g.unit == "frame" else 1)
+        scores = 0
+        if attention == "eager" and g.depth is not None:
+            in_frames = g.unit == "frame" or self.attention in ("divided", "factorised")
+            pairs = g.frames * (g.patches + g.prefix) ** 2 if in_frames else tokens**2
+            scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
+        pixels = g.frames * 3 * prod(g.frame_shape) * itemsize
+        return int(tokens * g.width * itemsize * self.live + scores + pixels)
+
+
+@dataclass(frozen=True, repr=False)
+class Card:
+    """One checkpoint as data: its name and source, its input, and the output behind each array.
+
+    Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
+    of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
+    asks for an account if they are `gated`. None of these changes a number, so no hash has them.
+    `code` has the sha256 of the files and the versions of the packages of a user's own backbone.
+    """
+
+    name: str
+    family: Family
+    title: str
+    licence: str
+    geometry: Geometry
+    sources: Mapping[str, str]
+    presets: Mapping[str, Preset]
+    checkpoint: str = ""
+    revision: str = "main"
+    citation: str = ""
+    gflop: float = 0.0
+    download_mb: int = 0
+    gated: bool = False
+    code: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = DEFAULT_PRESET
+    origin: str = ""
+    depth: Mapping[str, int] = field(default_factory=dict)
+    weights_sha256: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        arrays = f"arrays {', '.join(self.sources)}"
+        return short_repr("Card", repr(self.label), self.title, arrays)
+
+    @property
+    def label(self) -> str:
+        """The name for commands: that of the card, with the preset unless it is the default."""
+        return self.label_of(self.preset)
+
+    @property
+    def input(self) -> Preset:
+        """The chosen preset."""
+        return self.presets[self.preset]
+
+    @property
+    def arrays(self) -> dict[str, FeatureArray]:
+        """The arrays of a clip as this card declares them."""
+        return self.family.arrays(self)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of what the card declares; it does not depend on the file."""
+        return sha256_bytes(canonical_json(self.to_json()))
+
+    def label_of(self, preset: str) -> str:
+        """Return the name of this card with a preset, for commands."""
+        return self.name if preset == DEFAULT_PRESET else f"{self.name}@{preset}"
+
+    def with_preset(self, preset: str) -> Card:
+        """Return the same card with another preset."""
+        if preset not in self.presets:
+            raise FixUsage(
+                f"the card {self.name} has no preset {preset!r}",
+                where=self.origin,
+                hint=f"one of {', '.join(sorted(self.presets))}",
+            )
+        return replace(self, preset=preset)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything the card declares as plain values, without the chosen preset."""
+        presets = {name: preset.to_json() for name, preset in self.presets.items()}
+        return {
+            "name": self.name,
+            "family": self.family.name,
+            "title": self.title,
+            "checkpoint": self.checkpoint,
+            "revision": self.revision,
+            "licence": self.licence,
+            "citation": self.citation,
+            "gflop": self.gflop,
+            "geometry": self.geometry.declared(),
+            "levels": dict(self.sources),
+            "presets": presets,
+        }
+
+
+def card_recipe(
+    card: Card,
+    geometry: Geometry,
+    arrays: Mapping[str, FeatureArray],
+    verified: bool = True,
+) -> dict[str, Any]:
+    """Return the section of a recipe that names the backbone and its arrays.
+
+    Weights that are not known to be the card's checkpoint are recorded as unverified.
+    """
+    claim = {"checkpoint": card.checkpoint, "revision": card.revision}
+    if not verified:
+        claim = {"checkpoint": "", "revision": "", UNVERIFIED: card.checkpoint}
+    backbone = {
+        "name": card.name,
+        "card_sha256": card.sha256,
+        "preset": card.preset,
+        "family": card.family.name,
+        **claim,
+        "geometry": geometry.declared(),
+        "levels": {name: array.source for name, array in arrays.items()},
+    }
+    if card.code:
+        backbone["code"] = dict(card.code)
+    return {"backbone": backbone}

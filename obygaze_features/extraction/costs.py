@@ -1,0 +1,201 @@
+"""Count what a run would compute, and measure one clip: `obygaze extract plan`."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import human, table
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.compute import black_clip, clip_threads, computer_for
+from obygaze_features.extraction.decoded import Failure, RowJob
+from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.extraction.kept import is_kept
+from obygaze_features.extraction.planning import (
+    Arrays,
+    Backbones,
+    Device,
+    ExtractionPlan,
+    Precision,
+    StorePlan,
+    Stores,
+    Weights,
+    chosen_targets,
+    plan_stores,
+)
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.placing import has_links
+from obygaze_features.video.pool import DecodePool
+
+# One clip is decoded for `plan`; so many are tried, in case some cannot be read.
+_MOST_TRIED = 5
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class StoreCost:
+    """What is to compute for one store, its bytes, and the seconds of one clip as measured.
+
+    `disk_bytes` is what the disk must have: twice the bytes where it has no hard links, since the
+    seal copies the blocks there.
+    """
+
+    store: str
+    clips: int
+    to_extract: int
+    n_bytes: int
+    disk_bytes: int
+    forward_s: float
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be."""
+
+    clips: int
+    with_video: int
+    decode_s: float | None
+    stores: Sequence[StoreCost]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, bytes and seconds."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        decoding = "no clip could be decoded"
+        if self.decode_s is not None:
+            decoding = f"decoding takes about {self.decode_s:.3f} s a clip"
+        lines = [f"{self.clips} clips, {self.with_video} with video; {decoding}"]
+        rows = []
+        for store in self.stores:
+            counts = (store.store, store.clips, store.to_extract)
+            rows.append((*counts, human(store.n_bytes), f"{store.forward_s:.3f}"))
+        headers = ("store", "clips", "to extract", "size", "s a clip")
+        lines.append(table(headers, rows))
+        if not self.with_video and self.decode_s is None:
+            lines.append("no clip has a video file: obygaze manifest link")
+        for store in self.stores:
+            if store.disk_bytes > store.n_bytes:
+                lines.append(
+                    f"{store.store}: {human(store.disk_bytes)} must be free, twice the size: this"
+                    " disk has no hard links, and the seal copies the blocks"
+                )
+            lines += [f"{store.store}: {sentence}" for sentence in store.sentences]
+        return "\n".join(lines)
+
+
+def plan_extraction(
+    manifest: PathLike | Manifest,
+    backbones: Backbones = (),
+    *,
+    arrays: Arrays = (),
+    weights: Weights = (),
+    stores: Stores = None,
+    dtype: Precision = "float32",
+    device: Device = "cpu",
+    workspace: PathLike | None = None,
+) -> Cost:
+    """Count what is missing, and measure one clip.
+
+    One clip is decoded, and one is computed with each backbone. No store is changed or made. On a
+    disk without hard links, a run needs twice the size. The exit code is 5 where `extract run`
+    would refuse to add to a store.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: A backbone, or your own code (FILE.py:NAME).
+        arrays: The arrays to store. [default: all but tokens, or those of the store]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        dtype: Compute in this precision.
+        device: The device that computes: cpu, cuda or cuda:1.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
+        obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
+    """
+    here = Workspace.of(workspace)
+    clips = read_manifest(manifest, workspace=here)
+    targets = chosen_targets(
+        backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
+    )
+    plan = plan_stores(clips, targets, here, device=device)
+    plan.refuse_changes()
+    return cost_of(plan, here)
+
+
+def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:
+    """Decode one clip, compute it with each backbone, and count."""
+    stores = []
+    for store in plan.stores:
+        n_bytes = store.n_computed * store.row_bytes
+        cost = StoreCost(
+            store=store.path.name,
+            clips=len(store.work.rows),
+            to_extract=store.n_computed,
+            n_bytes=n_bytes,
+            disk_bytes=n_bytes if has_links(store.path.parent) else 2 * n_bytes,
+            forward_s=seconds_of_a_clip(store),
+            sentences=store.work.sentences,
+        )
+        stores.append(cost)
+    is_file = _are_files(clip.video for clip in plan.clips)
+    return Cost(
+        clips=len(plan.clips),
+        with_video=sum(is_file[clip.video] for clip in plan.clips),
+        decode_s=_decode_seconds(plan, is_file, workspace),
+        stores=stores,
+    )
+
+
+def _are_files(videos: Iterable[str]) -> dict[str, bool]:
+    """Return which of these videos are there."""
+    return {video: bool(video) and Path(video).is_file() for video in set(videos)}
+
+
+def seconds_of_a_clip(store: StorePlan) -> float:
+    """Return the seconds that a backbone needs for one clip of made-up pictures."""
+    computes = [
+        array
+        for array in store.arrays
+        if array.name in store.work.computes and array.name in store.backbone.arrays
+    ]
+    clip = black_clip(store.backbone)
+    with clip_threads(1) as threads:
+        computer = computer_for(store.backbone, computes, threads)
+        # What is loaded or compiled once does not count.
+        computer.compute_all([clip])
+        started = time.monotonic()
+        computer.compute_all([clip])
+    return time.monotonic() - started
+
+
+def _decode_seconds(
+    plan: ExtractionPlan, is_file: Mapping[str, bool], workspace: Workspace
+) -> float | None:
+    """Return the seconds to decode one clip for all backbones: the first that can be decoded."""
+    views = tuple(dict.fromkeys(store.view for store in plan.stores))
+    first_of_video: dict[str, int] = {}
+    for row, clip in enumerate(plan.clips):
+        if is_file[clip.video] or is_kept(RowJob(row, views), clip, plan.kept):
+            first_of_video.setdefault(clip.video, row)
+    jobs = [RowJob(row, views) for row in first_of_video.values()][:_MOST_TRIED]
+    with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
+        decoded_rows = decode_ahead(
+            jobs,
+            plan.clips,
+            pool,
+            most_clips=1,
+            most_bytes=0,
+            indexes=str(workspace.folder("indexes")),
+            grid=plan.grid,
+            kept=plan.kept,
+        )
+        for decoded in decoded_rows:
+            if not any(isinstance(one, Failure) for one in decoded.views.values()):
+                return decoded.seconds
+    return None

@@ -1,0 +1,223 @@
+"""What a run says: while it computes, how far its stores are at its end, and what to type next."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, overload
+
+from obygaze_features.core.console import Progress, ProgressBars, count
+from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeError
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.cases import NO_FILE
+from obygaze_features.extraction.planning import (
+    ExtractionPlan,
+    StorePlan,
+    Target,
+    store_path,
+)
+from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.extraction.stopping import StopFlag
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.placing import before_of
+
+# --- While it computes ---
+
+# Gets the number of a row, and whether it failed.
+Watch = Callable[[int, bool], object]
+
+
+def watch_nothing(row: int, failed: bool) -> None:
+    """Do nothing."""
+
+
+class Listener(Protocol):
+    """Hears how a run goes on, in this process or in that of a device."""
+
+    def expect(self, n_clips: int) -> None:
+        """Hear how many clips are missing."""
+
+    def row(self, clip_id: str, row: int, failed: bool) -> None:
+        """Hear of a row that was decoded, or that failed in a backbone."""
+
+    def note(self, text: str) -> None:
+        """Hear what a person should know before the run."""
+
+
+class Shown:
+    """Shows a run, also one of several processes that compute the same clips.
+
+    Args:
+        bars: Makes the progress bar.
+        watch: Is called with each row, and whether it failed.
+        say: Is called with each note.
+    """
+
+    def __init__(
+        self, bars: ProgressBars, watch: Watch, say: Callable[[str], object]
+    ) -> None:
+        self.watch = watch
+        self.say = say
+        self._bars = bars
+        self._open = ExitStack()
+        self._bar: Progress | None = None
+        self._seen: set[str] = set()
+        self._failed: set[str] = set()
+        self._said: set[str] = set()
+
+    def expect(self, n_clips: int) -> None:
+        """Open the bar; the first process says how many clips there are."""
+        if self._bar is None:
+            self._bar = self._open.enter_context(self._bars("extract", n_clips))
+            self._bar.expect(n_clips, "clips")
+
+    def row(self, clip_id: str, row: int, failed: bool) -> None:
+        """Count a clip once, and show how many failed."""
+        bar = self._bar or Progress()
+        if clip_id not in self._seen:
+            self._seen.add(clip_id)
+            bar.advance()
+        if failed and clip_id not in self._failed:
+            self._failed.add(clip_id)
+            bar.remark(f"{len(self._failed)} failed")
+        self.watch(row, failed)
+
+    def note(self, text: str) -> None:
+        """Say a note, unless another process has said it."""
+        if text not in self._said:
+            self._said.add(text)
+            self.say(text)
+
+    def close(self) -> None:
+        """Close the bar."""
+        self._open.close()
+
+
+# --- At its end ---
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Extraction(Sequence[StoreStatus]):
+    """The result of a run: how far each of its stores is.
+
+    Args:
+        parts: The status of each store.
+        stop: Whether a signal ended the run.
+        notes: What to type next.
+        warnings: What the user should know of the stores.
+    """
+
+    parts: Sequence[StoreStatus]
+    stop: StopFlag = field(default_factory=StopFlag)
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+    json_in_one_line: ClassVar[bool] = True
+
+    @overload
+    def __getitem__(self, index: int) -> StoreStatus: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoreStatus]: ...
+
+    def __getitem__(self, index: int | slice) -> StoreStatus | Sequence[StoreStatus]:
+        return self.parts[index]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __repr__(self) -> str:
+        stores = [f"{state.backbone} {state.ok} of {state.clips}" for state in self]
+        return short_repr("Extraction", *stores)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
+
+    @property
+    def exit_code(self) -> int:
+        """Return the code of a run that ended although some clips failed."""
+        return EXIT_SOME_FAILED if any(state.failed for state in self.parts) else 0
+
+    def require_ok(self) -> None:
+        """Raise an error if the run was stopped, or if no clip was extracted."""
+        self.stop.raise_if_stopped(kept_clips(self.parts))
+        has_clips = any(state.clips > state.withdrawn for state in self.parts)
+        if has_clips and not any(state.ok for state in self.parts):
+            raise ObygazeError(
+                "no clip was extracted", hint="correct what the lines above list"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status of each store."""
+        return {"stores": [state.to_json() for state in self.parts]}
+
+
+def kept_clips(states: Sequence[StoreStatus]) -> str:
+    """Return how many clips of each store need no more work, in words."""
+    texts = []
+    for state in states:
+        of_store = f" of {Path(state.store).name}" if len(states) > 1 else ""
+        n_kept = state.clips - state.missing
+        texts.append(f"{n_kept} of {count(state.clips, 'clip')}{of_store}")
+    return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
+
+
+def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]:
+    """Return what to type next for the clips that this run could not extract."""
+    link = f"obygaze manifest link {plan.manifest} FOLDER"
+    steps = []
+    has_video = {clip.clip_id: bool(clip.video) for clip in plan.clips}
+    failures: dict[str, str] = {}
+    without_video: set[str] = set()
+    for store, state in zip(plan.stores, states, strict=True):
+        steps += _store_before(store, state)
+        if not store.work.is_needed:
+            continue
+        kept = plan.kept_clips(store)
+        for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
+            if not is_computed:
+                continue
+            if row.clip_id in state.failures:
+                failures[row.clip_id] = state.failures[row.clip_id]
+            elif row.clip_id not in kept and not has_video.get(row.clip_id, False):
+                without_video.add(row.clip_id)
+    if without_video:
+        clips = count(len(without_video), "clip")
+        steps.append(f"{clips} without a video: {link}, then the same command")
+    n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
+    if n_without_file:
+        clips = count(n_without_file, "clip")
+        steps.append(
+            f"{clips} whose file is missing: mount its folder, or {link}, then the same command"
+        )
+    n_failed = len(failures) - n_without_file
+    if n_failed:
+        steps.append(
+            f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
+            " --retry-failed"
+        )
+    return steps
+
+
+def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
+    """Return where the store is that this run changed."""
+    before = before_of(store.path, store.seal)
+    is_changed = bool(store.seal) and bool(state.seal) and state.seal != store.seal
+    if not is_changed or not before.exists():
+        return []
+    return [
+        f"the store before is now {before.name}; it shares files with the new one and is no"
+        f" backup; to remove it: rm -r {before}"
+    ]
+
+
+def states_of(
+    manifest: Manifest, targets: Sequence[Target], workspace: Workspace
+) -> list[StoreStatus]:
+    """Return how far the stores of some targets are, as far as they are there."""
+    states = []
+    for target in targets:
+        with suppress(NotFound):
+            states.append(store_status(store_path(target, manifest, workspace)))
+    return states
