@@ -71,7 +71,7 @@ class ConceptVectors:
         """The products of all rows, for every linear model of every fold."""
         from obygaze_models.models.linear_solvers import Gram
 
-        return Gram(self.features.vectors)
+        return Gram(self.features.X)
 
     @cached_property
     def levels(self) -> NDArray[np.str_]:
@@ -122,7 +122,6 @@ class ConceptVectors:
             films if held.is_by_film else None,
             settings,
             self.seed,
-            self.features.frames,
             self.scale,
         )
         bank = self._bank(examples, rows, clips, held)
@@ -171,7 +170,6 @@ class Examples:
         films: The film of each row, if tolerances are chosen over whole films.
         settings: The settings of concept vectors.
         seed: The seed of a balanced draw.
-        frames: The frames of each row, whose margins are wanted; None for those of the row.
         scale: Whether vectors are found on rows that were scaled as those rows alone. They are then
             made vectors of the rows as they are.
     """
@@ -182,7 +180,6 @@ class Examples:
     films: NDArray[np.str_] | None
     settings: Mapping[str, Any]
     seed: int
-    frames: NDArray[Any] | None = None
     scale: bool = False
 
     def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
@@ -207,9 +204,8 @@ class Examples:
         return found
 
     def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
-        """Return the margins of some rows, or of their frames."""
-        X = self.gram.X if self.frames is None else self.frames
-        margins: FloatArray = X[rows] @ bank.coef_.T + bank.intercept_
+        """Return the margins of some rows."""
+        margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
         return margins
 
     def lack(self, rows: IntArray) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.models.common import FixTraining, mean_of_frames
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
@@ -132,8 +132,6 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
         except FixTraining:
             continue
         of_rows = found.of_rows[tested]
-        if of_rows.ndim > 2:
-            of_rows = mean_of_frames(of_rows)
         for column, name in enumerate(map(str, found.bank.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,6 @@ from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
     blocks_of,
-    frames_of,
-    mean_of_frames,
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
@@ -68,19 +65,6 @@ class Features:
     def of(self, clips: IntArray) -> Any:
         """Return the features of some clips of the table."""
         return self.X[self.row_of[clips]]
-
-    @cached_property
-    def vectors(self) -> NDArray[np.float32]:
-        """One vector for each row: of frames and tokens their mean."""
-        if np.ndim(self.X) == 2:
-            return np.asarray(self.X)
-        means = [mean_of_frames(block, np.float32) for block in blocks_of(self.X)]
-        return np.concatenate(means)
-
-    @cached_property
-    def frames(self) -> NDArray[Any] | None:
-        """The vectors of each frame (of tokens their mean); None where a clip has one vector."""
-        return None if np.ndim(self.X) == 2 else frames_of(self.X)
 
     def only(self, stays: BoolArray, clip_ids: Sequence[str]) -> "Features":
         """Return the features of those clips of the table that another store has too."""

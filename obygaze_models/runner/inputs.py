@@ -16,15 +16,13 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.registry import build, find_kind
+from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
-from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.code import used_parts
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
@@ -83,7 +81,7 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
-    _check_models(protocol)
+    _check_scale(protocol)
     protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
     _check_erased(protocol, table)
@@ -111,29 +109,13 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         )
 
 
-def _check_models(protocol: Protocol) -> None:
-    """Raise an error for a setting, or a class of somebody else, that cannot work."""
+def _check_scale(protocol: Protocol) -> None:
+    """Raise an error for a scale that learns from tested clips."""
     if protocol.data.scale == "standard-all":
         raise FixUsage(
             "data.scale = 'standard-all' learns mean and deviation from tested clips",
             hint="--set data.scale=standard takes those of the training clips of each fold",
         )
-    for name in protocol.model_names:
-        model = protocol.models[name]
-        if not is_own_code(model.kind) and not is_of_sklearn(model.kind):
-            continue
-        for settings in candidates(model):
-            for task in protocol.train_tasks:
-                estimator = build(model.kind, for_task(model.kind, settings, task))
-                if hasattr(estimator, "predict_proba") or hasattr(
-                    estimator, "decision_function"
-                ):
-                    continue
-                raise FixInput(
-                    f"the model {name} has no scores to rank clips by: with these settings "
-                    f"{model.kind} has neither predict_proba() nor decision_function()",
-                    hint="a class, or settings of it, with one of the two",
-                )
 
 
 def _check_erased(protocol: Protocol, table: ClipTable) -> None:

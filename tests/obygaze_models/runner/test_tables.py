@@ -375,7 +375,7 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
         encoding="utf-8",
     )
     trust([f"{code}:Plain"])
-    with pytest.raises(FixInput, match="has no scores to rank clips by"):
+    with pytest.raises(FixInput, match="neither predict_proba"):
         run_on(
             tmp_path / "r",
             *ONE_PAIR,
