@@ -245,6 +245,14 @@ def split_leak(
     )
 
 
+def splits_of_task(
+    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
+) -> list[Split]:
+    """Return the splits of a training task; their test rows are all clips of the test fold."""
+    groups = table.column(protocol.splits.group)
+    return _of_training(_Clips(protocol, table, labels, usable, groups), train)
+
+
 class _Clips(NamedTuple):
     """What splits are made from."""
 
@@ -425,7 +433,7 @@ def _film_meant(name: str, clips: Sequence[Clip]) -> str:
 def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
-    Without values for validation, every fifth film validates.
+    Without values for validation, every fifth film validates; none with validation = "none".
     """
     cells = table.column(splits.column)
     column_values = sorted(set(cells.tolist()))
@@ -441,6 +449,8 @@ def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArr
     folds[np.isin(cells, splits.test)] = 2
     if splits.choose:
         folds[np.isin(cells, splits.choose)] = 1
+        return folds
+    if splits.validation == "none":
         return folds
     rows = np.flatnonzero(folds == 0)
     rng = np.random.default_rng(splits.seed)

@@ -1,0 +1,290 @@
+"""Concept vectors of one fold, and the margins that a head is fitted on.
+
+All folds share one matrix of the products of rows. Vectors that are found on the same clips are
+found once for all heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.files import canonical_json
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
+from obygaze_models.models.common import FixTraining, Scaling
+from obygaze_models.models.registry import BANK, build_bank
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.runner.features import Features
+from obygaze_models.runner.heldout import HeldOut
+
+if TYPE_CHECKING:
+    from obygaze_models.models.concepts import ConceptBank
+    from obygaze_models.models.linear_solvers import Gram
+
+Targets = NDArray[np.int64]
+Tolerances = float | Mapping[str, float] | None
+MIN_CLIPS = 3  # with a concept, and without it
+# For "folds"; the released ones among them.
+TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
+# The order of the released code, which decides between equal splits of a tree.
+RELEASED = (
+    "Body",
+    "Type of shot",
+    "Clothing",
+    "Posture",
+    "Look",
+    "Activities",
+    "Expression of emotion",
+    "Appearance",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Concept vectors, the margins of every row of the store, and the clips they were found on.
+
+    Margins of clips that the vectors were found on are cross-fitted.
+    """
+
+    bank: ConceptBank
+    of_rows: FloatArray
+    found_on: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptVectors:
+    """The concept vectors of one store; those on the same clips are found once."""
+
+    features: Features
+    table: ClipTable
+    seed: int
+    scale: bool = False  # by the clips that vectors are found on
+    known: dict[bytes, Margins] = field(default_factory=dict)
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The products of all rows, for every linear model of every fold."""
+        from obygaze_models.models.linear_solvers import Gram
+
+        return Gram(self.features.X)
+
+    @cached_property
+    def levels(self) -> NDArray[np.str_]:
+        """The level of each row; a clip without one is no example, like one that is not sure."""
+        levels = self.table.levels[self.features.present]
+        return np.where(levels == "", "NS", levels)
+
+    def reading(self, features: Features) -> ConceptVectors:
+        """Return those of other features of the same clips, of which none is found yet."""
+        return replace(self, features=features, scale=False, known={})
+
+    def targets(self, against: Any) -> Targets:
+        """Return 1 for a positive, 0 for a negative, -1 for no example; a column for a concept."""
+        from obygaze_models.models.concepts import concept_targets
+
+        has_concept = self.table.has_concept[self.features.present]
+        return concept_targets(self.levels, has_concept, against)
+
+    def clips_to_find_on(self, held: HeldOut) -> IntArray:
+        """Return the clips that vectors are found on: all with a level that may be learned from."""
+        has_level = self.table.levels != ""
+        return np.flatnonzero(held.may_learn & has_level & self.features.present)
+
+    def margins(self, settings: Mapping[str, Any], held: HeldOut) -> Margins:
+        """Return the vectors of a fold, and the margins of the rows of the store."""
+        clips = self.clips_to_find_on(held)
+        of_bank = {name: settings[name] for name in BANK}
+        key = canonical_json([of_bank, held.is_by_film]) + clips.tobytes()
+        if held.file_folds is not None:
+            key += b"|" + held.file_folds.tobytes()
+        if key not in self.known:
+            self.known[key] = self._find(of_bank, clips, held)
+        return self.known[key]
+
+    def _find(
+        self, settings: Mapping[str, Any], clips: IntArray, held: HeldOut
+    ) -> Margins:
+        targets = self.targets(settings["against"])
+        rows = self.features.row_of[clips]
+        films = held.films[self.features.present]
+        columns = findable(targets[rows])
+        if held.file_folds is not None:
+            columns.sort(key=self._released_rank)
+        examples = Examples(
+            self.gram,
+            targets[:, columns],
+            [self.table.concept_names[column] for column in columns],
+            films if held.is_by_film else None,
+            settings,
+            self.seed,
+            self.scale,
+        )
+        bank = self._bank(examples, rows, clips, held)
+        margins = examples.margins(bank, slice(None))
+        tolerances = tolerances_of(bank)
+        parts = _cross_fit_parts(
+            rows, films, settings["cross_fit"], held.is_by_film, self.seed
+        )
+        for part in parts:
+            others = np.setdiff1d(rows, part)
+            if examples.lack(others):
+                continue
+            bank_of_others = examples.find(others, tolerances)
+            margins[part] = examples.margins(bank_of_others, part)
+        return Margins(bank, margins, clips)
+
+    def _bank(
+        self, examples: Examples, rows: IntArray, clips: IntArray, held: HeldOut
+    ) -> ConceptBank:
+        """Return the vectors; with the folds of a published file, as its scheme chooses them."""
+        tolerances: Tolerances = None
+        if held.file_folds is None:
+            return examples.find(rows)
+        folds = held.file_folds[clips]
+        if examples.settings["tolerance"] == "folds":
+            tolerances = _best_tolerances(examples, rows, folds)
+        if examples.settings["best_of_folds"]:
+            banks, scores = _without_each_fold(examples, tolerances, rows, folds)
+            return _best_of_folds(banks, scores)
+        return examples.find(rows, tolerances)
+
+    def _released_rank(self, column: int) -> int:
+        """Return the position of a concept in the released code; others come last."""
+        name = self.table.concept_names[column]
+        return RELEASED.index(name) if name in RELEASED else len(RELEASED)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """The examples of some concepts in a store.
+
+    Attributes:
+        gram: The features of each row, with their products.
+        targets: A column for each concept, as `ConceptVectors.targets`.
+        names: The names of the concepts.
+        films: The film of each row, if tolerances are chosen over whole films.
+        settings: The settings of concept vectors.
+        seed: The seed of a balanced draw.
+        scale: Whether vectors are found on rows that were scaled as those rows alone. They are then
+            made vectors of the rows as they are.
+    """
+
+    gram: Gram
+    targets: Targets
+    names: list[str]
+    films: NDArray[np.str_] | None
+    settings: Mapping[str, Any]
+    seed: int
+    scale: bool = False
+
+    def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
+        """Return vectors found on some rows, with tolerances that were chosen before, if given."""
+        bank = build_bank(
+            self.settings, self.names, tolerance=tolerances, seed=self.seed
+        )
+        found: ConceptBank = bank
+        if not self.scale:
+            found.fit_rows(self.gram, self.targets, rows, self.films)
+            return found
+        from obygaze_models.models.linear_solvers import Gram
+
+        X = self.gram.X[rows]
+        scaling = Scaling.of(X)
+        films = None if self.films is None else self.films[rows]
+        every_row = np.arange(len(rows))
+        found.fit_rows(Gram(scaling.scaled(X)), self.targets[rows], every_row, films)
+        found.coef_, found.intercept_ = scaling.unscaled_plane(
+            found.coef_, found.intercept_
+        )
+        return found
+
+    def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
+        """Return the margins of some rows."""
+        margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
+        return margins
+
+    def lack(self, rows: IntArray) -> bool:
+        """Return whether these rows have no positive or no negative example of a concept."""
+        targets = self.targets[rows]
+        return any(not {0, 1} <= set(column.tolist()) for column in targets.T)
+
+
+def tolerances_of(bank: ConceptBank) -> dict[str, float]:
+    """Return the tolerance of each concept of a bank."""
+    return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
+
+
+def findable(targets: Targets) -> list[int]:
+    """Return the columns of concepts with enough positive and negative examples."""
+    n_positive = (targets == 1).sum(axis=0)
+    n_negative = (targets == 0).sum(axis=0)
+    columns = np.flatnonzero(np.minimum(n_positive, n_negative) >= MIN_CLIPS).tolist()
+    if not columns:
+        raise FixTraining(
+            f"no concept has {MIN_CLIPS} training clips with it and {MIN_CLIPS} without"
+        )
+    return [int(column) for column in columns]
+
+
+def _cross_fit_parts(
+    rows: IntArray,
+    films: NDArray[np.str_],
+    n_parts: int,
+    is_by_film: bool,
+    seed: int,
+) -> list[IntArray]:
+    """Return parts of the rows; clips of a film stay together where splits are by film."""
+    names = np.unique(films[rows])
+    if n_parts < 2 or (is_by_film and len(names) < 2):
+        return []
+    if is_by_film:
+        number = np.searchsorted(names, films[rows]) % min(n_parts, len(names))
+    else:
+        rng = np.random.default_rng([seed, 7])
+        number = rng.permutation(len(rows)) % n_parts
+    return [rows[number == part] for part in np.unique(number)]
+
+
+def _best_tolerances(
+    examples: Examples, rows: IntArray, folds: IntArray
+) -> dict[str, float]:
+    """Return the tolerance of each concept with the best mean F1 over folds."""
+    mean_scores = []
+    for tolerance in TOLERANCES:
+        _, scores = _without_each_fold(examples, tolerance, rows, folds)
+        mean_scores.append(scores.mean(axis=0))
+    best = np.argmax(mean_scores, axis=0).tolist()
+    tolerances = [TOLERANCES[number] for number in best]
+    return dict(zip(examples.names, tolerances, strict=True))
+
+
+def _without_each_fold(
+    examples: Examples, tolerances: Tolerances, rows: IntArray, folds: IntArray
+) -> tuple[list[ConceptBank], FloatArray]:
+    """Return the bank found without each fold, and the F1 of each of its vectors there."""
+    banks = []
+    scores = []
+    for fold in np.unique(folds):
+        bank = examples.find(rows[folds != fold], tolerances)
+        tested = rows[folds == fold]
+        targets = examples.targets[tested]
+        is_true = targets == 1
+        is_called = (examples.margins(bank, tested) > 0) & (targets >= 0)
+        n = np.maximum(is_true.sum(axis=0) + is_called.sum(axis=0), 1)
+        scores.append(2 * (is_true & is_called).sum(axis=0) / n)
+        banks.append(bank)
+    return banks, np.array(scores)
+
+
+def _best_of_folds(banks: Sequence[ConceptBank], scores: FloatArray) -> ConceptBank:
+    """Return the vectors with the best score, each from its bank; of equal ones the first."""
+    best_bank = banks[0]
+    for column, best in enumerate(np.argmax(scores, axis=0)):
+        for name in ("coef_", "intercept_", "C_", "length_"):
+            getattr(best_bank, name)[column] = getattr(banks[best], name)[column]
+    return best_bank

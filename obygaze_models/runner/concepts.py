@@ -1,0 +1,193 @@
+"""The tables concepts.csv and trees.csv: what bottlenecks are made of.
+
+How well a vector ranks clips is evaluated on films that it was not found on: each film in turn is
+held out (of more than twelve films several together), and the vectors are found without it, with
+tolerances that are chosen without it. Weights and trees are those of a model of every clip.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.files import canonical_json
+from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.registry import BANK, find_kind
+from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.protocols.schema import Model
+from obygaze_models.runner.heldout import HeldOut, nothing_held_out
+from obygaze_models.runner.testing import StoreRun, fit_every_clip
+
+MOST_PARTS = 12
+
+Rows = list[dict[str, Any]]
+
+
+def concept_tables(run: StoreRun) -> tuple[Rows, Rows]:
+    """Return the rows of concepts.csv and of trees.csv for the bottlenecks on one store."""
+    protocol = run.protocol
+    concepts: Rows = []
+    trees: Rows = []
+    if not protocol.report.concepts or not run.table.concept_names:
+        return concepts, trees
+    qualities: dict[bytes, dict[str, dict[str, Any]]] = {}
+    for name, model in run.models.items():
+        if not find_kind(model.kind).head:
+            continue
+        for task in protocol.train_tasks:
+            settings = _settings(model, task)
+            of_vectors = {key: settings[key] for key in BANK}
+            key = canonical_json(of_vectors)
+            if key not in qualities:
+                qualities[key] = _qualities(run, of_vectors)
+            of_model = {"store": run.name, "model": name, "train": task}
+            head = _head(run, Model(model.kind, settings), task)
+            weights = _weights(head)
+            for concept, quality in qualities[key].items():
+                weight = weights.get(concept, math.nan)
+                row = {**of_model, "concept": concept, **quality, "weight": weight}
+                concepts.append(row)
+            trees += [{**of_model, **node} for node in _nodes(head)]
+    return concepts, trees
+
+
+def _settings(model: Model, task: str) -> dict[str, Any]:
+    """Return the first of the settings that a model offers, for a training task."""
+    settings = for_task(model.kind, candidates(model)[0], task)
+    # Here films are left out, not folds of a published file.
+    if settings["tolerance"] == "folds":
+        settings["tolerance"] = "inner"
+    return {**settings, "best_of_folds": False}
+
+
+def _head(run: StoreRun, model: Model, task: str) -> Any:
+    """Return a bottleneck that is fitted on every clip of a task; None where that fails."""
+    # The table is about the features of the store, of which nothing is erased.
+    data = replace(run.protocol.data, erase=())
+    run = replace(run, protocol=replace(run.protocol, data=data))
+    try:
+        _, fitted = fit_every_clip(run, model, task)
+    except FixTraining:
+        return None
+    return fitted.estimator
+
+
+def _films(run: StoreRun) -> NDArray[np.str_]:
+    return run.table.column(run.protocol.splits.group)
+
+
+def _weights(bottleneck: Any) -> dict[str, float]:
+    """Return the weight of each concept in a linear head; none of another head."""
+    if bottleneck is None or not hasattr(bottleneck.head_, "coef_"):
+        return {}
+    names = map(str, bottleneck.bank_.concepts_)
+    return dict(zip(names, bottleneck.head_.coef_.tolist(), strict=True))
+
+
+def _nodes(bottleneck: Any) -> Iterator[dict[str, Any]]:
+    """Yield the nodes of a tree; a row goes left where its margin is at most the threshold."""
+    if bottleneck is None or not hasattr(bottleneck.head_, "left_"):
+        return
+    tree = bottleneck.head_
+    names = [str(name) for name in bottleneck.bank_.concepts_]
+    for node, left in enumerate(tree.left_.tolist()):
+        is_leaf = left < 0
+        yield {
+            "node": node,
+            "left": "" if is_leaf else left,
+            "right": "" if is_leaf else int(tree.right_[node]),
+            "concept": "" if is_leaf else names[int(tree.feature_[node])],
+            "threshold": math.nan if is_leaf else float(tree.threshold_[node]),
+            "clips": int(tree.n_rows_[node]),
+            "share": float(tree.share_[node]),
+        }
+
+
+def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return how well each concept vector ranks clips of films that it was not found on."""
+    from obygaze_models.models.concept_report import concept_quality
+
+    vectors = run.vectors
+    clips = np.flatnonzero(vectors.features.present)
+    films = _films(run)
+    whole = nothing_held_out(run.table, films, clips)
+    # Margins are those of clips that are held out: nothing is cross-fitted.
+    settings = {**settings, "cross_fit": 0}
+    try:
+        bank = vectors.margins(settings, whole).bank
+    except FixTraining:
+        return {}
+    names = [str(name) for name in bank.concepts_]
+    parts = _parts(films[clips])
+    margins = np.full((len(clips), len(names)), np.nan)
+    for part in np.unique(parts):
+        tested = np.flatnonzero(parts == part)
+        held = _without(whole, clips[tested])
+        try:
+            found = vectors.margins(settings, held)
+        except FixTraining:
+            continue
+        of_rows = found.of_rows[tested]
+        for column, name in enumerate(map(str, found.bank.concepts_)):
+            if name in names:
+                margins[tested, names.index(name)] = of_rows[:, column]
+    targets = vectors.targets(settings["against"])
+    columns = [run.table.concept_names.index(name) for name in names]
+    targets = targets[:, columns]
+    known = [
+        column
+        for column in range(len(names))
+        if np.isfinite(margins[targets[:, column] >= 0, column]).all()
+    ]
+    if not known:
+        return {}
+    order = _order_in_films(run, clips, films[clips])
+    ranked = concept_quality(
+        np.nan_to_num(margins[order][:, known]),
+        targets[order][:, known],
+        films[clips][order],
+        [names[column] for column in known],
+        n_replicates=run.protocol.report.replicates,
+        seed=run.protocol.fit.seed,
+        n_folds=len(np.unique(parts)),
+    )
+    qualities = {}
+    for column, quality in zip(known, ranked, strict=True):
+        qualities[quality.concept] = {
+            "clips": quality.n,
+            "positive": quality.n_positive,
+            "ap": quality.metrics["ap"].value,
+            "low": quality.metrics["ap"].by_film.low,
+            "high": quality.metrics["ap"].by_film.high,
+            "auc": quality.metrics["auc"].value,
+            "p": quality.p,
+            "p_holm": quality.p_holm,
+            "tolerance": float(bank.C_[column]),
+        }
+    return qualities
+
+
+def _without(whole: HeldOut, rows: IntArray) -> HeldOut:
+    """Return the fold that tests some clips, and learns from no clip of their films."""
+    train = np.setdiff1d(whole.train, rows)
+    return whole.inner(train, rows)
+
+
+def _parts(films: NDArray[np.str_]) -> IntArray:
+    """Return the part of each clip: one or several films."""
+    names, codes = np.unique(films, return_inverse=True)
+    return codes.astype(np.intp) % min(len(names), MOST_PARTS)
+
+
+def _order_in_films(
+    run: StoreRun, clips: IntArray, films: NDArray[np.str_]
+) -> IntArray:
+    """Return the order of clips by film, and in a film by scene."""
+    scenes = run.table.scenes
+    if scenes is None:
+        scenes = np.arange(len(run.table))
+    return np.lexsort((scenes[clips], films))

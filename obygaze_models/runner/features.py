@@ -1,0 +1,347 @@
+"""The rows of features of a store, for the clips of a run; why a clip has none; equal clips."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.workspace import is_url
+from obygaze_features.manifest.folds import IntArray
+from obygaze_features.manifest.model import unannotated_id
+from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.recipe import IMPORTED
+from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.models.common import (
+    blocks_of,
+    with_padding,
+)
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.copies import Copies, find_copies, hashes_of
+from obygaze_models.protocols.schema import Data, Feature, Protocol
+
+NOT_FINITE = "failed: holds NaN or infinity as float32"
+ALL_PADDING = "failed: all frames are padding"
+ZERO = "failed: a vector of zeros cannot be scaled to length 1"
+NOT_COMMON = "left out: another store has no features of it"
+CHOSEN = "chosen"  # the name of the store that training films choose
+# Frames and tokens above it are read from the store in each pass.
+LARGE_BYTES = 2_000_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of one store.
+
+    Attributes:
+        name: The name that results give the store.
+        X: The features of the clips that have some: one vector for each clip, or frames or tokens,
+            of which padding is NaN. Large frames stay in the store (`StoreRows`).
+        row_of: The row of X of each clip of the table; -1 for a clip without features.
+        missing: Why each of those has none, by its id. Nothing is ever filled in.
+        origin: What run.json says about the store.
+        store_ids: The id that the store has for each clip of the table.
+        copies: The clips with the features of another clip.
+    """
+
+    name: str
+    X: Any
+    row_of: IntArray
+    missing: Mapping[str, str]
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    store_ids: Sequence[str] = ()
+    copies: Copies = field(default_factory=lambda: Copies({}))
+
+    @property
+    def present(self) -> BoolArray:
+        """Whether each clip of the table has features."""
+        return self.row_of >= 0
+
+    def of(self, clips: IntArray) -> Any:
+        """Return the features of some clips of the table."""
+        return self.X[self.row_of[clips]]
+
+    def only(self, stays: BoolArray, clip_ids: Sequence[str]) -> "Features":
+        """Return the features of those clips of the table that another store has too."""
+        clips = np.flatnonzero(self.present & stays)
+        row_of = np.full(len(stays), -1, dtype=np.intp)
+        row_of[clips] = np.arange(len(clips))
+        reasons = dict(self.missing)
+        for row in np.flatnonzero(self.present & ~stays).tolist():
+            reasons[clip_ids[row]] = NOT_COMMON
+        missing = {clip: reasons[clip] for clip in clip_ids if clip in reasons}
+        return replace(self, X=self.of(clips), row_of=row_of, missing=missing)
+
+
+def read_features(
+    stores: Mapping[str, Store],
+    table: ClipTable,
+    protocol: Protocol,
+    *,
+    of_frames: bool | None,
+) -> list[Features]:
+    """Return the features of each store.
+
+    Args:
+        stores: The stores by the names that results give them.
+        table: The clips.
+        protocol: What to read, and how to scale it.
+        of_frames: Whether models read the frames of clips; None if there is no model.
+    """
+    features = []
+    for name, store in stores.items():
+        wanted = protocol.features.get(name, Feature())
+        features.append(
+            read_store(name, store, table, protocol.data, wanted, of_frames)
+        )
+    if protocol.fit.choose_store:
+        return _with_common_clips(features, table)
+    return features
+
+
+def read_store(
+    name: str,
+    store: Store,
+    table: ClipTable,
+    data: Data,
+    wanted: Feature,
+    of_frames: bool | None,
+) -> Features:
+    """Return the features of a store for the clips of a table."""
+    backbone = store.recipe.title
+    if wanted.backbone and not is_backbone(backbone, wanted.backbone):
+        raise Mismatch(
+            f"the protocol needs features of {wanted.backbone!r} as {name!r}, "
+            f"this store has features of {backbone!r}",
+            where=store.location,
+            hint=f"--store {name}=ANOTHER",
+        )
+    array = choose_array(store, (wanted.array,) if wanted.array else data.array)
+    _check_shape(store, array, data, of_frames)
+    matrix, store_ids = _read(store, table, array, data)
+    X, is_real = _values(store, array, matrix)
+    clips = np.flatnonzero(matrix.present)
+    missing = {}
+    for row in np.flatnonzero(~matrix.present).tolist():
+        missing[table.ids[row]] = str(matrix.reasons[store_ids[row]])
+    is_usable = np.ones(len(clips), dtype=np.bool_)
+    for row, reason in _unusable_rows(X, is_real, data.scale).items():
+        missing[table.ids[clips[row]]] = reason
+        is_usable[row] = False
+    if data.scale == "unit":
+        length = np.linalg.norm(X.astype(np.float64), axis=1)
+        lengths = np.where(is_usable, length, 1.0)
+        X = np.asarray(X / lengths[:, None], dtype=np.float32)
+    if not is_usable.all():
+        X = X[is_usable]
+    clips = clips[is_usable]
+    if not len(clips):
+        reason, n_clips = Counter(missing.values()).most_common(1)[0]
+        raise FixInput(
+            f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
+            where=store.location,
+            hint="another store, or another array of it; obygaze store info shows what it has",
+        )
+    ids = [table.ids[row] for row in clips]
+    digest, row_hashes = _hashes(X, ids)
+    row_of = np.full(len(table), -1, dtype=np.intp)
+    row_of[clips] = np.arange(len(clips))
+    origin: dict[str, Any] = {
+        "location": store.location,
+        "backbone": backbone,
+        "array": array,
+        "dtype": store.array(array).dtype,
+        "width": int(X.shape[-1]),
+        "fingerprint": store.fingerprint,
+        "seal": store.seal,
+        "manifest": store.record.manifest.name,
+        "sha256": digest,
+    }
+    if data.segments:
+        origin |= {"rule": data.rule, "reduce": data.reduce}
+    stated = {"facts": store.recipe.stated_facts, **store.terms._asdict()}
+    origin |= {key: value for key, value in stated.items() if value}
+    return Features(
+        name,
+        X,
+        row_of,
+        {clip: missing[clip] for clip in table.ids if clip in missing},
+        origin,
+        store_ids,
+        find_copies(X, row_hashes, ids, table.films[clips].tolist(), table.clip_of),
+    )
+
+
+def is_backbone(backbone: str, pattern: str) -> bool:
+    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
+    return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
+
+
+def choose_array(store: Store, wanted: Sequence[str]) -> str:
+    """Return the first of the wanted arrays that the store has."""
+    for array in wanted:
+        if array in store.feature_arrays:
+            return array
+    hint = "obygaze store info lists what it holds"
+    if store.feature_arrays:
+        names = ", ".join(store.feature_arrays)
+        hint = f"--set 'data.array=[\"{store.feature_arrays[0]}\"]' (it has {names})"
+    raise NotFound(
+        f"this store has no array {' or '.join(wanted)}",
+        where=store.location,
+        hint=hint,
+    )
+
+
+def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -> None:
+    """Raise an error if an array has frames and models read one vector, or the reverse."""
+    n_dimensions = len(store.array(array).shape)
+    has_frames = n_dimensions > 1 and not data.segments
+    is_changed = data.scale != "none" or bool(data.erase)
+    if of_frames in (None, has_frames) and not (has_frames and is_changed):
+        return
+    wanted = "unscaled frames" if of_frames else "one vector"
+    names = []
+    for name in store.feature_arrays:
+        if (len(store.array(name).shape) > 1) == bool(of_frames):
+            names.append(name)
+    raise FixInput(
+        f"this protocol reads {wanted} of each clip, {array} has {n_dimensions} dimensions",
+        where=store.location,
+        hint=f"another array: {', '.join(names)}"
+        if names
+        else "a store with such an array",
+    )
+
+
+def _read(
+    store: Store, table: ClipTable, array: str, data: Data
+) -> tuple[Matrix | Segments, list[str]]:
+    """Return the features of clips, or of segments from windows, and the ids that were asked for.
+
+    Where a store has no clip of an annotator (`lake-001.ann`), it is asked for the clip itself.
+    """
+    ids = table.ids
+    if data.segments:
+        rule: Any = data.rule
+        reduce: Any = data.reduce
+        matrix: Matrix | Segments = store.segments(
+            table.clips, array, rule=rule, reduce=reduce
+        )
+        problem = "has a window in this store"
+        hint = "obygaze manifest windows: the films must have the same ids as in the segments"
+    else:
+        clips_alone = [unannotated_id(clip) for clip in table.clips]
+        if clips_alone != ids and not any(clip in store for clip in ids):
+            ids = clips_alone
+        matrix = _matrix(store, array, ids)
+        problem = "has features in this store"
+        hint = "obygaze store info says why; extract run tries again"
+        if not any(clip in store for clip in ids):
+            problem = "is in this store"
+            hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
+    if len(matrix.values):
+        return matrix, ids
+    clip, status = next(iter(matrix.reasons.items()))
+    noun = "segments" if data.segments else "clips"
+    raise NotFound(
+        f"none of the {len(table)} {noun} of the manifest {problem} ({clip}: {status})",
+        where=store.location,
+        hint=hint,
+    )
+
+
+def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
+    """Return the clips of an array; the frames of a large one stay in the store."""
+    stored = store.array(array)
+    is_large = len(stored.shape) > 1 and len(ids) * stored.row_bytes > LARGE_BYTES
+    if not is_large or is_url(store.location):
+        return store.matrix(array, clips=ids, missing="drop")
+    from obygaze_models.models.frames import StoreRows
+
+    present, reasons = store.presence(ids)
+    rows: Any = StoreRows(store, array, np.array(ids)[present])
+    return Matrix(rows, present, store.select(ids)[present], reasons)
+
+
+def _values(
+    store: Store, array: str, matrix: Matrix | Segments
+) -> tuple[Any, BoolArray | None]:
+    """Return the features of clips, and which of their frames are real, where that is known."""
+    if np.ndim(matrix.values) == 2:
+        return _as_float32(matrix.values), None
+    if not isinstance(matrix, Matrix):
+        return matrix.values, None
+    is_real = store.real_frames(array, matrix.rows)
+    if is_real is None or not isinstance(matrix.values, np.ndarray):
+        return matrix.values, is_real
+    return with_padding(matrix.values, is_real), is_real
+
+
+def _as_float32(values: Any) -> NDArray[np.float32]:
+    """Return numbers as models read them; those that float32 cannot hold become infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float32)
+
+
+def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, str]:
+    """Return the rows that no model can read, each with its reason."""
+    reasons: dict[int, str] = {}
+    first = 0
+    for block in blocks_of(X):
+        is_finite = np.isfinite(_as_float32(block))
+        if is_real is not None:
+            is_finite[~is_real[first : first + len(block)]] = True
+        is_usable = is_finite.all(axis=tuple(range(1, block.ndim)))
+        for row in np.flatnonzero(~is_usable).tolist():
+            reasons[first + row] = NOT_FINITE
+        first += len(block)
+    if is_real is not None:
+        for row in np.flatnonzero(~is_real.any(axis=1)).tolist():
+            reasons[row] = ALL_PADDING
+    if scale == "unit":
+        length = np.linalg.norm(X.astype(np.float64), axis=1)
+        for row in np.flatnonzero(~(length > 0)).tolist():
+            reasons.setdefault(row, ZERO)
+    return reasons
+
+
+def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
+    """Return the hash of all rows with their ids, and that of each row."""
+    digest = hashlib.sha256()
+    row_hashes: list[bytes] = []
+    for block in blocks_of(X):
+        digest.update(np.ascontiguousarray(block).data)
+        row_hashes += hashes_of(block)
+    digest.update("\n".join(ids).encode())
+    return digest.hexdigest(), row_hashes
+
+
+def _with_common_clips(
+    features: Sequence[Features], table: ClipTable
+) -> list[Features]:
+    """Return the features of all stores, of the clips that all of them have."""
+    names = [store.name for store in features]
+    if len(names) < 2:
+        raise FixUsage(
+            f"fit.choose_store needs two stores or more, got {len(names)}",
+            hint="--store NAME=STORE for each",
+        )
+    if CHOSEN in names:
+        raise FixUsage(
+            f"with fit.choose_store, no store can be called {CHOSEN!r}",
+            hint="another NAME in --store NAME=STORE",
+        )
+    is_common = np.all([store.present for store in features], axis=0)
+    if not is_common.any():
+        raise FixInput(
+            f"no clip has features in all stores ({', '.join(names)})",
+            where=table.name,
+            hint="obygaze store info lists the clips of a store; or fit.choose_store=false",
+        )
+    return [store.only(is_common, table.ids) for store in features]

@@ -1,0 +1,300 @@
+"""What is held out in each fold: the clips that train, validate and are tested, and all others.
+
+Everything that learns takes its rows from a `HeldOut`: scaling, erasing, concept vectors, choices
+of settings and stores, recalibration, and the fits themselves. Two rules say what nothing may learn
+from:
+
+- In splits by film: every clip of a tested film, in every task, with or without concepts, also a
+  clip that is in no fold. Fixed splits are by film if no film is on both sides.
+- In splits by clip: the tested clips of the task, under the name of every annotator. What the
+  paper's own training sets let through stays, and is counted as leaked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.splits import NO_ROWS, BoolArray, Split
+
+BY_CLIP = ("published", "kfold")  # kinds of splits
+FIXED = "fixed"
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """One fold of a training and a test task. Rows are those of the clip table.
+
+    Attributes:
+        name: The name of the fold.
+        train: The rows that train.
+        validation: The rows that choose: when to stop, a setting, a threshold.
+        test: The rows that are tested.
+        units: The number of what is held out as a whole: of each clip's film, or of the clip.
+        hidden: The numbers of the films, or of the clips, that nothing may learn from.
+        excluded: Further rows that nothing may learn from.
+        films: The film (or other group) of each clip.
+        is_by_film: Whether whole films are held out.
+        file_folds: The folds of the published file, in whose training folds a scheme finds concept
+            vectors and chooses their tolerance; none in other splits.
+    """
+
+    name: str
+    train: IntArray
+    validation: IntArray
+    test: IntArray
+    units: IntArray
+    hidden: IntArray
+    excluded: IntArray
+    films: NDArray[np.str_]
+    is_by_film: bool
+    file_folds: IntArray | None = None
+
+    @property
+    def may_learn(self) -> BoolArray:
+        """Whether anything may learn from each clip, in this task or in another.
+
+        It is computed where it is asked for: kept for each fold of thousands of films, it would
+        take gigabytes.
+        """
+        is_hidden = np.zeros(len(self.units), dtype=np.bool_)
+        is_hidden[self.hidden] = True
+        may_learn = ~is_hidden[self.units]
+        may_learn[self.excluded] = False
+        return may_learn
+
+    def joined(self) -> "HeldOut":
+        """Return the fold in which the validation clips train, too."""
+        train = np.union1d(self.train, self.validation)
+        return replace(self, train=train, validation=NO_ROWS)
+
+    def apart(self) -> "HeldOut":
+        """Return the fold in which validation clips choose, and nothing else learns from them."""
+        hidden = np.union1d(self.hidden, self.units[self.validation])
+        return replace(self, hidden=hidden)
+
+    def inner(self, train: IntArray, validation: IntArray) -> "HeldOut":
+        """Return a fold inside this one, which is tested on some of the rows that train here."""
+        inside = replace(self, train=train, validation=validation)
+        return inside.apart()
+
+    def of_films(self, names: NDArray[np.str_]) -> "HeldOut":
+        """Return the fold in which only these films train."""
+        stays = np.isin(self.films, names)
+        train = self.train[stays[self.train]]
+        excluded = np.union1d(self.excluded, np.flatnonzero(~stays))
+        return replace(self, train=train, excluded=excluded)
+
+    @property
+    def training_films(self) -> NDArray[np.str_] | None:
+        """The film of each training row; None if there is only one film."""
+        films = self.films[self.train]
+        return films if np.any(films != films[:1]) else None
+
+    @property
+    def rows_that_train(self) -> bytes:
+        """The training rows, as a key of what depends on them alone."""
+        return self.train.tobytes()
+
+    @property
+    def rows_to_learn_from(self) -> bytes:
+        """All rows that a fit can depend on, as a key."""
+        parts = (self.train, self.validation, self.hidden, self.excluded)
+        return b"|".join(part.tobytes() for part in parts)
+
+
+def folds_of(
+    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
+) -> dict[Pair, list[HeldOut]]:
+    """Return the folds of each pair of a training and a test task.
+
+    Args:
+        protocol: The protocol.
+        table: Its clips.
+        labels: The class of each clip, by task.
+        usable: Whether each clip has features (and a video, where a scheme needs one).
+    """
+    clips = _Clips(
+        protocol,
+        table,
+        table.column(protocol.splits.group),
+        _numbers(table.column(protocol.splits.group).tolist()),
+        _numbers([table.clip_of[clip] for clip in table.ids]),
+    )
+    folds: dict[Pair, list[HeldOut]] = {}
+    for task in dict.fromkeys(train for train, _ in protocol.pairs):
+        whole_splits = splits_of_task(protocol, table, labels, usable, task)
+        trains = usable & (labels[task] >= 0)
+        file_folds = _file_folds(protocol, table, task)
+        for pair in protocol.pairs:
+            if pair[0] != task:
+                continue
+            tests = usable & (labels[pair[1]] >= 0)
+            folds[pair] = [
+                _held_out(clips, pair, whole, trains, tests, file_folds)
+                for whole in whole_splits
+            ]
+    return {pair: folds[pair] for pair in protocol.pairs}
+
+
+def nothing_held_out(
+    table: ClipTable, groups: NDArray[np.str_], rows: IntArray
+) -> HeldOut:
+    """Return a fold that trains on some rows and may learn from every clip."""
+    return HeldOut(
+        "every clip",
+        train=rows,
+        validation=NO_ROWS,
+        test=NO_ROWS,
+        units=_numbers(groups.tolist()),
+        hidden=NO_ROWS,
+        excluded=NO_ROWS,
+        films=groups,
+        is_by_film=True,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Clips:
+    """The clips of a protocol; the number of the film, and of the clip that is read, of each."""
+
+    protocol: Protocol
+    table: ClipTable
+    films: NDArray[np.str_]
+    film_numbers: IntArray
+    clip_numbers: IntArray
+
+
+def _held_out(
+    clips: _Clips,
+    pair: Pair,
+    whole: Split,
+    trains: BoolArray,
+    tests: BoolArray,
+    file_folds: IntArray | None,
+) -> HeldOut:
+    """Return what a split holds out.
+
+    Args:
+        clips: The clips.
+        pair: The training and the test task.
+        whole: The split, with every clip of its test fold.
+        trains: Whether each clip can train.
+        tests: Whether each clip can be tested.
+        file_folds: As in `HeldOut`.
+    """
+    protocol = clips.protocol
+    is_published = protocol.splits.kind == "published"
+    test = _those_of(whole.test, tests)
+    if is_published:
+        folds = clips.table.fold(protocol.tasks[pair[1]].folds)
+        test = np.flatnonzero(tests & (folds == whole.test_fold))
+    is_by_film = _is_by_film(protocol, whole, clips.films)
+    units = clips.clip_numbers
+    tested = test
+    if is_by_film:
+        units = clips.film_numbers
+        tested = whole.test
+    held = HeldOut(
+        whole.name,
+        train=whole.train,
+        validation=whole.validation,
+        test=test,
+        units=units,
+        hidden=np.unique(units[tested]),
+        excluded=NO_ROWS,
+        films=clips.films,
+        is_by_film=is_by_film,
+        file_folds=file_folds,
+    )
+    if not is_published:
+        may_train = trains & held.may_learn
+        return replace(
+            held,
+            train=_those_of(whole.train, may_train),
+            validation=_those_of(whole.validation, may_train),
+        )
+    # The training sets are those of the paper, whatever another file tests.
+    if file_folds is None:
+        return held
+    is_outside = np.isin(file_folds, (OUTSIDE, whole.test_fold, whole.validation_fold))
+    return replace(held, excluded=np.flatnonzero(is_outside))
+
+
+def _those_of(rows: IntArray, stays: BoolArray) -> IntArray:
+    """Return the rows that stay; if all do, no copy, so that test tasks share them."""
+    kept = stays[rows]
+    return rows if kept.all() else rows[kept]
+
+
+def _is_by_film(protocol: Protocol, whole: Split, films: NDArray[np.str_]) -> bool:
+    """Return whether no film has clips on both sides of a split."""
+    kind = protocol.splits.kind
+    if kind != FIXED:
+        return kind not in BY_CLIP
+    others = np.concatenate([whole.train, whole.validation])
+    return not np.isin(films[whole.test], films[others]).any()
+
+
+def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | None:
+    """Return the published fold of each clip with a video; None without a scheme."""
+    if not protocol.splits.follow_scheme:
+        return None
+    folds = table.fold(protocol.tasks[task].folds)
+    if table.has_video.any():
+        return np.where(table.has_video, folds, OUTSIDE)
+    return folds
+
+
+def _numbers(names: Sequence[str]) -> IntArray:
+    """Return a number for each name; equal names have equal numbers."""
+    number_of: dict[str, int] = {}
+    for name in names:
+        number_of.setdefault(name, len(number_of))
+    return np.array([number_of[name] for name in names], dtype=np.intp)
+
+
+def repeats_clips(folds: Sequence[HeldOut]) -> bool:
+    """Return whether some clip is tested by more than one fold."""
+    tests = [held.test for held in folds]
+    return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
+
+
+def shares_films(folds: Sequence[HeldOut]) -> bool:
+    """Return whether clips of one film are in several sets of test clips.
+
+    Of a single fold, return whether a film of its test clips trains or validates too.
+    """
+    groups = folds[0].films
+    if len(folds) == 1:
+        held = folds[0]
+        seen_rows = np.concatenate([held.train, held.validation])
+        return bool(np.isin(groups[held.test], groups[seen_rows]).any())
+    test_sets = {held.test.tobytes(): held.test for held in folds}
+    films: list[str] = []
+    for rows in test_sets.values():
+        films += np.unique(groups[rows]).tolist()
+    return len(films) > len(set(films))
+
+
+def with_few_films(
+    folds: Mapping[Pair, Sequence[HeldOut]], n_films: int, seed: int
+) -> dict[Pair, list[HeldOut]]:
+    """Return the folds with at most `n_films` of their training films, drawn by seed.
+
+    Give folds whose validation films train, if they do (`joined`): the number is that of all films
+    that a fit sees. The films of a smaller number are among those of a larger one.
+    """
+    thinned: dict[Pair, list[HeldOut]] = {}
+    for pair, of_pair in folds.items():
+        thinned[pair] = []
+        for number, held in enumerate(of_pair):
+            names = np.unique(held.films[held.train])
+            rng = np.random.default_rng([seed, number])
+            thinned[pair].append(held.of_films(rng.permutation(names)[:n_films]))
+    return thinned

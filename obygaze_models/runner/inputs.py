@@ -1,0 +1,175 @@
+"""The first steps of a run: the clips of the manifest, their classes in each task, their features.
+
+What cannot work is refused here, before anything is fitted.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from obygaze_features import __version__
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import portable
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.io import manifest_sha256
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.models.registry import find_kind
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
+from obygaze_models.protocols.runner.code import used_parts
+from obygaze_models.protocols.schedule import Labels
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.features import Features, read_features
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A protocol with its clips, their classes by task, and the features of each store."""
+
+    protocol: Protocol
+    manifest: Manifest
+    manifest_path: str
+    table: ClipTable
+    labels: Labels
+    stores: Sequence[Features]
+
+    @cached_property
+    def identity(self) -> str:
+        """The hash of everything that the numbers depend on."""
+        parts: dict[str, Any] = {
+            "protocol": self.protocol.sha256,
+            "manifest": manifest_sha256(self.manifest),
+            "stores": {store.name: store.origin["sha256"] for store in self.stores},
+            "obygaze": __version__,
+            "parts": used_parts(self.protocol),
+        }
+        return sha256_bytes(canonical_json(parts))
+
+    @property
+    def default_name(self) -> str:
+        """The name of a run without a name: protocol, stores, and the start of the identity."""
+        parts = [self.protocol.name]
+        stores = "+".join(store.name for store in self.stores)
+        if stores:
+            parts.append(stores)
+        parts.append(self.identity[:8])
+        return portable("-".join(parts)[:120])
+
+    def usable(self, features: Features | None) -> BoolArray:
+        """Return whether each clip has features and, for the splits of a scheme, a video."""
+        present = np.ones(len(self.table), dtype=np.bool_)
+        if features is not None:
+            present = features.present
+        has_video = self.table.has_video
+        if self.protocol.splits.follow_scheme and has_video.any():
+            return present & has_video
+        return present
+
+
+def gather(
+    protocol: Protocol,
+    manifest: Manifest,
+    manifest_path: str,
+    stores: Mapping[str, Store],
+) -> Inputs:
+    """Return the inputs of a run."""
+    _check_stores(protocol, stores)
+    _check_scale(protocol)
+    protocol = replace(protocol, data=with_view(protocol.data, manifest))
+    table = clip_table(manifest, protocol.data)
+    _check_erased(protocol, table)
+    used_tasks: set[str] = set()
+    for pair in protocol.pairs:
+        used_tasks.update(pair)
+    labels = _labels_of_tasks(protocol, used_tasks, table)
+    _check_argmax(protocol, labels)
+    features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
+    return Inputs(protocol, manifest, manifest_path, table, labels, features)
+
+
+def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
+    wanted = set(protocol.grid.stores)
+    if wanted and wanted != set(stores):
+        raise FixUsage(
+            f"the protocol needs the stores {', '.join(sorted(wanted))}, "
+            f"got {', '.join(stores) or 'none'}",
+            hint="--store NAME=STORE for each",
+        )
+    if not stores and protocol.model_names:
+        raise FixUsage(
+            "models need features, but no store is given",
+            hint="--store NAME=STORE (obygaze store ls)",
+        )
+
+
+def _check_scale(protocol: Protocol) -> None:
+    """Raise an error for a scale that learns from tested clips."""
+    if protocol.data.scale == "standard-all":
+        raise FixUsage(
+            "data.scale = 'standard-all' learns mean and deviation from tested clips",
+            hint="--set data.scale=standard takes those of the training clips of each fold",
+        )
+
+
+def _check_erased(protocol: Protocol, table: ClipTable) -> None:
+    for name in protocol.data.erase:
+        if name not in table.concept_names:
+            raise FixInput(
+                f"data.erase names the unknown concept {name!r}{near(name, table.concept_names)}",
+                hint=f"one of {', '.join(table.concept_names)}",
+            )
+
+
+def _labels_of_tasks(
+    protocol: Protocol, used_tasks: Collection[str], table: ClipTable
+) -> Labels:
+    """Return the classes of the clips by task; an error names the tasks that can be run."""
+    labels = {}
+    refused = []
+    for name, task in protocol.tasks.items():
+        if name not in used_tasks:
+            continue
+        try:
+            labels[name] = task_labels(name, task, table)
+        except FixInput as error:
+            refused.append(error)
+    if not refused:
+        return labels
+    first = refused[0]
+    if not labels:
+        raise first
+    only = json.dumps(list(labels))
+    settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
+    hint = f"{settings} for the tasks that these clips have; {first.hint}"
+    raise FixInput(first.message, where=first.where, hint=hint)
+
+
+def _check_argmax(protocol: Protocol, labels: Labels) -> None:
+    """Raise an error where a clip is in class 1 of two tasks of `report.argmax`."""
+    tasks = [name for name in protocol.report.argmax if name in labels]
+    for first, second in combinations(tasks, 2):
+        n = int(np.sum((labels[first] == 1) & (labels[second] == 1)))
+        if n:
+            raise FixInput(
+                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
+                f"class 1 of both {first} and {second}",
+                hint="one task for each class, or report.argmax=[]",
+            )
+
+
+def _reads_frames(protocol: Protocol) -> bool | None:
+    """Return whether the models read frames; None if there is no model."""
+    kinds = [protocol.models[name].kind for name in protocol.model_names]
+    read = {find_kind(kind).reads for kind in kinds}
+    if not read:
+        return None
+    if len(read) > 1:
+        raise FixUsage("models of frames and models of clips need a protocol each")
+    return "frames" in read

@@ -1,0 +1,624 @@
+"""The rows of results.csv: values with their intervals, differences with their p.
+
+Intervals draw films, and tests change the signs of films (docs/design/0018-calibration.md).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from obygaze_models.evaluation.bootstrap import (
+    Interval,
+    draw,
+    effective_groups,
+    interval_of,
+    resample,
+    share_variance,
+)
+from obygaze_models.evaluation.metrics import (
+    RANKING_METRICS,
+    ranking_metric,
+)
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
+from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
+from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.schema import PaperValue, Protocol, Question
+from obygaze_models.runner.features import is_backbone
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.scores import Cell
+
+# For an interval: clips of each class, and films with a positive clip.
+LEAST_CLIPS = 5
+LEAST_FILMS = 2
+FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
+NEARLY_PERFECT = 0.9  # draws of films that are all ranked almost without error end at 1
+TUNED = "_tuned"
+RECALIBRATED = "_recalibrated"
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What the values of all cells are computed with.
+
+    Attributes:
+        protocol: The protocol.
+        films: The film (or other group) of each clip of the table.
+        labels: The class of each clip, by task.
+        backbones: The backbone of each store.
+    """
+
+    protocol: Protocol
+    films: NDArray[np.str_]
+    labels: dict[str, NDArray[np.int8]]
+    backbones: dict[str, str]
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> "Evaluation":
+        """Return what the cells of a run are evaluated with."""
+        return cls(
+            inputs.protocol,
+            inputs.table.column(inputs.protocol.splits.group),
+            dict(inputs.labels),
+            {store.name: str(store.origin["backbone"]) for store in inputs.stores},
+        )
+
+    @property
+    def metric(self) -> str:
+        """The metric that cells are compared by."""
+        return ranking_metric(self.protocol.report.primary)
+
+
+def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
+    """Return the rows of a cell: each metric over all films, and within each film."""
+    intervals = _intervals(cell, evaluation)
+    of_cell = _facts(cell, evaluation)
+    nowhere = Interval(math.nan, math.nan, 0)
+    rows: Rows = []
+    for metric, value in cell.value.items():
+        interval = intervals.get(metric, nowhere)
+        row = {
+            **of_cell,
+            "metric": metric,
+            "value": value,
+            "sd": cell.sd(metric),
+            "low": interval.low,
+            "high": interval.high,
+        }
+        rows.append(row)
+    for name, value in cell.tuned().items():
+        rows.append({**of_cell, "metric": name + TUNED, "value": value})
+    if cell.is_model and of_cell["films"] > 2:
+        for name, value in cell.recalibrated().items():
+            rows.append({**of_cell, "metric": name + RECALIBRATED, "value": value})
+    rows += _film_rows(cell, evaluation, of_cell)
+    _add_printed_values(rows, cell, evaluation)
+    return rows
+
+
+def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
+    """Return what all rows of a cell over all films have in common."""
+    return {
+        "task": cell.test,
+        "train": cell.train,
+        "test": cell.test,
+        "store": cell.store,
+        "model": cell.model,
+        "fits": len(cell.tested),
+        "clips": len(cell.clips),
+        "films": len(np.unique(evaluation.films[cell.clips])),
+        "leaked": len(_leaked_clips(cell)),
+    }
+
+
+def _film_rows(cell: Cell, evaluation: Evaluation, of_cell: Mapping[str, Any]) -> Rows:
+    """Return the rows of a cell within each film; deviations are over fits that test it alone."""
+    names, values = cell.by_film(evaluation.films, cell.metrics)
+    n_clips = Counter(evaluation.films[cell.clips].tolist())
+    n_fits: Counter[str] = Counter()
+    alone: dict[str, list[dict[str, float]]] = {}
+    for t, fold_values in zip(cell.tested, cell.fold_values, strict=True):
+        films = np.unique(evaluation.films[t.rows]).tolist()
+        n_fits.update(films)
+        if len(films) == 1:
+            alone.setdefault(films[0], []).append(fold_values)
+    rows: Rows = []
+    for number, film in enumerate(names):
+        runs = alone.get(film, [])
+        of_film = {
+            **of_cell,
+            "film": film,
+            "fits": n_fits[film],
+            "clips": n_clips[film],
+            "films": 1,
+            "leaked": "",
+        }
+        for metric, of_films in values.items():
+            row = {**of_film, "metric": metric, "value": float(of_films[number])}
+            if len(runs) > 1:
+                row["sd"] = float(np.std([run[metric] for run in runs], ddof=1))
+            rows.append(row)
+    return rows
+
+
+def _add_printed_values(rows: Rows, cell: Cell, evaluation: Evaluation) -> None:
+    """Add the values that a paper prints to the rows that they are about."""
+    backbone = evaluation.backbones.get(cell.store, "")
+    for printed in evaluation.protocol.paper:
+        if not _is_about(printed, cell, backbone):
+            continue
+        for row in rows:
+            is_film = row.get("film", "") == printed.film
+            # The first value that is printed for a row, as the protocol lists them.
+            if is_film and row["metric"] == printed.metric and "paper" not in row:
+                row["paper"] = printed.mean
+                row["paper_sd"] = printed.sd if printed.sd >= 0 else math.nan
+
+
+def _is_about(printed: PaperValue, cell: Cell, backbone: str) -> bool:
+    """Return whether a printed number is about a cell of this backbone."""
+    known = {
+        "model": cell.model,
+        "feature": cell.store,
+        "train": cell.train,
+        "test": cell.test,
+    }
+    for key, value in known.items():
+        wanted = getattr(printed, key)
+        if wanted and wanted != value:
+            return False
+    return not printed.backbone or is_backbone(backbone, printed.backbone)
+
+
+def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
+    """Return the intervals over films of AP and AUC; of what is not trained, of every metric.
+
+    At a threshold, a model of other training films could call many other clips positive.
+    """
+    films = evaluation.films[cell.clips]
+    if not _has_enough(cell, films):
+        return {}
+    report = evaluation.protocol.report
+    given = cell.metrics
+    if cell.model not in UNTRAINED:
+        given = (*RANKING_METRICS, "prevalence")
+    drawn = resample(
+        cell.statistics(films, given),
+        np.unique(films),
+        n_replicates=report.replicates,
+        confidence=report.confidence,
+        seed=(evaluation.protocol.fit.seed, 0),
+        within_unit=True,
+        inflation=cell.inflation,
+        label_inflation=_label_inflation(cell, evaluation),
+        effective=effective_groups(cell.y, films),
+    )
+    intervals = {}
+    for name, (interval, _) in drawn.items():
+        if name in RANKING_METRICS:
+            n_clips = _clips_behind(name, cell.y)
+            interval = not_narrower_than_clips(
+                interval, cell.value[name], n_clips, report.confidence
+            )
+        intervals[name] = interval
+    return intervals
+
+
+def _has_enough(cell: Cell, films: NDArray[np.str_]) -> bool:
+    """Return whether a test has enough clips of each class for an interval over films."""
+    n_positive = int(cell.y.sum())
+    n_fewer = min(n_positive, len(cell.y) - n_positive)
+    return n_fewer >= LEAST_CLIPS and len(np.unique(films[cell.y])) >= LEAST_FILMS
+
+
+def _clips_behind(metric: str, y: NDArray[np.bool_]) -> int:
+    """Return the clips whose mean a metric is: of the rarer class for AUC, positive ones for AP."""
+    n_positive = int(y.sum())
+    return n_positive if metric == "ap" else min(n_positive, len(y) - n_positive)
+
+
+def not_narrower_than_clips(
+    interval: Interval, value: float, n_clips: int, confidence: float
+) -> Interval:
+    """Return the interval of a nearly perfect AP or AUC, not narrower than clips allow.
+
+    The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
+    independent. So the interval contains Wilson's of A for n clips. AP is the mean of the precision
+    at each positive clip. AUC is the mean, over clips of either class, of the share of the other
+    class that is on the right side.
+    """
+    if not value > NEARLY_PERFECT or interval.ends == (None, None):
+        return interval
+    z = float(special.ndtri((1 + confidence) / 2))
+    share = 1 + z**2 / n_clips
+    centre = (value + z**2 / (2 * n_clips)) / share
+    half = z / share * (value * (1 - value) / n_clips + (z / (2 * n_clips)) ** 2) ** 0.5
+    low = min(interval.low, centre - half)
+    high = max(interval.high, centre + half)
+    return replace(interval, low=low, high=high)
+
+
+def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:
+    """Return the factor of the variance that comes from the share of positives.
+
+    A stratified test set has the share of all clips of the task. With other films that share
+    varies as drawing films with all of their clips shows. Drawing films with their few test clips
+    also shows chance among the clips of a film, which stratifying removes. Where films are tested
+    with all of their clips, both are the same.
+    """
+    is_published = evaluation.protocol.splits.kind == "published"
+    films = evaluation.films[cell.clips]
+    of_test = share_variance(cell.y, films)
+    if not is_published or cell.n_test_sets > 1 or of_test == 0:
+        return 1.0
+    labels = evaluation.labels[cell.test]
+    is_of_films = (labels >= 0) & np.isin(evaluation.films, films)
+    return share_variance(labels[is_of_films], evaluation.films[is_of_films]) / of_test
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """A difference of two cells on the same clips: its row, and what the p of many need."""
+
+    row: dict[str, Any]
+    by_film: FloatArray  # NaN for a film without a value, in the order of all films
+    inflation: float
+
+
+class Draws:
+    """The values of cells if films are drawn, the same films for all; each is computed once."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        self.known: dict[int, tuple[Cell, FloatArray, FloatArray]] = {}
+
+    def of(self, cell: Cell) -> tuple[FloatArray, FloatArray]:
+        """Return the compared metric of a cell in each draw, and within each film of the table."""
+        if id(cell) not in self.known:
+            evaluation = self.evaluation
+            metric = evaluation.metric
+            films = evaluation.films[cell.clips]
+            statistics = cell.statistics(films, [metric])
+            codes = np.arange(len(np.unique(films)))
+            seed = (evaluation.protocol.fit.seed, 2)
+            n_draws = evaluation.protocol.report.replicates
+            drawn = draw(statistics, codes, n_draws, seed)[metric]
+            names, values = cell.by_film(evaluation.films, [metric])
+            every_film = np.unique(evaluation.films)
+            by_film = np.full(len(every_film), np.nan)
+            by_film[np.searchsorted(every_film, names)] = values[metric]
+            # The cell is kept with its values, so that no other one gets its id.
+            self.known[id(cell)] = (cell, drawn, by_film)
+        _, drawn, by_film = self.known[id(cell)]
+        return drawn, by_film
+
+
+def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Return the pairs of models and baselines on one cell, and of a model on two stores."""
+    pairs = []
+    for first, second in combinations(cells, 2):
+        if not first.store or (first.train, first.test) != (second.train, second.test):
+            continue
+        one_model = first.model == second.model and first.store != second.store
+        one_store = second.store in (first.store, "")
+        if (one_model or one_store) and np.array_equal(first.clips, second.clips):
+            pairs.append((first, second))
+    return pairs
+
+
+def difference(first: Cell, second: Cell, draws: Draws) -> Difference:
+    """Return the difference of two cells of the same tasks."""
+    inflation = max(first.inflation, second.inflation)
+    row, by_film, interval = _difference(first, second, draws, inflation)
+    p = _p_by_film(first, by_film)
+    reaching = as_sure_as(p, interval, draws.evaluation.protocol.report.confidence)
+    row |= {"low": reaching.low, "high": reaching.high, "p": p}
+    return Difference(row, by_film, inflation)
+
+
+def _difference(
+    first: Cell, second: Cell, draws: Draws, inflation: float
+) -> tuple[dict[str, Any], FloatArray, Interval]:
+    """Return the row of a difference, its values within films, and its interval over films."""
+    evaluation = draws.evaluation
+    metric = evaluation.metric
+    ours, ours_by_film = draws.of(first)
+    theirs, theirs_by_film = draws.of(second)
+    value = first.value[metric] - second.value[metric]
+    row = {
+        **_facts(first, evaluation),
+        "metric": metric,
+        "value": value,
+        "against_train": second.train,
+        "against_store": second.store,
+        "against_model": second.model,
+        "leaked": len(_leaked_clips(first, second)),
+    }
+    interval, _ = interval_of(
+        ours - theirs,
+        value,
+        row["films"],
+        evaluation.protocol.report.confidence,
+        inflation=inflation,
+    )
+    # The AUC of a constant is one half whatever films are drawn.
+    low_of_first, high_of_first = _possible_values(ours)
+    low_of_second, high_of_second = _possible_values(theirs)
+    interval = interval.of_difference(
+        low_of_first - high_of_second, high_of_first - low_of_second
+    )
+    return row, ours_by_film - theirs_by_film, interval
+
+
+def _leaked_clips(*cells: Cell) -> set[str]:
+    leaked: set[str] = set()
+    for cell in cells:
+        for t in cell.tested:
+            leaked.update(t.leak.clips)
+    return leaked
+
+
+def _possible_values(draws: FloatArray) -> tuple[float, float]:
+    """Return the lowest and highest value of a metric: 0 and 1, or the one that it always has."""
+    finite = draws[np.isfinite(draws)]
+    # Draws of a perfect model are all 1, which shows too few clips, and not a sure value.
+    if finite.size and np.ptp(finite) == 0 and 0 < finite[0] < 1:
+        return float(finite[0]), float(finite[0])
+    return 0.0, 1.0
+
+
+def _p_by_film(cell: Cell, by_film: FloatArray) -> float:
+    """Return the p of a difference by films, where all runs test one set of clips; else NaN.
+
+    Changing the signs of films assumes that they are independent, but where each film is tested by
+    models of the others, it also trained these.
+    """
+    n_films = int(np.isfinite(by_film).sum())
+    if cell.shares_films or cell.n_test_sets > 1 or n_films < FILMS_OF_A_TEST:
+        return math.nan
+    p, _ = sign_flip_p(by_film)
+    return p
+
+
+def as_sure_as(p: float, interval: Interval, confidence: float) -> Interval:
+    """Return the interval, reaching to 0 if the p by films says that the difference may be 0.
+
+    Draws of a dozen films are narrower than sign flips allow if films differ very much in their
+    look (docs/design/0018-calibration.md). A p that is NaN says nothing.
+    """
+    if not p > 1 - confidence or interval.ends == (None, None):
+        return interval
+    return replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
+
+
+def add_p_of_all(
+    differences: Sequence[Difference], questions: Sequence[Question]
+) -> Rows:
+    """Return the rows of differences, each with its p among all of its family.
+
+    The differences that the questions of the protocol ask for are one family. All others, which
+    nobody asked for before the run, are the other one. Fewer than six films have no p.
+    """
+    families: dict[bool, list[Difference]] = {True: [], False: []}
+    for item in differences:
+        is_asked = any(_asks_for(question, item.row) for question in questions)
+        families[is_asked].append(item)
+    for family in families.values():
+        tested = [
+            item
+            for item in family
+            if np.isfinite(item.by_film).sum() >= FILMS_OF_A_TEST
+        ]
+        if not tested:
+            continue
+        by_film = np.column_stack([item.by_film for item in tested])
+        has_value = np.isfinite(by_film).any(axis=1)
+        p_values = max_t_p(by_film[has_value], [item.inflation for item in tested])
+        for item, p in zip(tested, p_values, strict=True):
+            item.row["p_all"] = float(p)
+    return [item.row for item in differences]
+
+
+def _asks_for(question: Question, row: dict[str, Any]) -> bool:
+    """Return whether a question asks for a difference, of either sign; an empty name is any."""
+    if question.train not in ("", row["train"]) or question.test not in (
+        "",
+        row["test"],
+    ):
+        return False
+    first = (question.first, question.first_store)
+    second = (question.second, question.second_store)
+    ours = (row["model"], row["store"])
+    theirs = (row["against_model"], row["against_store"])
+    forwards = _is_side(first, ours) and _is_side(second, theirs)
+    backwards = _is_side(first, theirs) and _is_side(second, ours)
+    return forwards or backwards
+
+
+def _is_side(asked: tuple[str, str], side: tuple[str, str]) -> bool:
+    model, store = asked
+    return model in ("", side[0]) and store in ("", side[1])
+
+
+def contrast_jobs(
+    cells: Sequence[Cell], evaluation: Evaluation, ids: Sequence[str]
+) -> list[Callable[[], Rows]]:
+    """Return functions that compute the rows of the two training tasks of `report.contrast`.
+
+    Args:
+        cells: The cells with all of their seeds.
+        evaluation: What they are evaluated with.
+        ids: The id of each clip of the table.
+    """
+    protocol = evaluation.protocol
+    if not protocol.contrast:
+        return []
+    cell_of = {(c.train, c.test, c.model, c.store): c for c in cells}
+    jobs: list[Callable[[], Rows]] = []
+    for (train, test, model, store), first in cell_of.items():
+        second = cell_of.get((protocol.contrast[1], test, model, store))
+        if train != protocol.contrast[0] or second is None:
+            continue
+        if np.array_equal(first.clips, second.clips):
+            for pair in _with_and_without_leaks(first, second, evaluation, ids):
+                jobs.append(partial(_contrast_rows, *pair, evaluation))
+    return jobs
+
+
+def _with_and_without_leaks(
+    first: Cell, second: Cell, evaluation: Evaluation, ids: Sequence[str]
+) -> Iterator[tuple[Cell, Cell]]:
+    """Yield both cells, and if test clips leaked, both without those if enough films are left.
+
+    Test clips that trained or chose one of the two models favour it.
+    """
+    yield first, second
+    leaked = _leaked_clips(first, second)
+    rows = np.array([row for row in first.clips if ids[row] in leaked], dtype=np.intp)
+    if not len(rows):
+        return
+    ours = _without(first, rows)
+    theirs = _without(second, rows)
+    if not ours.tested:
+        return
+    films = evaluation.films[ours.clips]
+    if len(np.intersect1d(films[ours.y], films[~ours.y])) >= FILMS_OF_A_TEST:
+        yield ours, theirs
+
+
+def _without(cell: Cell, leaked: IntArray) -> Cell:
+    """Return a cell without its leaked clips, of which no leak is left."""
+    rest = cell.without(leaked)
+    clean = [replace(t, leak=replace(t.leak, clips=(), leaked=0)) for t in rest.tested]
+    return replace(rest, tested=clean)
+
+
+def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
+    """Return the difference of a model that was trained on one task and on another.
+
+    Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
+    films and re-trainings, and a p. Where each film is tested by models of the others, it has
+    neither: how much the two training sets vary together depends on the data.
+    """
+    primary = evaluation.protocol.report.primary
+    draws = Draws(evaluation)
+    rows = []
+    metrics = [evaluation.metric]
+    # Margins have no Brier score and no calibration error.
+    if primary in first.value and primary in second.value and primary not in metrics:
+        metrics.insert(0, primary)
+    for metric in metrics:
+        ours = _by_seed(first, metric)
+        theirs = _by_seed(second, metric)
+        row = {
+            **_facts(first, evaluation),
+            "metric": metric,
+            "value": float(ours.mean()) - float(theirs.mean()),
+            "against_train": second.train,
+            "against_store": second.store,
+            "against_model": second.model,
+            "leaked": len(_leaked_clips(first, second)),
+        }
+        if first.n_test_sets == 1 and metric in RANKING_METRICS:
+            row |= _interval_with_seeds(first, second, draws, [ours, theirs])
+        rows.append(row)
+    return rows
+
+
+def _by_seed(cell: Cell, metric: str) -> FloatArray:
+    """Return the value of a metric for each seed of a cell."""
+    return np.array([cell.values([seed])[metric] for seed in cell.seeds])
+
+
+def _interval_with_seeds(
+    first: Cell, second: Cell, draws: Draws, by_seed: Sequence[FloatArray]
+) -> dict[str, float]:
+    """Return interval and p of a contrast: over films, with the variance over seeds added."""
+    evaluation = draws.evaluation
+    confidence = evaluation.protocol.report.confidence
+    ours, _ = draws.of(first)
+    theirs, _ = draws.of(second)
+    value = first.value[evaluation.metric] - second.value[evaluation.metric]
+    n_films = len(np.unique(evaluation.films[first.clips]))
+    _, error = interval_of(ours - theirs, value, n_films, confidence)
+    of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
+    inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
+    _, by_film, interval = _difference(first, second, draws, inflation)
+    p = _p_by_film(first, by_film)
+    interval = as_sure_as(p, interval, confidence)
+    return {"low": interval.low, "high": interval.high, "p": p}
+
+
+def argmax_rows(cells: Sequence[Cell], evaluation: Evaluation) -> Rows:
+    """Return rows of one-against-rest tasks as one: the class with the highest score.
+
+    The score of a class is that of the model that was trained on its task.
+    """
+    tasks = evaluation.protocol.report.argmax
+    trained = [cell for cell in cells if cell.train == cell.test]
+    rows: Rows = []
+    for model, store in dict.fromkeys((cell.model, cell.store) for cell in trained):
+        by_task = {c.test: c for c in trained if (c.model, c.store) == (model, store)}
+        if len(tasks) < 2 or not set(tasks) <= by_task.keys():
+            continue
+        of_tasks = [by_task[task] for task in tasks]
+        clips = of_tasks[0].clips
+        for cell in of_tasks[1:]:
+            clips = np.intersect1d(clips, cell.clips)
+        y = [c.y[np.searchsorted(c.clips, clips)] for c in of_tasks]
+        scores = [c.mean_scores[np.searchsorted(c.clips, clips)] for c in of_tasks]
+        has_one_class = np.sum(y, axis=0) == 1
+        if not has_one_class.any():
+            continue  # no clip was tested for all tasks
+        true = np.argmax(y, axis=0)[has_one_class]
+        called = np.argmax(scores, axis=0)[has_one_class]
+        counts = np.zeros((len(tasks), len(tasks)), dtype=int)
+        np.add.at(counts, (true, called), 1)
+        hits = np.diag(counts)
+        n_true = counts.sum(axis=1)
+        n_called = counts.sum(axis=0)
+        values = {
+            "accuracy": float((true == called).mean()),
+            "f1_macro": float(np.mean(2 * hits / np.maximum(n_true + n_called, 1))),
+            "majority": float(n_true.max() / n_true.sum()),
+        }
+        name = " | ".join(tasks)
+        films = evaluation.films[clips[has_one_class]]
+        for metric, value in values.items():
+            row = {
+                **_facts(of_tasks[0], evaluation),
+                "task": name,
+                "train": name,
+                "test": name,
+                "metric": metric,
+                "value": value,
+                "clips": len(true),
+                "films": len(np.unique(films)),
+            }
+            rows.append(row)
+    return rows
+
+
+def learning_rows(cells: Sequence[Cell], evaluation: Evaluation, n_films: int) -> Rows:
+    """Return the primary metric of cells that trained on so many films."""
+    metric = evaluation.protocol.report.primary
+    rows: Rows = []
+    for cell in cells:
+        if metric in cell.value:
+            row = {
+                **_facts(cell, evaluation),
+                "metric": metric,
+                "value": cell.value[metric],
+                "train_films": n_films,
+            }
+            rows.append(row)
+    return rows

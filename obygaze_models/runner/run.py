@@ -1,0 +1,350 @@
+"""Run a protocol: clips and tasks, what each fold holds out, features, fits, results."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features import __version__
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.machine import this_machine
+from obygaze_features.manifest.io import manifest_sha256
+from obygaze_features.manifest.own import packages_that_read
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.code import used_parts
+from obygaze_models.protocols.runner.processes import fitting, map_groups
+from obygaze_models.runner.concepts import concept_tables
+from obygaze_models.runner.heldout import with_few_films
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.results import (
+    Difference,
+    Draws,
+    Evaluation,
+    Rows,
+    add_p_of_all,
+    argmax_rows,
+    cell_rows,
+    comparable,
+    contrast_jobs,
+    difference,
+    learning_rows,
+)
+from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.tables import (
+    RUN_FORMAT,
+    Run,
+    check_free,
+    prediction_rows,
+    write_run,
+)
+from obygaze_models.runner.testing import (
+    StoreRun,
+    baseline_cells,
+    model_cells,
+    n_tests,
+    store_runs,
+    with_chosen_stores,
+)
+
+Watch = Callable[[str, int], AbstractContextManager[Progress]]
+PACKAGES = ("numpy", "scipy", "scikit-learn")
+
+
+def run_protocol(
+    inputs: Inputs,
+    folder: Path,
+    *,
+    force: bool = False,
+    n_jobs: int = 0,
+    watch: Watch | None = None,
+) -> Run:
+    """Fit and test every cell, and write the run; equal inputs give equal tables.
+
+    Args:
+        inputs: Clips, tasks and features (`inputs.gather`).
+        folder: The folder of the run.
+        force: Replace another run that is there.
+        n_jobs: Processes that fit; 0 for one a core.
+        watch: Makes a progress bar.
+    """
+    check_free(folder, inputs.identity, force=force)
+    watch = watch or _no_progress
+    started = time.perf_counter()
+    protocol = inputs.protocol
+    with fitting():
+        stores = store_runs(inputs, n_jobs)
+        _check_learning_films(stores)
+        cells: list[Cell] = []
+        for store in stores:
+            if store.features is not None and store.models:
+                with watch(f"tests on {store.name}", n_tests(store)) as progress:
+                    cells += model_cells(store, progress)
+        if protocol.fit.choose_store:
+            cells += with_chosen_stores(cells)
+        baselines = _baselines(stores)
+        evaluation = Evaluation.of(inputs)
+        contrasts = contrast_jobs(cells, evaluation, inputs.table.ids)
+        # Further seeds are for the two training tasks of a contrast only.
+        cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
+        every_cell = [*cells, *baselines]
+        jobs: dict[str, list[Callable[[], Any]]] = {
+            "cells": [partial(cell_rows, cell, evaluation) for cell in every_cell],
+            "differences": _difference_jobs(every_cell, evaluation),
+            "contrasts": [*contrasts],
+            "concepts": [
+                partial(concept_tables, store)
+                for store in stores
+                if store.features is not None
+            ],
+        }
+        with watch("evaluation", sum(map(len, jobs.values()))) as progress:
+            made = map_groups(jobs, n_jobs, progress)
+        learning: Rows = []
+        for store in stores:
+            learning += _learning(store, evaluation)
+    results = [
+        *_joined(made["cells"]),
+        *add_p_of_all(_joined(made["differences"]), protocol.report.questions),
+        *_joined(made["contrasts"]),
+        *argmax_rows(cells, evaluation),
+        *learning,
+    ]
+    tables: dict[str, Any] = {
+        "predictions.csv": prediction_rows(every_cell, inputs.table),
+        "results.csv": results,
+    }
+    if protocol.report.concepts:
+        tables["concepts.csv"] = _joined([concepts for concepts, _ in made["concepts"]])
+        tables["trees.csv"] = _joined([trees for _, trees in made["concepts"]])
+    if protocol.report.error_analysis:
+        tables["success.csv"] = _success(cells, inputs.table)
+    seconds = round(time.perf_counter() - started, 3)
+    about = _about(inputs, folder.name, stores, every_cell, seconds)
+    return write_run(folder, about, tables)
+
+
+def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the items of all parts, one after the other."""
+    items: list[Any] = []
+    for part in parts:
+        items += part
+    return items
+
+
+def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
+    """Return the cells of the baselines: they read no features, only which clips have some."""
+    by_clips: dict[bytes, list[Cell]] = {}
+    for store in stores:
+        present = b""
+        if store.features is not None:
+            present = store.features.present.tobytes()
+        if present not in by_clips:
+            by_clips[present] = baseline_cells(store)
+    cells = _joined([*by_clips.values()])
+    if len(by_clips) == 1:
+        return [replace(cell, store="") for cell in cells]
+    return cells
+
+
+def _difference_jobs(
+    cells: Sequence[Cell], evaluation: Evaluation
+) -> list[Callable[[], list[Difference]]]:
+    """Return functions that compute the differences of cells with the same tasks."""
+    if not evaluation.protocol.report.compare:
+        return []
+    by_tasks: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        by_tasks.setdefault((cell.train, cell.test), []).append(cell)
+
+    def differences(of_tasks: Sequence[Cell]) -> list[Difference]:
+        draws = Draws(evaluation)
+        pairs = comparable(of_tasks)
+        return [difference(first, second, draws) for first, second in pairs]
+
+    return [partial(differences, of_tasks) for of_tasks in by_tasks.values()]
+
+
+def _check_learning_films(stores: Sequence[StoreRun]) -> None:
+    """Raise an error for a number of training films that no fold has."""
+    for store in stores:
+        wanted = max(store.protocol.report.learning_films, default=0)
+        most = 0
+        for _, _, held in store.every_fold:
+            films = held.films[held.joined().train]
+            most = max(most, len(np.unique(films)))
+        if wanted > most:
+            raise FixUsage(
+                f"report.learning_films has {wanted}, but no fold trains on more than {most} films",
+                where=store.name or None,
+                hint=f"numbers of training films up to {most}",
+            )
+
+
+def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
+    """Return the learning curve of each model on a store: the primary metric by training films.
+
+    Films are drawn from those that a fit sees: with validation films, where these train too.
+    """
+    protocol = store.protocol
+    rows: Rows = []
+    if store.features is None:
+        return rows
+    report = replace(protocol.report, contrast=())
+    for n_films in protocol.report.learning_films:
+        for name, model in store.models.items():
+            seen = {
+                pair: [store.for_model(model, held) for held in folds]
+                for pair, folds in store.folds.items()
+            }
+            thinned = with_few_films(seen, n_films, protocol.splits.seed)
+            grid = replace(protocol.grid, models=(name,))
+            alone = replace(protocol, grid=grid, report=report)
+            fewer = replace(store, protocol=alone, folds=thinned)
+            cells = model_cells(fewer, Quiet(), may_fail=True)
+            rows += learning_rows(cells, evaluation, n_films)
+    return rows
+
+
+def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]]:
+    """Yield the rows of success.csv: decisions regressed on levels and concepts of the clips."""
+    from obygaze_models.evaluation.error_analysis import (
+        LEVEL_FACTORS,
+        analyse_success,
+        paper_factors,
+    )
+
+    for cell in cells:
+        threshold = 0.5 if cell.tested[0].gives_probabilities else 0.0
+        is_correct = (cell.mean_scores > threshold) == cell.y
+        has_concept = table.has_concept[cell.clips].T
+        concepts = dict(zip(table.concept_names, has_concept, strict=True))
+        factors = paper_factors(concepts, table.levels[cell.clips].tolist())
+        # Where each clip has one of the three levels, these are an intercept for each level.
+        is_levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
+        results = analyse_success(
+            is_correct, factors, table.films[cell.clips], intercept=not is_levelled
+        )
+        for result in results:
+            row = {
+                "task": cell.test,
+                "train": cell.train,
+                "test": cell.test,
+                "store": cell.store,
+                "model": cell.model,
+                "film": result.film,
+                "all_clips": result.n,
+                "successes": result.n_success,
+                "method": result.method,
+                "errors": result.errors,
+                "note": result.note,
+            }
+            if not is_levelled or not result.factors:
+                yield {**row, "factor": "intercept", "log_odds": result.intercept}
+            for item in result.factors:
+                yield {
+                    **row,
+                    "factor": item.name,
+                    "log_odds": item.log_odds,
+                    "se": item.se,
+                    "low": item.low,
+                    "high": item.high,
+                    "p": item.p,
+                    "clips": item.n,
+                }
+            for name, reason in result.left_out.items():
+                yield {**row, "factor": name, "note": f"left out: {reason}"}
+
+
+def _about(
+    inputs: Inputs,
+    name: str,
+    stores: Sequence[StoreRun],
+    cells: Sequence[Cell],
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the content of run.json."""
+    protocol = inputs.protocol
+    manifest = inputs.manifest
+    machine = this_machine(PACKAGES)
+    parts = used_parts(protocol)
+    read_by = packages_that_read(manifest.header)
+    if read_by:
+        parts["datasets"] = {manifest.name: ", ".join(read_by)}
+    terms = {
+        "licence": manifest.header.licence,
+        "citation": manifest.header.citation,
+    }
+    return {
+        "format": RUN_FORMAT,
+        "name": name,
+        "identity": inputs.identity,
+        "protocol": protocol.to_json(),
+        "protocol_sha256": protocol.sha256,
+        "manifest": {
+            "name": manifest.name,
+            "path": inputs.manifest_path,
+            "sha256": manifest_sha256(manifest),
+            "view": protocol.data.view,
+            "n_clips": len(inputs.table),
+            "n_films": len(set(inputs.table.films.tolist())),
+            **{key: value for key, value in terms.items() if value},
+        },
+        "stores": {
+            store.name: {
+                **store.origin,
+                "n_present": int(store.present.sum()),
+                "missing": dict(store.missing),
+                "n_equal_copies": store.copies.n_equal,
+                "n_near_copies": store.copies.n_near,
+            }
+            for store in inputs.stores
+        },
+        "remarks": dict(inputs.table.remarks),
+        "fits": [_fit_facts(cell) for cell in cells],
+        "versions": {"obygaze": __version__, **machine.packages},
+        "parts": parts,
+        "machine": machine.to_json(),
+        "seconds": seconds,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created_by": f"obygaze {__version__}",
+    }
+
+
+def _fit_facts(cell: Cell) -> Mapping[str, Any]:
+    """Return what was chosen in each fold of a cell, and why folds were skipped."""
+    return {
+        "train": cell.train,
+        "test": cell.test,
+        "store": cell.store,
+        "model": cell.model,
+        "is_model": cell.is_model,
+        "is_averaged": cell.is_averaged,
+        "shares_films": cell.shares_films,
+        "skipped": dict(cell.skipped),
+        "folds": [
+            {
+                "fold": t.fold,
+                "seed": t.seed,
+                "n_train": t.n_train,
+                "n_validation": t.n_validation,
+                "leaked": t.leak.leaked,
+                "copies": len(t.leak.copies),
+                "neighbours": t.leak.neighbours,
+                "same_film": t.leak.same_film,
+                "threshold": t.tuned,
+                "chosen": dict(t.chosen),
+            }
+            for t in cell.tested
+        ],
+    }
+
+
+@contextmanager
+def _no_progress(label: str, total: int) -> Iterator[Progress]:
+    yield Quiet()

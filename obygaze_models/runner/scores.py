@@ -1,0 +1,455 @@
+"""The tests of a cell, and its metrics: over all folds, by film, under resampling.
+
+A cell is one model on one store, trained for one task and tested on one. Where each clip is tested
+once, decisions are pooled over folds; AUC compares clips within folds only, and AP is averaged over
+folds, because scores of different fits are on different scales. Where clips are tested several
+times (runs that share a test fold), everything is averaged over runs. Resampling draws whole films
+and computes the same value again.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.metrics import (
+    CALIBRATION_METRICS,
+    MARGIN_METRICS,
+    METRICS,
+    RANKING_METRICS,
+    Confusion,
+    GroupedStats,
+    Values,
+    auc_within,
+    auc_within_units,
+    decision_metrics,
+    divide,
+    evaluate,
+    mean_over_folds,
+    means_within_units,
+    weighted_mean,
+)
+from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
+from obygaze_models.models.baselines import random_ap
+from obygaze_models.models.registry import UNTRAINED
+
+K = TypeVar("K")
+TUNED = ("f1_binary", "f1_weighted", "f1_macro")
+WITHOUT_POSITIVES = ("f1_binary", "recall")  # have no value in such a film
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredFold:
+    """The test of one fit: the test clips (rows of the clip table), their classes and scores.
+
+    Attributes:
+        fold: The name of the fold.
+        seed: The seed of the fit.
+        rows: The clips.
+        predictions: Their classes, scores and decisions.
+        n_train: How many clips trained.
+        n_validation: How many validated.
+        leak: What the clips share with those that trained.
+        gives_probabilities: Whether scores are probabilities.
+        tuned: The threshold that training clips chose by scores of fits without them.
+        chosen: Settings that were chosen, and facts of the fit.
+        inner_ap: The mean average precision of training clips by fits without them.
+        recalibrated: Probabilities by Platt's method, fitted on the same scores.
+    """
+
+    fold: str
+    seed: int
+    rows: IntArray
+    predictions: Predictions
+    n_train: int
+    n_validation: int
+    leak: Leak
+    gives_probabilities: bool = True
+    tuned: float | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    inner_ap: float | None = None
+    recalibrated: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One model on one store, trained for one task and tested on one: the tests of all folds.
+
+    Attributes:
+        train: The training task.
+        test: The test task.
+        model: The name of the model or baseline.
+        store: The name of the store; empty where a baseline holds for every store.
+        is_model: Whether it is a model, and no baseline.
+        tested: The tests.
+        skipped: The folds without a test, and why.
+        is_averaged: Whether values are means over folds; else they are pooled.
+        shares_films: Whether films are in several sets of test clips (`heldout.shares_films`).
+        share: The share that is called positive at random, for values in closed form.
+        further_metrics: Metrics of own code.
+    """
+
+    train: str
+    test: str
+    model: str
+    store: str
+    is_model: bool
+    tested: Sequence[ScoredFold]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    is_averaged: bool = False
+    shares_films: bool = False
+    share: float | None = None
+    further_metrics: Sequence[str] = ()
+
+    @cached_property
+    def clips(self) -> IntArray:
+        """Every clip that was tested, once."""
+        return np.unique(np.concatenate([t.rows for t in self.tested]))
+
+    @cached_property
+    def y(self) -> NDArray[np.bool_]:
+        """The class of each of `clips`."""
+        y = np.zeros(len(self.clips), dtype=np.bool_)
+        for t in self.tested:
+            y[np.searchsorted(self.clips, t.rows)] = t.predictions.y
+        return y
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """The seeds, in order."""
+        return sorted({t.seed for t in self.tested})
+
+    @cached_property
+    def n_test_sets(self) -> int:
+        """The number of sets of test clips; models of one set were fitted on the others."""
+        return len({t.rows.tobytes() for t in self.tested})
+
+    @property
+    def inflation(self) -> float:
+        """The factor of the variance: clips of one test set trained the models of the others.
+
+        If test sets share films, or a single fit knows films of its test clips, no factor is right:
+        it is infinite, and there is no interval. Runs that share one test set are trained on other
+        clips of its films.
+        """
+        if self.model in UNTRAINED:
+            return 1
+        if self.shares_films:
+            return math.inf
+        if self.n_test_sets > 1:
+            return reuse_inflation(self.n_test_sets)
+        if not self.is_averaged:
+            return 1
+        most_clips = max(t.n_train + t.n_validation for t in self.tested)
+        return 1 + len(self.clips) / most_clips
+
+    def first_seeds(self, n: int) -> "Cell":
+        """Return the cell of the first n seeds alone."""
+        seeds = self.seeds[:n]
+        return replace(self, tested=[t for t in self.tested if t.seed in seeds])
+
+    def without(self, rows: IntArray) -> "Cell":
+        """Return the cell without some test clips, and without the folds that test no other."""
+        tested = []
+        for t in self.tested:
+            stays = ~np.isin(t.rows, rows)
+            if stays.any():
+                predictions = t.predictions.take(stays)
+                tested.append(replace(t, rows=t.rows[stays], predictions=predictions))
+        return replace(self, tested=tested)
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The metrics that are defined for the scores of all folds."""
+        are_probabilities = all(t.gives_probabilities for t in self.tested)
+        metrics = METRICS if are_probabilities else MARGIN_METRICS
+        if self.share is not None:
+            metrics = MARGIN_METRICS
+        return (*metrics, *self.further_metrics)
+
+    def statistics(
+        self, units: NDArray[Any], metrics: Sequence[str], seeds: Sequence[int] = ()
+    ) -> Statistics:
+        """Return the value of metrics as a function of the weights of units, in bounded memory.
+
+        Args:
+            units: The unit, such as the film, of each of `clips`; weights have a column for each
+                distinct name, in order.
+            metrics: The metrics.
+            seeds: Only the tests of these seeds; all by default.
+        """
+        codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
+        tests = [t for t in self.tested if not seeds or t.seed in seeds]
+        folds = [GroupedStats(t.predictions, self._codes_of(t, codes)) for t in tests]
+        if self.share is not None:
+            whole = self._expected(folds, codes, self.share, metrics)
+        elif self.is_averaged:
+            whole = partial(mean_over_folds, folds, metrics)
+        else:
+            whole = partial(_pooled, _by_seed(tests, folds), metrics)
+        return _in_blocks(whole, len(self.clips))
+
+    def _codes_of(self, t: ScoredFold, codes: IntArray) -> IntArray:
+        return codes[np.searchsorted(self.clips, t.rows)]
+
+    def _expected(
+        self,
+        folds: Sequence[GroupedStats],
+        codes: IntArray,
+        share: float,
+        metrics: Sequence[str],
+    ) -> Statistics:
+        """Return the closed form, pooled or averaged over folds like the other cells."""
+        n_units = int(codes.max()) + 1
+        further = self.further_metrics
+        pooled = expected_random(self.y, codes, n_units, share, further)
+        by_fold = []
+        for fold in folds:
+            y = fold.predictions.y
+            by_fold.append(expected_random(y, fold.codes, n_units, share, further))
+
+        def compute(weights: FloatArray) -> Values:
+            values = pooled(weights)
+            parts = [part(weights) for part in by_fold]
+            drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
+            for name in list(values) if self.is_averaged else ["ap"]:
+                values[name] = weighted_mean([part[name] for part in parts], drawn)
+            return {name: values[name] for name in metrics}
+
+        return compute
+
+    def values(self, seeds: Sequence[int] = ()) -> dict[str, float]:
+        """Return the value of every metric on all test clips, of all seeds or some."""
+        one_unit = np.zeros(len(self.clips))
+        return _at_weight_one(self.statistics(one_unit, self.metrics, seeds))
+
+    @cached_property
+    def value(self) -> dict[str, float]:
+        """The value of every metric on all test clips."""
+        return self.values()
+
+    def tuned(self) -> dict[str, float]:
+        """Return the metrics of decisions at thresholds that training clips chose."""
+        if self.share is not None or all(t.tuned is None for t in self.tested):
+            return {}
+        tested = []
+        for t in self.tested:
+            p = t.predictions
+            if t.tuned is not None:
+                p = Predictions.of(p.y, p.score, t.tuned)
+            tested.append(replace(t, predictions=p))
+        cell = replace(self, tested=tested)
+        one_unit = np.zeros(len(self.clips))
+        return _at_weight_one(cell.statistics(one_unit, TUNED))
+
+    def recalibrated(self) -> dict[str, float]:
+        """Return the errors of probabilities that training clips recalibrated."""
+        tests = [t for t in self.tested if t.recalibrated is not None]
+        if self.share is not None or len(tests) < len(self.tested):
+            return {}
+        y = np.concatenate([t.predictions.y for t in tests])
+        scores = np.concatenate([np.asarray(t.recalibrated) for t in tests])
+        return evaluate(Predictions.of(y, scores), CALIBRATION_METRICS)
+
+    @cached_property
+    def fold_values(self) -> list[dict[str, float]]:
+        """Every metric of each test, by the closed form if there is one."""
+        if self.share is None:
+            return [evaluate(t.predictions, self.metrics) for t in self.tested]
+        values_of_tests = []
+        for t in self.tested:
+            one_unit = np.zeros(len(t.rows), dtype=np.intp)
+            expected = expected_random(
+                t.predictions.y, one_unit, 1, self.share, self.further_metrics
+            )
+            values_of_tests.append(_at_weight_one(expected))
+        return values_of_tests
+
+    def means(self, metric: str, key: Callable[[ScoredFold], K]) -> dict[K, float]:
+        """Return the mean of a metric over the tests that have the same key, such as a fold."""
+        by_key: dict[K, list[float]] = {}
+        for t, values in zip(self.tested, self.fold_values, strict=True):
+            by_key.setdefault(key(t), []).append(values[metric])
+        return {test_key: float(np.mean(values)) for test_key, values in by_key.items()}
+
+    def sd(self, metric: str) -> float:
+        """Return the standard deviation of a metric over folds; NaN of a single one."""
+        return deviation(list(self.means(metric, lambda t: t.fold).values()))
+
+    @cached_property
+    def mean_scores(self) -> FloatArray:
+        """The score of each of `clips`, averaged over all fits that tested it."""
+        total = np.zeros(len(self.clips))
+        times = np.zeros(len(self.clips))
+        for t in self.tested:
+            at = np.searchsorted(self.clips, t.rows)
+            total[at] += t.predictions.score
+            times[at] += 1
+        return total / times
+
+    def by_film(
+        self, films: NDArray[np.str_], metrics: Sequence[str]
+    ) -> tuple[list[str], Values]:
+        """Return the films, and each metric within each film, NaN where it is not defined."""
+        film_of_clip = films[self.clips]
+        names, codes = np.unique(film_of_clip, return_inverse=True)
+        codes = codes.astype(np.intp)
+        values = self._within_units(codes, metrics)
+        if values is None:
+            # Each film drawn alone.
+            statistics = self.statistics(film_of_clip, metrics)
+            values = statistics(np.eye(len(names)))
+        n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
+        for name in set(metrics).intersection(WITHOUT_POSITIVES):
+            values[name] = np.where(n_positive == 0, np.nan, values[name])
+        return [str(name) for name in names], values
+
+    def _within_units(self, codes: IntArray, metrics: Sequence[str]) -> Values | None:
+        """Return each metric within each unit, to the bits of `statistics` with one unit drawn.
+
+        None where a run tests only some of the units, and for a closed form.
+        """
+        if self.share is not None:
+            return None
+        n_units = int(codes.max()) + 1
+        folds = [
+            GroupedStats(t.predictions, self._codes_of(t, codes)) for t in self.tested
+        ]
+        if self.is_averaged:
+            return means_within_units(folds, metrics, n_units)
+        together = [name for name in metrics if name not in RANKING_METRICS]
+        of_runs = []
+        for joined, of_seed in _by_seed(self.tested, folds):
+            if len(joined.units) < n_units:
+                return None
+            values = joined.within_units(together)
+            if "ap" in metrics:
+                values |= means_within_units(of_seed, ["ap"], n_units)
+            if "auc" in metrics:
+                values["auc"] = auc_within_units(of_seed, n_units)
+            of_runs.append(values)
+        return _mean_of(of_runs, metrics)
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation of the values that are defined; NaN of fewer than two."""
+    defined = np.array([value for value in values if np.isfinite(value)])
+    return float(defined.std(ddof=1)) if len(defined) > 1 else math.nan
+
+
+def _in_blocks(statistics: Statistics, n_clips: int) -> Statistics:
+    """Return the same function, which computes few rows of weights at a time.
+
+    A row takes some numbers for each clip: a thousand draws of 20,000 clips would take gigabytes.
+    """
+    step = max(1, BLOCK // max(n_clips, 1))
+
+    def compute(weights: FloatArray) -> Values:
+        if len(weights) <= step:
+            return statistics(weights)
+        starts = range(0, len(weights), step)
+        blocks = [statistics(weights[start : start + step]) for start in starts]
+        names = blocks[0].keys()
+        return {name: np.concatenate([part[name] for part in blocks]) for name in names}
+
+    return compute
+
+
+def _at_weight_one(statistics: Statistics) -> dict[str, float]:
+    """Return each metric of all clips, which are one unit, each drawn once."""
+    values = statistics(np.ones((1, 1)))
+    return {name: float(drawn[0]) for name, drawn in values.items()}
+
+
+def _by_seed(
+    tests: Sequence[ScoredFold], folds: Sequence[GroupedStats]
+) -> list[tuple[GroupedStats, list[GroupedStats]]]:
+    """Return the folds of each seed: joined, and one by one."""
+    of_seeds: dict[int, list[GroupedStats]] = {}
+    for t, fold in zip(tests, folds, strict=True):
+        of_seeds.setdefault(t.seed, []).append(fold)
+    runs = []
+    for of_seed in of_seeds.values():
+        predictions = Predictions.join([fold.predictions for fold in of_seed])
+        codes = np.concatenate([fold.codes for fold in of_seed])
+        runs.append((GroupedStats(predictions, codes), of_seed))
+    return runs
+
+
+def _pooled(
+    runs: Sequence[tuple[GroupedStats, Sequence[GroupedStats]]],
+    metrics: Sequence[str],
+    weights: FloatArray,
+) -> Values:
+    """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
+    together = [name for name in metrics if name not in RANKING_METRICS]
+    of_runs = []
+    for joined, folds in runs:
+        values = joined.metrics(weights, together)
+        if "ap" in metrics:
+            values |= mean_over_folds(folds, ["ap"], weights)
+        if "auc" in metrics:
+            values["auc"] = auc_within(folds, weights)
+        of_runs.append(values)
+    return _mean_of(of_runs, metrics)
+
+
+def _mean_of(of_runs: Sequence[Values], metrics: Sequence[str]) -> Values:
+    """Return the mean of each metric over runs."""
+    means = {}
+    for name in metrics:
+        means[name] = np.mean([values[name] for values in of_runs], axis=0)
+    return means
+
+
+def expected_random(
+    y: NDArray[np.bool_],
+    codes: IntArray,
+    n_units: int,
+    share: float,
+    further_metrics: Sequence[str] = (),
+) -> Statistics:
+    """Return the expected metrics of calling a random share positive, under weights of units.
+
+    A clip that is drawn twice has one rank, so the average precision is that of the distinct ones.
+    Metrics of own code are, as F1, those of the expected counts.
+    """
+    size = np.bincount(codes, minlength=n_units)
+    positive = np.bincount(codes, weights=y, minlength=n_units)
+
+    def f1(f: FloatArray, share: float) -> FloatArray:
+        return np.where(f > 0, divide(2 * f * share, f + share), 0.0)
+
+    def compute(weights: FloatArray) -> Values:
+        f = divide(weights @ positive, weights @ size)
+        ones = f1(f, share)
+        zeros = f1(1 - f, 1 - share)
+        distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
+        counts = Confusion(
+            tp=f * share,
+            fp=(1 - f) * share,
+            fn=f * (1 - share),
+            tn=(1 - f) * (1 - share),
+        )
+        further = decision_metrics(further_metrics)
+        return {
+            "f1_binary": ones,
+            "f1_weighted": f * ones + (1 - f) * zeros,
+            "f1_macro": (ones + zeros) / 2,
+            "precision": f,
+            "recall": np.where(f > 0, share, 0.0),
+            "accuracy": f * share + (1 - f) * (1 - share),
+            "prevalence": f,
+            "share_positive": np.where(np.isnan(f), np.nan, share),
+            "ap": random_ap(f, distinct),
+            "auc": np.where((f > 0) & (f < 1), 0.5, np.nan),
+            **{name: metric(counts) for name, metric in further.items()},
+        }
+
+    return compute

@@ -1,0 +1,350 @@
+"""The files of a run, `runs/NAME/`: two tidy tables, run.json, and what a protocol asks for beside.
+
+predictions.csv has a row for each test of each clip, results.csv a row for each value. Everything
+that is shown of a run is a filter of these tables. The same inputs give the same bytes on one
+kernel of BLAS. run.json has the inputs and the only times; it is written last, so it marks a
+finished run.
+"""
+
+import csv
+import io
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+from obygaze_features.core.files import (
+    json_values,
+    parse_json,
+    pretty_json,
+    sha256_bytes,
+    write_atomic,
+    write_then_rename,
+)
+from obygaze_features.core.notebook import data_frame
+from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.runner.scores import Cell
+
+RUN_FORMAT = "obygaze-run/1"
+RUN_FILE = "run.json"
+AGAIN = "the same obygaze run again, with --force"
+# The names of rows: a model on a store, trained for one task and tested on one.
+CELL = ("task", "train", "test", "store", "model")
+PREDICTIONS = (
+    *CELL,
+    "fold",
+    "seed",
+    "clip_id",
+    "movie_id",
+    "y",
+    "score",
+    "decision",
+)
+RESULTS = (
+    *CELL,
+    "film",
+    "metric",
+    "value",
+    "sd",
+    "fits",
+    "low",
+    "high",
+    "p",
+    "p_all",
+    "clips",
+    "films",
+    "leaked",
+    "against_train",
+    "against_store",
+    "against_model",
+    "train_films",
+    "paper",
+    "paper_sd",
+)
+CONCEPTS = (
+    "store",
+    "model",
+    "train",
+    "concept",
+    "clips",
+    "positive",
+    "ap",
+    "low",
+    "high",
+    "auc",
+    "p",
+    "p_holm",
+    "tolerance",
+    "weight",
+)
+TREES = (
+    "store",
+    "model",
+    "train",
+    "node",
+    "left",
+    "right",
+    "concept",
+    "threshold",
+    "clips",
+    "share",
+)
+SUCCESS = (
+    *CELL,
+    "film",
+    "factor",
+    "log_odds",
+    "se",
+    "low",
+    "high",
+    "p",
+    "clips",
+    "all_clips",
+    "successes",
+    "method",
+    "errors",
+    "note",
+)
+COLUMNS = {
+    "predictions.csv": PREDICTIONS,
+    "results.csv": RESULTS,
+    "concepts.csv": CONCEPTS,
+    "trees.csv": TREES,
+    "success.csv": SUCCESS,
+}
+ALWAYS = ("predictions.csv", "results.csv")
+WHOLE = {
+    "seed",
+    "y",
+    "fits",
+    "clips",
+    "films",
+    "leaked",
+    "train_films",
+    "node",
+    "left",
+    "right",
+    "positive",
+    "all_clips",
+    "successes",
+}
+TEXTS = {
+    *CELL,
+    "fold",
+    "clip_id",
+    "movie_id",
+    "film",
+    "metric",
+    "against_train",
+    "against_store",
+    "against_model",
+    "concept",
+    "factor",
+    "method",
+    "errors",
+    "note",
+}
+
+Row = Mapping[str, Any]
+
+
+def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
+    """Return a table as CSV. What has no value is empty."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    columns = COLUMNS[name]
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_as_text(row.get(column, "")) for column in columns])
+    return stream.getvalue().encode("utf-8")
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(float(value))
+    if isinstance(value, bool):
+        return int(value)
+    return value
+
+
+def read_table(name: str, data: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a table; a missing number is NaN, a missing whole number None."""
+    reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
+    columns = next(reader, [])
+    if tuple(columns) != COLUMNS[name]:
+        raise ValueError(f"its columns must be {', '.join(COLUMNS[name])}")
+    # Names of clips, films and models are in many rows: each is kept once.
+    texts: dict[str, str] = {}
+    rows = []
+    for cells in reader:
+        if len(cells) != len(columns):
+            raise ValueError(f"line {reader.line_num} has {len(cells)} values")
+        row: dict[str, Any] = {}
+        for column, cell in zip(columns, cells, strict=True):
+            if column in TEXTS:
+                row[column] = texts.setdefault(cell, cell)
+            elif column == "decision":
+                row[column] = bool(int(cell))
+            elif column in WHOLE:
+                row[column] = int(cell) if cell else None
+            else:
+                row[column] = float(cell) if cell else math.nan
+        rows.append(row)
+    return rows
+
+
+def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
+    """Yield each test of each clip, without baselines in closed form."""
+    for cell in cells:
+        if cell.share is not None:
+            continue
+        of_cell = {
+            "task": cell.test,
+            "train": cell.train,
+            "test": cell.test,
+            "store": cell.store,
+            "model": cell.model,
+        }
+        for t in cell.tested:
+            p = t.predictions
+            values = (
+                t.rows.tolist(),
+                p.y.tolist(),
+                p.score.tolist(),
+                p.decision.tolist(),
+            )
+            for row, y, score, decision in zip(*values, strict=True):
+                clip = table.clips[row]
+                yield {
+                    **of_cell,
+                    "fold": t.fold,
+                    "seed": t.seed,
+                    "clip_id": clip.clip_id,
+                    "movie_id": clip.movie_id,
+                    "y": int(y),
+                    "score": score,
+                    "decision": int(decision),
+                }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, and the content of run.json."""
+
+    folder: Path
+    about: Mapping[str, Any]
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The complete protocol as JSON."""
+        protocol: Mapping[str, Any] = self.about["protocol"]
+        return protocol
+
+    @cached_property
+    def predictions(self) -> list[dict[str, Any]]:
+        """The rows of predictions.csv."""
+        return self.table("predictions.csv")
+
+    @cached_property
+    def results(self) -> list[dict[str, Any]]:
+        """The rows of results.csv."""
+        return self.table("results.csv")
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """Return the rows of a table of the run; none if the protocol does not ask for it."""
+        files = self.about["files"]
+        if name not in files:
+            return []
+        path = self.folder / name
+        if not path.is_file():
+            raise NotFound(
+                f"this run has no {name}", where=str(self.folder), hint=AGAIN
+            )
+        data = path.read_bytes()
+        if sha256_bytes(data) != files[name]:
+            raise Corrupt(
+                f"{name} is not the file that this run wrote",
+                where=str(path),
+                hint=AGAIN,
+            )
+        try:
+            return read_table(name, data)
+        except (ValueError, csv.Error) as error:
+            raise Corrupt(
+                f"not a table of a run: {error}", where=str(path), hint=AGAIN
+            ) from error
+
+    def to_frame(self, name: str = "results.csv") -> Any:
+        """Return a table of the run as a pandas DataFrame.
+
+        Args:
+            name: The file, such as "predictions.csv".
+        """
+        rows = self.table(name)
+        return data_frame({c: [row[c] for row in rows] for c in COLUMNS[name]})
+
+
+def _not_a_run(folder: Path) -> str:
+    if made_by_obygaze(folder / RUN_FILE):
+        return ""
+    return f"it has no {RUN_FILE} of obygaze"
+
+
+RUN = OwnFolder("run", _not_a_run)
+
+
+def check_free(folder: Path, identity: str, *, force: bool) -> None:
+    """Raise an error if the folder is another run or not a run; the same run may be repeated."""
+    if not force and made_by_obygaze(folder / RUN_FILE):
+        about = parse_json((folder / RUN_FILE).read_bytes())
+        force = about.get("identity") == identity
+    check_folder(folder, RUN, force=force)
+
+
+def write_run(
+    folder: Path, about: Mapping[str, Any], tables: Mapping[str, Iterable[Row]]
+) -> Run:
+    """Write the tables, then run.json. A report of the same experiment stays."""
+    files = {}
+    check_folder(folder, RUN, force=True)
+    with write_then_rename(folder) as draft:
+        draft.mkdir()
+        if (folder / RUN_FILE).is_file():
+            earlier = parse_json((folder / RUN_FILE).read_bytes())
+            if earlier.get("identity") == about["identity"]:
+                shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
+        for name, rows in tables.items():
+            data = table_bytes(name, rows)
+            files[name] = sha256_bytes(data)
+            write_atomic(draft / name, data)
+        whole = json_values({**about, "files": files})
+        write_atomic(draft / RUN_FILE, pretty_json(whole))
+    return Run(folder, whole)
+
+
+def read_folder(folder: Path) -> Run:
+    """Return the run of a folder."""
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise NotFound(
+            "no finished run here", where=str(path), hint="obygaze run PROTOCOL"
+        )
+    try:
+        about = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise Corrupt(
+            f"not valid JSON: {error}", where=str(path), hint=AGAIN
+        ) from error
+    is_run = isinstance(about, dict) and about.get("format") == RUN_FORMAT
+    if not is_run or not isinstance(about.get("files"), dict):
+        raise Mismatch(
+            f"this is not a run of format {RUN_FORMAT!r}",
+            where=str(path),
+            hint=AGAIN,
+        )
+    return Run(folder, about)

@@ -1,0 +1,194 @@
+"""What each fold holds out, on clips that are few enough to check by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from support.experiments import films, planted, quick, store_of
+
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.vocabulary import concepts
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.fitting import fit_model
+from obygaze_models.runner.heldout import (
+    HeldOut,
+    folds_of,
+    nothing_held_out,
+    repeats_clips,
+    shares_films,
+    with_few_films,
+)
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.testing import store_runs
+
+ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]")
+# Four films of four clips: EN, S, HN, NS.
+LEVELS = ("EN", "S", "HN", "NS")
+
+
+def clips(parts: dict[str, str]) -> Manifest:
+    """Clips a0 to d3 of the films a to d, with a column `part`."""
+    rows = []
+    for film in "abcd":
+        for number, level in enumerate(LEVELS):
+            name = f"{film}{number}"
+            extra = {"part": parts.get(name, parts.get(film, ""))}
+            rows.append(
+                Clip(name, film, scene=number, level=level, video="v", extra=extra)
+            )
+    return Manifest("few", Header("few", concepts()), tuple(rows), ("part",))
+
+
+def folds(manifest: Manifest, *changes: str) -> list[HeldOut]:
+    protocol = load_protocol("honest", [*ONE_PAIR, "data.view=raw", *changes])
+    return _folds(protocol, manifest)
+
+
+def _folds(protocol: Protocol, manifest: Manifest) -> list[HeldOut]:
+    table = clip_table(manifest, protocol.data)
+    labels = {
+        name: task_labels(name, protocol.tasks[name], table) for name in ("EN_S",)
+    }
+    usable = np.ones(len(table), dtype=np.bool_)
+    (of_pair,) = folds_of(protocol, table, labels, usable).values()
+    return list(of_pair)
+
+
+def names(manifest: Manifest, rows: np.ndarray) -> str:
+    return " ".join(manifest.clips[row].clip_id for row in rows.tolist())
+
+
+FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
+
+
+def test_a_film_is_held_out_with_its_clips_of_every_level() -> None:
+    manifest = clips({})
+    first = folds(manifest, "splits.kind=leave_one_group_out")[0]
+    assert names(manifest, first.test) == "a0 a1"
+    assert names(manifest, first.validation) == "b0 b1"
+    assert names(manifest, first.train) == "c0 c1 d0 d1"
+    # HN and NS of the tested film find no concept vector.
+    assert names(manifest, np.flatnonzero(~first.may_learn)) == "a0 a1 a2 a3"
+    assert first.is_by_film
+
+
+def test_fixed_splits_without_a_film_on_both_sides_are_by_film() -> None:
+    parts = {"a": "test", "b": "choose", "c": "train", "d": "train"}
+    # Two clips of the tested film are in no part.
+    manifest = clips({**parts, "a2": "", "a3": ""})
+    (held,) = folds(manifest, *FIXED, 'splits.choose=["choose"]')
+    assert held.is_by_film
+    assert names(manifest, held.test) == "a0 a1"
+    assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0 a1 a2 a3"
+    assert not shares_films([held])
+
+
+def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
+    parts = {"a": "test", "b": "choose", "c": "train", "d": "train"}
+    manifest = clips({**parts, "a1": "train"})
+    (held,) = folds(manifest, *FIXED, 'splits.choose=["choose"]')
+    assert not held.is_by_film
+    assert names(manifest, held.test) == "a0"
+    # The tested clips of the task, and no other.
+    assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0"
+    assert shares_films([held])
+
+
+def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
+    manifest = clips({"a": "test", "b": "train", "c": "train", "d": "train"})
+    (held,) = folds(manifest, *FIXED, "splits.validation=none")
+    assert names(manifest, held.train) == "b0 b1 c0 c1 d0 d1"
+    assert not len(held.validation)
+
+
+def test_films_that_choose_are_apart_or_train() -> None:
+    manifest = clips({})
+    first = folds(manifest, "splits.kind=leave_one_group_out")[0]
+    apart = first.apart()
+    assert names(manifest, apart.train) == "c0 c1 d0 d1"
+    held = "a0 a1 a2 a3 b0 b1 b2 b3"
+    assert names(manifest, np.flatnonzero(~apart.may_learn)) == held
+    joined = first.joined()
+    assert names(manifest, joined.train) == "b0 b1 c0 c1 d0 d1"
+    assert not len(joined.validation)
+    rows = joined.train
+    inside = joined.inner(rows[2:], rows[:2])
+    assert names(manifest, inside.validation) == "b0 b1"
+    assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
+
+
+def test_a_clip_is_held_out_under_the_name_of_every_annotator() -> None:
+    rows = []
+    for clip in clips({}):
+        for name in ("ada", "ben"):
+            extra = {"annotator": name, "given_clip_id": clip.clip_id, "part": ""}
+            rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
+    columns = ("part", "annotator", "given_clip_id")
+    manifest = Manifest("few", Header("few", concepts()), tuple(rows), columns)
+    for held in folds(manifest, "splits.kind=kfold", "splits.folds=2"):
+        tested = {manifest.clips[row].extra["given_clip_id"] for row in held.test}
+        trained = [
+            manifest.clips[row].extra["given_clip_id"]
+            for row in [*held.train, *held.validation, *np.flatnonzero(held.may_learn)]
+        ]
+        assert len(tested) > 1 and not tested.intersection(trained)
+
+
+def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
+    manifest = clips({})
+    first = folds(manifest, "splits.kind=leave_one_group_out")[0]
+    pair = ("EN_S", "EN_S")
+    (few,) = with_few_films({pair: [first.joined()]}, 2, 0)[pair]
+    assert len(np.unique(few.films[few.train])) == 2
+    drawn = set(few.films[few.train].tolist())
+    may_learn = {manifest.clips[row].movie_id for row in np.flatnonzero(few.may_learn)}
+    assert may_learn == drawn
+    (fewer,) = with_few_films({pair: [first.joined()]}, 1, 0)[pair]
+    assert set(fewer.films[fewer.train].tolist()) < drawn
+
+
+def test_nothing_is_held_out_of_a_model_to_keep() -> None:
+    manifest = clips({})
+    protocol = load_protocol("honest", ["data.view=raw"])
+    table = clip_table(manifest, protocol.data)
+    held = nothing_held_out(table, table.films, np.array([0, 1]))
+    assert held.may_learn.all() and not len(held.test)
+
+
+def test_clips_that_several_folds_test_are_repeated() -> None:
+    manifest = clips({})
+    once = folds(manifest, "splits.kind=leave_one_group_out")
+    pairs = folds(manifest, "splits.kind=leave_one_group_out", "splits.validation=each")
+    assert not repeats_clips(once) and repeats_clips(pairs)
+    assert len(once) == 4 and len(pairs) == 12
+    assert not shares_films(once)
+
+
+def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
+    tmp_path: Path,
+) -> None:
+    """Clips of the tested films that are in no part found them, and no leak was counted."""
+    manifest = films(8, 40, seed=2)
+    tested = sorted({clip.movie_id for clip in manifest})[:3]
+    parts = {}
+    for clip in manifest:
+        in_task = clip.level in ("EN", "S")
+        of_tested_film = "test" if in_task else ""
+        parts[clip.clip_id] = of_tested_film if clip.movie_id in tested else "train"
+    manifest = manifest.with_column("part", parts)
+    changes = (*ONE_PAIR, *FIXED, 'grid.models=["pcbm-lr"]', "models.pcbm-lr.C=1.0")
+    protocol = quick("honest", *changes)
+    store = store_of(tmp_path / "store", manifest, planted(manifest))
+    inputs = gather(protocol, manifest, "", {"x": store})
+    (run,) = store_runs(inputs, 1)
+    ((_, _, whole),) = run.every_fold
+    held = run.for_model(protocol.models["pcbm-lr"], whole)
+    fitted = fit_model(protocol.models["pcbm-lr"], held, run.context("EN_S"))
+    films_of_vectors = {inputs.table.films[row] for row in fitted.found_on}
+    assert len(films_of_vectors) == 5
+    assert not films_of_vectors.intersection(tested)
+    assert any(level == "HN" for level in inputs.table.levels[fitted.found_on])

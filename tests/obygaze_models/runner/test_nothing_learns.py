@@ -1,0 +1,370 @@
+"""Nothing learns from what is held out: for every model, kind of split and way of learning.
+
+Features, classes, levels and concepts of what is held out are replaced by others. The fits, asked
+for the original rows, must answer with the same bits.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.held_out_fits import (
+    OWN_SPLITS,
+    QUICK_MODELS,
+    Way,
+    baseline_learns,
+    learns,
+    must_not_be_learned,
+    replaced,
+    way_of,
+)
+
+from obygaze_features.core.parts import trust
+from obygaze_models.runner import heldout
+from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
+from obygaze_models.runner.testing import _without_copies
+
+FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
+PUBLISHED = (
+    "splits.kind=published",
+    "tasks.EN_S.folds=02_EN_HN_S",
+    "tasks.ENHN_S.folds=02_EN_HN_S",
+    "data.view=as_published",
+)
+# The changes of a protocol, and whether its splits are by film.
+SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "nested": ((), True),
+    "each film validates": (
+        ("splits.kind=leave_one_group_out", "splits.validation=each"),
+        True,
+    ),
+    "groups of films": (("splits.kind=group_kfold", "splits.folds=2"), True),
+    "fixed, by film": ((*FIXED, "splits.column=whole"), True),
+    "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
+    "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
+    "by clip, two annotators": (("splits.kind=kfold", "splits.folds=3"), False),
+    "published": (PUBLISHED, False),
+    "published, by the code": ((*PUBLISHED, "splits.scheme=obygaze12-code"), False),
+    "published, by the text": ((*PUBLISHED, "splits.scheme=obygaze12-text"), False),
+    "own": ((), True),
+}
+# Ways of learning, beside the fits themselves.
+LEARNING: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "scaled": ("data.scale=standard",),
+    "erased": ('data.erase=["Body"]',),
+    "chosen settings": (
+        "models.logistic.C=[0.01, 10.0]",
+        "models.svm.C=[0.01, 10.0]",
+        "models.mlp.hidden={grid=[[4], [8]]}",
+        "models.pcbm-lr.C=[0.01, 10.0]",
+        "models.pcbm-dt.max_depth=[1, 3]",
+    ),
+}
+LINEAR_VECTORS = tuple(
+    f"models.{name}.tolerance=1.0"
+    for name in ("pcbm-lr", "pcbm-dt", "pcbm-sparse", "pcbm-h")
+)
+
+
+def case(
+    folder: Path, splits: str, learning: str = "plain", *more: str, inner: bool = False
+) -> Way:
+    """The inputs of one kind of split and one way of learning."""
+    changes, _ = SPLITS[splits]
+    if splits == "own":
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "own_splits.py"
+        path.write_text(OWN_SPLITS, encoding="utf-8")
+        trust([f"{path}:some_films"])
+        changes = (f"splits.kind={path}:some_films", "splits.folds=5")
+    # Tolerances that are chosen inside take most of the time: one case has them.
+    vectors = () if inner else LINEAR_VECTORS
+    return way_of(
+        folder,
+        *QUICK_MODELS,
+        *vectors,
+        *changes,
+        *LEARNING[learning],
+        *more,
+        annotators="annotators" in splits,
+    )
+
+
+def folds_to_try(way: Way) -> Sequence[HeldOut]:
+    """The first fold with clips to test, and the last one."""
+    tested = [held for held in way.folds if len(held.test)]
+    return tested[:1] if len(tested) == 1 else [tested[0], tested[-1]]
+
+
+SLOW = [
+    pytest.param(name, marks=pytest.mark.check("takes a minute"))
+    for name in LEARNING
+    if name != "plain"
+]
+
+
+@pytest.mark.parametrize("learning", ["plain", *SLOW])
+@pytest.mark.parametrize("splits", SPLITS)
+def test_no_model_learns_from_what_is_held_out(
+    tmp_path: Path, splits: str, learning: str
+) -> None:
+    way = case(tmp_path, splits, learning)
+    by_film = SPLITS[splits][1]
+    n_fitted = 0
+    for whole in folds_to_try(way):
+        for name, model in way.run.models.items():
+            held = way.run.for_model(model, whole)
+            rows = must_not_be_learned(way, held, by_film=by_film)
+            assert rows.sum() >= len(held.test) / 2
+            assert learns(way, name, held, rows) == [], (name, held.name)
+            n_fitted += 1
+    assert n_fitted >= len(way.run.models) == 9
+
+
+@pytest.mark.parametrize("splits", ["nested", "by clip"])
+def test_no_chosen_tolerance_learns_from_what_is_held_out(
+    tmp_path: Path, splits: str
+) -> None:
+    way = case(tmp_path, splits, inner=True)
+    held = folds_to_try(way)[0].joined()
+    rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
+    assert learns(way, "pcbm-lr", held, rows) == []
+
+
+@pytest.mark.parametrize("pooling", ["max", "mean", "last"])
+def test_no_model_of_frames_learns_from_what_is_held_out(
+    tmp_path: Path, pooling: str
+) -> None:
+    way = way_of(
+        tmp_path,
+        "models.f.kind=frames",
+        f"models.f.pooling={pooling}",
+        'grid.models=["f"]',
+        frames=4,
+    )
+    held = folds_to_try(way)[0].joined()
+    rows = must_not_be_learned(way, held, by_film=True)
+    assert learns(way, "f", held, rows) == []
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+def test_no_baseline_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> None:
+    way = case(tmp_path, splits)
+    held = folds_to_try(way)[0].joined()
+    rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
+    for name in ("prevalence", "film_prior", "neighbour", "oracle"):
+        assert not baseline_learns(way, name, held, rows), name
+
+
+@pytest.mark.parametrize("splits", ["nested", "by clip", "fixed, by film"])
+def test_fits_inside_learn_nothing_from_the_clips_that_choose(
+    tmp_path: Path, splits: str
+) -> None:
+    """A fit that chooses a setting is tested on inner clips, and learns nothing of their films."""
+    way = case(tmp_path, splits)
+    held = folds_to_try(way)[0].joined()
+    films = np.unique(held.films[held.train])
+    inner_rows = held.train[held.films[held.train] == films[0]]
+    inside = held.inner(np.setdiff1d(held.train, inner_rows), inner_rows)
+    features = way.run.features
+    assert features is not None
+    rows = np.zeros(len(way.run.table), dtype=np.bool_)
+    rows[inner_rows] = True
+    if SPLITS[splits][1]:
+        rows = way.run.table.films == films[0]
+    for name in ("logistic", "pcbm-lr", "pcbm-h"):
+        changed = learns(way, name, inside, rows)
+        # The inner scores are those of the replaced clips themselves.
+        assert not set(changed) - {"inner", "recalibrated"}, name
+
+
+def test_films_that_a_learning_curve_leaves_out_teach_nothing(tmp_path: Path) -> None:
+    way = case(tmp_path, "nested")
+    folds = {way.pair: [held.joined() for held in way.folds]}
+    held = with_few_films(folds, 2, 0)[way.pair][0]
+    drawn = np.unique(held.films[held.train])
+    assert len(drawn) == 2
+    rows = ~np.isin(way.run.table.films, drawn)
+    for name in ("ridge", "mlp", "pcbm-lr"):
+        assert learns(way, name, held, rows) == [], name
+
+
+def test_which_copies_are_left_out_is_decided_on_what_may_be_learned(
+    tmp_path: Path,
+) -> None:
+    way = case(tmp_path, "nested", "plain", "data.copies=leave_out")
+    plain = case(tmp_path / "all", "nested")
+    features = way.run.features
+    assert features is not None and features.copies.n_equal >= 6
+    n_left_out = 0
+    for number, held in enumerate(way.folds):
+        rows = must_not_be_learned(way, held, by_film=True)
+        other = replaced(plain, rows)
+        assert other.features is not None
+        folds = _without_copies(plain.run.folds, other.features, other.table)
+        again = folds[way.pair][number]
+        assert np.array_equal(held.train, again.train)
+        assert np.array_equal(held.may_learn, again.may_learn)
+        n_left_out += len(plain.folds[number].train) - len(held.train)
+    assert n_left_out > 0
+
+
+def models_of(way: Way) -> list[str]:
+    return list(way.run.models)
+
+
+@pytest.mark.parametrize("splits", ["nested", "by clip"])
+def test_the_test_sees_one_held_out_row_that_trains(
+    tmp_path: Path, splits: str
+) -> None:
+    way = case(tmp_path, splits)
+    whole = folds_to_try(way)[0]
+    for name in models_of(way):
+        held = way.run.for_model(way.run.models[name], whole)
+        rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
+        labels = way.run.labels[way.pair[0]]
+        one = held.test[labels[held.test] >= 0][0]
+        leaking = replace(held, train=np.union1d(held.train, [one]))
+        assert learns(way, name, leaking, rows), name
+
+
+@pytest.mark.parametrize("splits", ["nested", "by clip"])
+def test_the_test_sees_one_held_out_clip_that_finds_concept_vectors(
+    tmp_path: Path, splits: str
+) -> None:
+    way = case(tmp_path, splits)
+    held = folds_to_try(way)[0].joined()
+    rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
+    one = held.test[np.isin(way.run.table.levels[held.test], ("EN", "S"))][0]
+    may_learn = held.may_learn
+    may_learn[one] = True
+    not_learned = np.flatnonzero(~may_learn)
+    leaking = replace(held, hidden=held.hidden[:0], excluded=not_learned)
+    for name in ("pcbm-lr", "pcbm-dt", "pcbm-sparse", "pcbm-h"):
+        assert learns(way, name, leaking, rows), name
+
+
+# Each rule of `heldout.py`: a line, what it is changed to, and the splits that see the change.
+RULES = [
+    (
+        "        hidden=np.unique(units[tested]),\n",
+        "        hidden=NO_ROWS,\n",
+        "nested",
+    ),
+    (
+        "        units = clips.film_numbers\n",
+        "        units = np.arange(len(units))\n",
+        "own",
+    ),
+    (
+        "        units = clips.film_numbers\n        tested = whole.test\n",
+        "        units = clips.clip_numbers\n",
+        "nested",
+    ),
+    (
+        "    if kind != FIXED:\n        return kind not in BY_CLIP\n",
+        "    return kind not in (*BY_CLIP, FIXED)\n",
+        "fixed, by film",
+    ),
+    (
+        "        _numbers([table.clip_of[clip] for clip in table.ids]),\n",
+        "        _numbers(table.ids),\n",
+        "by clip, two annotators",
+    ),
+    (
+        "        may_train = trains & held.may_learn\n",
+        "        may_train = trains\n",
+        "by clip, two annotators",
+    ),
+    (
+        "    tested = test\n",
+        "    tested = test[:0]\n",
+        "by clip",
+    ),
+    (
+        "        may_learn[self.excluded] = False\n",
+        "",
+        "published, by the code",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "other", "splits"), RULES)
+def test_each_rule_that_is_taken_out_is_seen(
+    tmp_path: Path, line: str, other: str, splits: str
+) -> None:
+    source = inspect.getsource(heldout)
+    assert source.count(line) == 1
+    changed = types.ModuleType("changed_heldout")
+    changed.__dict__["__name__"] = heldout.__name__
+    exec(compile(source.replace(line, other), "heldout.py", "exec"), changed.__dict__)
+    # Clips of the tested fold that are in no class of the test task are held out, too.
+    way = case(tmp_path, splits, "plain", 'grid.test=["EN_S"]')
+    table = way.run.table
+    usable = way.inputs.usable(way.run.features)
+    found = []
+    for make in (folds_of, changed.folds_of):
+        folds = make(way.inputs.protocol, table, way.inputs.labels, usable)
+        seen = []
+        for whole in folds[way.pair]:
+            held = whole.joined()
+            rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
+            for name in ("ridge", "pcbm-lr"):
+                if len(held.test):
+                    seen += learns(way, name, held, rows)
+        found.append(bool(seen))
+    assert found == [False, True]
+
+
+INSIDE = [
+    (
+        "        return inside.apart()\n",
+        "        return inside\n",
+    ),
+    (
+        "        hidden = np.union1d(self.hidden, self.units[self.validation])\n",
+        "        hidden = self.hidden\n",
+    ),
+    (
+        "        return replace(self, train=train, excluded=excluded)\n",
+        "        return replace(self, train=train)\n",
+    ),
+    (
+        "        train = self.train[stays[self.train]]\n",
+        "        train = self.train\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "other"), INSIDE)
+def test_each_rule_of_folds_inside_that_is_taken_out_is_seen(
+    tmp_path: Path, line: str, other: str
+) -> None:
+    source = inspect.getsource(heldout)
+    assert source.count(line) == 1
+    changed = types.ModuleType("changed_heldout")
+    changed.__dict__["__name__"] = heldout.__name__
+    exec(compile(source.replace(line, other), "heldout.py", "exec"), changed.__dict__)
+    way = case(tmp_path, "nested")
+    table = way.run.table
+    usable = way.inputs.usable(way.run.features)
+    found = []
+    for module in (heldout, changed):
+        folds = module.folds_of(way.inputs.protocol, table, way.inputs.labels, usable)
+        held = folds[way.pair][0].joined()
+        films = np.unique(held.films[held.train])
+        is_first = held.films[held.train] == films[0]
+        inside = held.inner(held.train[~is_first], held.train[is_first])
+        of_first = learns(way, "pcbm-lr", inside, table.films == films[0])
+        few = module.with_few_films({way.pair: [held]}, 2, 0)[way.pair][0]
+        drawn = np.random.default_rng([0, 0]).permutation(films)[:2]
+        of_others = learns(way, "pcbm-lr", few, ~np.isin(table.films, drawn))
+        found.append("scores" in of_first or bool(of_others))
+    assert found == [False, True]

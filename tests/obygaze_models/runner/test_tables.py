@@ -1,0 +1,435 @@
+"""The tables of a run: their columns, what is in them, and what is computed with them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import average_precision_score
+from support.cells import with_folds
+from support.experiments import films, planted, quick, store_of
+
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.parts import trust
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.bootstrap import Interval
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.metrics import RANKING_METRICS
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.sign_flips import max_t_p
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.results import _clips_behind, not_narrower_than_clips
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.tables import PREDICTIONS, RESULTS, Run, read_folder
+
+ONE_PAIR = (
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    "report.contrast=[]",
+    "report.concepts=false",
+    "models.mlp.max_epochs=3",
+    "models.mlp.min_epochs=1",
+)
+
+
+def run_on(
+    folder: Path,
+    *changes: str,
+    name: str = "honest",
+    manifest: Manifest | None = None,
+    stores: tuple[float, ...] = (0.6,),
+) -> Run:
+    """A run on made-up films; of each store, how strongly the level is in its features."""
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = manifest or films(7, 24, seed=3)
+    opened = {}
+    for number, strength in enumerate(stores):
+        X = planted(manifest, strength=strength, seed=number)
+        opened[f"s{number}"] = store_of(folder / f"store-{number}", manifest, X)
+    protocol = quick(name, *changes, replicates=40)
+    inputs = gather(protocol, manifest, "made-up", opened)
+    return run_protocol(inputs, folder / "run", n_jobs=1)
+
+
+def rows_of(run: Run, **wanted: Any) -> list[dict[str, Any]]:
+    """The rows of results.csv with these values; without others, values over all films."""
+    wanted = {"film": "", "against_model": "", "train_films": None, **wanted}
+    return [
+        row
+        for row in run.results
+        if all(row[name] == value for name, value in wanted.items())
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_on(tmp_path_factory.mktemp("tables"), *ONE_PAIR)
+
+
+def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
+    names = sorted(path.name for path in run.folder.iterdir())
+    assert names == ["predictions.csv", "results.csv", "run.json"]
+    for name, columns in (("predictions.csv", PREDICTIONS), ("results.csv", RESULTS)):
+        with (run.folder / name).open(encoding="utf-8") as stream:
+            assert tuple(next(csv.reader(stream))) == columns
+    assert RESULTS[:8] == (
+        *("task", "train", "test", "store", "model"),
+        *("film", "metric", "value"),
+    )
+
+
+def test_a_value_is_that_of_the_predictions(run: Run) -> None:
+    """The average precision of each film, by scikit-learn."""
+    by_film: dict[str, list[dict[str, Any]]] = {}
+    for row in run.predictions:
+        if row["model"] == "ridge":
+            by_film.setdefault(row["movie_id"], []).append(row)
+    assert len(by_film) == 7
+    values = {
+        row["film"]: row["value"]
+        for film in by_film
+        for row in rows_of(run, model="ridge", metric="ap", film=film)
+    }
+    precisions = []
+    for film, rows in by_film.items():
+        y = [row["y"] for row in rows]
+        expected = average_precision_score(y, [row["score"] for row in rows])
+        assert values[film] == pytest.approx(expected)
+        precisions.append(expected)
+    (over_all,) = rows_of(run, model="ridge", metric="ap")
+    # Each film is a fold: AP is averaged over folds.
+    assert over_all["value"] == pytest.approx(np.mean(precisions))
+    assert over_all["sd"] == pytest.approx(np.std(precisions, ddof=1))
+    assert over_all["low"] < over_all["value"] < over_all["high"]
+    assert (over_all["fits"], over_all["films"], over_all["leaked"]) == (7, 7, 0)
+
+
+def test_a_decision_metric_of_a_model_has_no_interval(run: Run) -> None:
+    (trained,) = rows_of(run, model="ridge", metric="f1_binary")
+    (untrained,) = rows_of(run, model="all_positive", metric="f1_binary")
+    assert math.isnan(trained["low"]) and untrained["low"] < untrained["high"]
+
+
+def test_differences_name_the_second_side(run: Run) -> None:
+    differences = [row for row in run.results if row["against_model"]]
+    pairs = {(row["model"], row["against_model"]) for row in differences}
+    assert ("ridge", "mlp") in pairs and ("ridge", "random") in pairs
+    assert not {model for model, _ in pairs}.intersection({"random", "oracle"})
+    value = {row["model"]: row["value"] for row in rows_of(run, metric="ap")}
+    for row in differences:
+        assert row["metric"] == "ap" and row["against_train"] == row["train"]
+        expected = value[row["model"]] - value[row["against_model"]]
+        assert row["value"] == pytest.approx(expected)
+        # Each film also trained the models of others: no p of its own, but one among all.
+        assert math.isnan(row["p"])
+        assert 0 < row["p_all"] <= 1
+
+
+def test_p_of_all_is_that_of_the_films(run: Run) -> None:
+    """The two differences that `honest` asks for are one family."""
+    asked = [("ridge", "random"), ("ridge", "pcbm-lr")]
+    names = sorted({row["film"] for row in run.results if row["film"]})
+
+    def by_film(model: str) -> list[float]:
+        return [
+            rows_of(run, model=model, metric="ap", film=film)[0]["value"]
+            for film in names
+        ]
+
+    D = np.array([np.subtract(by_film(a), by_film(b)) for a, b in asked]).T
+    factor = 1 + 7 / 6
+    expected = max_t_p(D, [factor, factor])
+    for (model, other), p in zip(asked, expected, strict=True):
+        (row,) = rows_of(run, model=model, against_model=other)
+        assert row["p_all"] == pytest.approx(p)
+
+
+def test_the_same_inputs_give_the_same_bytes(run: Run, tmp_path: Path) -> None:
+    again = run_on(tmp_path, *ONE_PAIR)
+    for name in ("predictions.csv", "results.csv"):
+        assert (again.folder / name).read_bytes() == (run.folder / name).read_bytes()
+    assert again.about["identity"] == run.about["identity"]
+
+
+def test_two_processes_give_the_same_bytes(run: Run, tmp_path: Path) -> None:
+    manifest = films(7, 24, seed=3)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.6, seed=0))
+    protocol = quick("honest", *ONE_PAIR, replicates=40)
+    inputs = gather(protocol, manifest, "made-up", {"s0": store})
+    forked = run_protocol(inputs, tmp_path / "run", n_jobs=2)
+    for name in ("predictions.csv", "results.csv"):
+        assert (forked.folder / name).read_bytes() == (run.folder / name).read_bytes()
+
+
+def test_a_run_is_read_back(run: Run) -> None:
+    again = read_folder(run.folder)
+    assert again.predictions == run.predictions and again.table("trees.csv") == []
+    assert [row["metric"] for row in again.results] == [
+        row["metric"] for row in run.results
+    ]
+    assert again.protocol["name"] == "honest"
+    frame = again.to_frame()
+    assert list(frame.columns) == list(RESULTS) and len(frame) == len(run.results)
+    facts = again.about["fits"][0]
+    assert {"epochs", "alpha"}.intersection(facts["folds"][0]["chosen"])
+
+
+def test_a_changed_table_is_damaged(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for path in run.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    with (folder / "results.csv").open("a", encoding="utf-8") as stream:
+        stream.write("EN_S\n")
+    with pytest.raises(Corrupt, match=r"results\.csv is not the file"):
+        assert read_folder(folder).results
+
+
+def test_training_tasks_are_compared_on_one_test(tmp_path: Path) -> None:
+    manifest = with_folds(films(8, 50, seed=3, runs_on=0))
+    changes = (
+        "models.mlp.max_epochs=2",
+        "models.mlp.min_epochs=1",
+        "report.contrast_seeds=2",
+        "splits.scheme=none",
+    )
+    run = run_on(tmp_path, *changes, name="paper-table2", manifest=manifest)
+    contrasts = [
+        row
+        for row in run.results
+        if row["against_train"] and row["against_train"] != row["train"]
+    ]
+    assert {(row["train"], row["against_train"]) for row in contrasts} == {
+        ("HN_S", "EN_S")
+    }
+    with_leaks = [row for row in contrasts if row["leaked"]]
+    without = [row for row in contrasts if not row["leaked"]]
+    assert with_leaks and without
+    assert {row["metric"] for row in contrasts} == {"f1_weighted", "ap"}
+    # A seed for the contrast is in no other row, and in no prediction.
+    assert {row["seed"] for row in run.predictions if row["model"] == "mlp"} == {0}
+
+
+def test_values_of_a_paper_stand_beside_those_of_the_run(tmp_path: Path) -> None:
+    manifest = with_folds(films(5, 40, seed=3, runs_on=0.3))
+    run = run_on(
+        tmp_path,
+        "models.mlp.max_epochs=2",
+        "models.mlp.min_epochs=1",
+        'splits.never=["tt0000001"]',
+        "paper=[{mean=0.5, sd=0.1, film='tt0000002'}, {mean=0.53}]",
+        name="paper-table4",
+        manifest=manifest,
+    )
+    printed = [row for row in run.results if not math.isnan(row["paper"])]
+    mlp = [row for row in printed if row["model"] == "mlp"]
+    assert {(row["film"], row["paper"], row["metric"]) for row in mlp} == {
+        ("tt0000002", 0.5, "f1_weighted"),
+        ("", 0.53, "f1_weighted"),
+    }
+    (of_film,) = [row for row in mlp if row["film"]]
+    # Three other films validate in turn: the deviation is over three fits of this film.
+    assert (of_film["paper_sd"], of_film["fits"]) == (0.1, 3)
+    assert of_film["sd"] > 0
+
+
+def test_the_chosen_store_is_a_store_of_its_own(tmp_path: Path) -> None:
+    run = run_on(
+        tmp_path,
+        *ONE_PAIR,
+        'grid.models=["ridge"]',
+        "fit.choose_store=true",
+        stores=(0.0, 1.5),
+    )
+    value = {
+        row["store"]: row["value"] for row in rows_of(run, model="ridge", metric="ap")
+    }
+    assert set(value) == {"s0", "s1", "chosen"}
+    assert value["s0"] < value["chosen"] <= value["s1"] + 1e-12
+    (facts,) = [fit for fit in run.about["fits"] if fit["store"] == "chosen"]
+    assert {fold["chosen"]["store"] for fold in facts["folds"]} == {"s1"}
+
+
+def test_a_learning_curve_has_a_row_for_each_number_of_films(tmp_path: Path) -> None:
+    run = run_on(
+        tmp_path,
+        *ONE_PAIR,
+        'grid.models=["ridge", "pcbm-lr"]',
+        "models.pcbm-lr.tolerance=1.0",
+        "report.learning_films=[2, 6]",
+    )
+    for model in ("ridge", "pcbm-lr"):
+        (whole,) = rows_of(run, model=model, metric="ap")
+        (all_films,) = rows_of(run, model=model, train_films=6)
+        # Six films train in each fold, of which the validation film is one.
+        assert all_films["value"] == pytest.approx(whole["value"])
+        assert len(rows_of(run, model=model, train_films=2)) == 1
+    with pytest.raises(FixUsage, match="no fold trains on more than 6 films"):
+        run_on(tmp_path / "more", *ONE_PAIR, "report.learning_films=[7]")
+
+
+def test_concepts_and_trees_are_tables(tmp_path: Path) -> None:
+    manifest = films(6, 40, seed=1, runs_on=0.2)
+    changes = (*ONE_PAIR[:3], 'grid.models=["pcbm-lr", "pcbm-dt"]')
+    vectors = ("models.pcbm-lr.tolerance=1.0", "models.pcbm-dt.tolerance=1.0")
+    run = run_on(tmp_path, *changes, *vectors, manifest=manifest, stores=(2.0,))
+    concepts = run.table("concepts.csv")
+    linear = [row for row in concepts if row["model"] == "pcbm-lr"]
+    assert len(linear) == 8 == len({row["concept"] for row in linear})
+    for row in linear:
+        assert row["ap"] > row["positive"] / row["clips"]
+        assert row["weight"] != 0 and row["p_holm"] >= row["p"]
+    assert all(math.isnan(row["weight"]) for row in concepts if row not in linear)
+    nodes = run.table("trees.csv")
+    assert {row["model"] for row in nodes} == {"pcbm-dt"}
+    root = nodes[0]
+    n_clips = sum(clip.level in ("EN", "S") for clip in manifest)
+    assert root["node"] == 0 and root["clips"] == n_clips
+    inner = [node for node in nodes if node["concept"]]
+    by_number = {node["node"]: node for node in nodes}
+    for node in inner:
+        below = [by_number[node["left"]], by_number[node["right"]]]
+        assert sum(child["clips"] for child in below) == node["clips"]
+    leaves = [node for node in nodes if not node["concept"]]
+    assert len(leaves) == len(inner) + 1
+
+
+def test_concepts_are_tabled_beside_any_other_model(tmp_path: Path) -> None:
+    """A model of scikit-learn beside a bottleneck ended in a bug, after all fits."""
+    run = run_on(
+        tmp_path,
+        *ONE_PAIR[:3],
+        "models.nb.kind=sklearn.naive_bayes.GaussianNB",
+        'grid.models=["nb", "pcbm-lr"]',
+        "models.pcbm-lr.tolerance={by_task={EN_S=1.0, other=0.1}}",
+    )
+    concepts = run.table("concepts.csv")
+    assert {row["model"] for row in concepts} == {"pcbm-lr"}
+    # The tolerance of the training task.
+    assert {row["tolerance"] for row in concepts} == {1.0}
+
+
+def test_success_is_a_table(tmp_path: Path) -> None:
+    run = run_on(
+        tmp_path, *ONE_PAIR, 'grid.models=["ridge"]', "report.error_analysis=true"
+    )
+    rows = run.table("success.csv")
+    whole = [row for row in rows if row["film"] == "all films"]
+    assert {"level EN", "level S"} <= {row["factor"] for row in whole}
+    (ridge,) = {row["successes"] for row in whole}
+    correct = [
+        row["y"] == row["decision"]
+        for row in run.predictions
+        if row["model"] == "ridge"
+    ]
+    assert ridge == sum(correct) and whole[0]["all_clips"] == len(correct)
+
+
+def test_classes_against_the_rest_are_one_question(tmp_path: Path) -> None:
+    tasks = {
+        "low": "{ EN = 1, HN = 0, S = 0 }",
+        "middle": "{ EN = 0, HN = 1, S = 0 }",
+        "high": "{ EN = 0, HN = 0, S = 1 }",
+    }
+    names = json.dumps(list(tasks))
+    run = run_on(
+        tmp_path,
+        *(f"tasks.{name}.classes={classes}" for name, classes in tasks.items()),
+        *(f"grid.train={names}", f"grid.test={names}", f"report.argmax={names}"),
+        *("grid.pairs=same", "report.contrast=[]", "report.concepts=false"),
+        *('grid.models=["ridge"]', 'grid.baselines=["prevalence"]'),
+        stores=(3.0,),
+    )
+    rows = rows_of(run, test="low | middle | high", model="ridge")
+    value = {row["metric"]: row["value"] for row in rows}
+    assert value["accuracy"] > value["majority"] > 1 / 3
+    scores: dict[str, dict[str, float]] = {}
+    true: dict[str, str] = {}
+    for row in run.predictions:
+        if row["model"] == "ridge":
+            scores.setdefault(row["clip_id"], {})[row["test"]] = row["score"]
+            if row["y"]:
+                true[row["clip_id"]] = row["test"]
+    hits = [max(s, key=s.__getitem__) == true[clip] for clip, s in scores.items()]
+    assert value["accuracy"] == pytest.approx(np.mean(hits))
+
+
+def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "from sklearn.base import BaseEstimator, ClassifierMixin\n"
+        "class Plain(ClassifierMixin, BaseEstimator):\n"
+        "    def fit(self, X, y):\n"
+        "        raise AssertionError('it trained')\n"
+        "    def predict(self, X):\n"
+        "        return [0] * len(X)\n",
+        encoding="utf-8",
+    )
+    trust([f"{code}:Plain"])
+    with pytest.raises(FixInput, match="neither predict_proba"):
+        run_on(
+            tmp_path / "r",
+            *ONE_PAIR,
+            f"models.mine.kind={code}:Plain",
+            'grid.models=["mine"]',
+        )
+
+
+def test_what_learns_of_tested_clips_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match="learns mean and deviation from tested clips"):
+        run_on(tmp_path, *ONE_PAIR, "data.scale=standard-all")
+
+
+def test_a_bound_of_ap_counts_positive_clips() -> None:
+    """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
+    interval = Interval(0.99, 0.994, 0)
+    by_positives = not_narrower_than_clips(interval, 0.992, 1000, 0.95)
+    wilson = binomtest(992, 1000).proportion_ci(0.95, method="wilson")
+    assert by_positives.low == pytest.approx(wilson.low)
+    assert by_positives.high == pytest.approx(wilson.high)
+    by_negatives = not_narrower_than_clips(interval, 0.992, 10, 0.95)
+    assert by_negatives.low < 0.75
+    assert not_narrower_than_clips(interval, 0.9, 10, 0.95) == interval
+    y = np.arange(100) > 0
+    assert (_clips_behind("ap", y), _clips_behind("auc", y)) == (99, 1)
+
+
+def leak() -> Leak:
+    return Leak("", 0, 0, 0, 0, 0, None, None, ())
+
+
+def test_resampling_of_many_clips_takes_bounded_memory() -> None:
+    """A thousand draws of 20,000 clips took a gigabyte."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    y = rng.random(n) < 0.3
+    predictions = Predictions.of(y, rng.normal(size=n) + y)
+    test = ScoredFold("fixed", 0, np.arange(n), predictions, n, 0, leak())
+    cell = Cell("a", "a", "m", "s", True, [test])
+    films = np.repeat(np.arange(12), -(-n // 12))[:n]
+    weights = np.random.default_rng(1).multinomial(12, [1 / 12] * 12, size=1000)
+    statistics = cell.statistics(films, RANKING_METRICS)
+    tracemalloc.start()
+    values = statistics(weights.astype(np.float64))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert values["ap"].shape == (1000,)
+    assert most < 250_000_000
+    few = statistics(weights[:3].astype(np.float64))
+    assert np.array_equal(few["ap"], values["ap"][:3])
+
+
+def test_an_empty_cell_of_a_table_is_no_number(run: Run) -> None:
+    data = (run.folder / "results.csv").read_text(encoding="utf-8")
+    assert "nan" not in data.casefold().replace("prevalence", "")
+    rows = list(csv.DictReader(io.StringIO(data)))
+    assert any(row["low"] == "" for row in rows)

@@ -1,0 +1,242 @@
+"""Fits with what is held out replaced: does anything learn from it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_models.protocols.schedule import Pair
+from obygaze_models.runner.fitting import (
+    PERCEPTRON,
+    FitContext,
+    Fitted,
+    fit_baseline,
+    fit_model,
+    fit_perceptrons,
+    problem_of,
+)
+from obygaze_models.runner.heldout import HeldOut
+from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.testing import StoreRun, store_runs
+from support.cells import with_folds
+from support.experiments import VISUAL, films, planted, quick, store_of
+
+OWN_SPLITS = """
+def some_films(clips, folds, seed):
+    # Two films are in no fold but for their last clips: the others may not be learned from.
+    names = sorted({clip.movie_id for clip in clips})
+    numbers = []
+    for clip in clips:
+        film = names.index(clip.movie_id)
+        numbers.append(-1 if film < 2 and clip.scene < 12 else film)
+    return numbers
+"""
+QUICK_MODELS = (
+    "models.mlp.max_epochs=3",
+    "models.mlp.min_epochs=1",
+    "models.logistic.kind=logistic",
+    "models.svm.kind=svm",
+    "models.nb.kind=sklearn.naive_bayes.GaussianNB",
+    "models.pcbm-sparse.kind=pcbm-sparse",
+    "models.pcbm-h.kind=pcbm-h",
+)
+ONE_TASK = (
+    'grid.train=["EN_S"]',
+    'grid.test=["ENHN_S"]',
+    "report.contrast=[]",
+    "report.concepts=false",
+    "leakage=warn",
+)
+
+
+def some_clips() -> Manifest:
+    """Films with folds of every kind; some clips have no level, and some are in no fold."""
+    manifest = with_folds(films(5, 24, seed=4, runs_on=0.2), 6)
+    names = sorted({clip.movie_id for clip in manifest})
+    whole: dict[str, str] = {}
+    scenes: dict[str, str] = {}
+    for clip in manifest:
+        film = names.index(clip.movie_id)
+        part = ["test", "choose", "train", "train", "train"][film]
+        # A quarter of each film is in no part.
+        if clip.scene % 4:
+            whole[clip.clip_id] = part
+        scenes[clip.clip_id] = ["test", "choose", "train", "train"][clip.scene % 4]
+    manifest = manifest.with_column("whole", whole)
+    return manifest.with_column("scenes", scenes)
+
+
+def with_annotators(manifest: Manifest) -> Manifest:
+    """Each clip twice, by two annotators who differ in some levels."""
+    clips = []
+    for number, clip in enumerate(manifest):
+        for name in ("ada", "ben"):
+            level = clip.level
+            if name == "ben" and number % 5 == 0:
+                level = "S" if level == "EN" else "EN"
+            extra = {
+                **clip.extra,
+                "annotator": name,
+                "given_clip_id": clip.clip_id,
+            }
+            clips.append(
+                replace(
+                    clip, clip_id=f"{clip.clip_id}.{name}", level=level, extra=extra
+                )
+            )
+    columns = (*manifest.columns, "annotator", "given_clip_id")
+    return Manifest(manifest.name, manifest.header, tuple(clips), columns)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Inputs of a protocol on made-up films, with the folds of its only store."""
+
+    inputs: Inputs
+    run: StoreRun
+    pair: Pair
+
+    @property
+    def folds(self) -> Sequence[HeldOut]:
+        """The folds of the only pair of tasks."""
+        return self.run.folds[self.pair]
+
+
+def way_of(
+    folder: Path,
+    *changes: str,
+    name: str = "honest",
+    annotators: bool = False,
+    frames: int = 0,
+) -> Way:
+    """The inputs of a protocol with these changes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = some_clips()
+    if annotators:
+        manifest = with_annotators(manifest)
+    X = planted(manifest, width=14, strength=0.7)
+    # Clips of two films have the features of clips of the first one.
+    X[30] = X[2]
+    X[60] = X[3]
+    X[31] = X[61]
+    if frames:
+        rng = np.random.default_rng(7)
+        noise = rng.normal(size=(len(X), frames, X.shape[1]))
+        X = (X[:, None] + noise).astype(np.float32)
+    store = store_of(folder / "store", manifest, X)
+    protocol = quick(name, *ONE_TASK, *changes)
+    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    (run,) = store_runs(inputs, 1)
+    (pair,) = protocol.pairs
+    return Way(inputs, run, pair)
+
+
+def replaced(way: Way, rows: NDArray[np.bool_], seed: int = 1) -> StoreRun:
+    """The same store with other features, classes, levels and concepts of some clips."""
+    rng = np.random.default_rng(seed)
+    run = way.run
+    features = run.features
+    assert features is not None
+    X = np.array(features.X)
+    changed = features.row_of[rows & features.present]
+    X[changed] = 9 + 5 * rng.normal(size=(len(changed), *X.shape[1:]))
+    labels = {}
+    for task, of_task in run.labels.items():
+        others = of_task.copy()
+        others[rows] = rng.integers(0, 2, rows.sum())
+        labels[task] = others
+    clips: list[Clip] = []
+    for is_replaced, clip in zip(rows, run.table.clips, strict=True):
+        if is_replaced:
+            level = str(rng.choice(["EN", "HN", "S"]))
+            concepts = tuple(np.array(VISUAL)[rng.random(len(VISUAL)) < 0.5].tolist())
+            clip = replace(clip, level=level, concepts=concepts)
+        clips.append(clip)
+    return replace(
+        run,
+        table=replace(run.table, clips=clips),
+        labels=labels,
+        features=replace(features, X=X),
+    )
+
+
+def fit(run: StoreRun, model: str, held: HeldOut, task: str) -> Fitted | str:
+    """The fit of a model in a fold; why there is none, where classes are missing."""
+    chosen = run.models[model]
+    context: FitContext = run.context(task)
+    problem = problem_of(context.labels, held)
+    if problem:
+        return problem
+    if chosen.kind == PERCEPTRON:
+        return fit_perceptrons(chosen, [held], context, 3)[0]
+    return fit_model(chosen, held, context)
+
+
+def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
+    """What a fit answers when it is asked for features: scores, thresholds, choices."""
+    if isinstance(fitted, str):
+        return {"problem": fitted}
+    scores = fitted.score(X)
+    recalibrated = fitted.recalibrated(scores)
+    return {
+        "scores": scores.tobytes(),
+        "chosen": repr(dict(fitted.chosen)),
+        "inner": fitted.inner.scores.tobytes() + fitted.inner.y.tobytes(),
+        "recalibrated": b"" if recalibrated is None else recalibrated.tobytes(),
+    }
+
+
+def learns(way: Way, model: str, held: HeldOut, rows: NDArray[np.bool_]) -> list[str]:
+    """What of a fit changes when these clips are replaced; the fit is asked for the originals."""
+    features = way.run.features
+    assert features is not None
+    X = features.X
+    task = way.pair[0]
+    other = replaced(way, rows)
+    # Each fit finds its own concept vectors.
+    way.run.vectors.known.clear()
+    before = answers(fit(way.run, model, held, task), X)
+    now = answers(fit(other, model, held, task), X)
+    assert "scores" in before, before
+    return [name for name in before if before[name] != now.get(name)]
+
+
+def baseline_learns(
+    way: Way, name: str, held: HeldOut, rows: NDArray[np.bool_]
+) -> bool:
+    """Whether a baseline answers otherwise when these clips are replaced."""
+    other = replaced(way, rows)
+    task = way.pair[0]
+    table = way.run.table
+    before = fit_baseline(name, held, way.run.labels[task], table, 0)
+    now = fit_baseline(name, held, other.labels[task], other.table, 0)
+    # An oracle reads the concepts of the clips that it is asked for.
+    asked = np.flatnonzero(~rows)
+    return before(asked).tobytes() != now(asked).tobytes()
+
+
+def must_not_be_learned(way: Way, held: HeldOut, *, by_film: bool) -> NDArray[np.bool_]:
+    """What the rule says, worked out without `HeldOut`: films or clips that are tested."""
+    table = way.run.table
+    kept = np.zeros(len(table), dtype=np.bool_)
+    if by_film:
+        tested = {table.films[row] for row in held.test.tolist()}
+        kept[:] = [film in tested for film in table.films]
+        return kept
+    ids = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
+    tested_ids = {ids[row] for row in held.test.tolist()}
+    kept[:] = [name in tested_ids for name in ids]
+    # A scheme finds concept vectors in the training folds of its file only.
+    if held.file_folds is not None:
+        last = max(held.file_folds)
+        kept |= held.file_folds == last
+    # What the paper's own training sets let through is counted as leaked.
+    if way.inputs.protocol.splits.kind == "published":
+        kept[held.train] = kept[held.validation] = False
+    return kept
