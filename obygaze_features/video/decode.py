@@ -149,9 +149,7 @@ class _ClipDecoder:
             canvas.damage |= {at for at in outcome.reported if at >= run.start}
             is_in_order &= self._is_in_order(canvas, outcome.out)
         missing = index.order[canvas.missing()].tolist()
-        if not is_in_order or not all(
-            index.is_affected(canvas.damage, position) for position in missing
-        ):
+        if not is_in_order or not index.affected(canvas.damage, missing).all():
             message = "its pictures come out of the decoder in another order"
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="order"
@@ -163,8 +161,8 @@ class _ClipDecoder:
         index = canvas.index
         if index.agrees_with(out):
             return True
-        intact = [at for at in out if not index.is_affected(canvas.damage, at)]
-        return index.agrees_with(intact)
+        intact = np.array(out)[~index.affected(canvas.damage, out)]
+        return index.agrees_with(intact.tolist())
 
     def _run_with_care(self, canvas: Canvas, run: PacketRun) -> Outcome:
         """Decode a run from two key frames earlier, and leave no picture out.

@@ -53,13 +53,15 @@ class Outcome:
     """What came of a run: the positions of its pictures, as they came out, and what was reported.
 
     `start` is where the run began, `keys` are the positions of pictures that are key frames
-    according to the decoder, `reported` those of packets in which the decoder found an error.
+    according to the decoder, `reported` those of packets in which the decoder found an error, and
+    `last_report` that of the packet after which it last did.
     """
 
     start: int
     out: list[int] = field(default_factory=list)
     keys: set[int] = field(default_factory=set)
     reported: set[int] = field(default_factory=set)
+    last_report: int = -1
 
     def denies_key(self, position: int) -> bool:
         """Return whether the decoder reads a packet without an error, but not as a key frame."""
@@ -269,6 +271,9 @@ class VideoSource:
         if not self.decoder.codec.reorder:
             after_last = outcome.out[-1] + 1 if outcome.out else outcome.start
             first = min(first, after_last)
+        # Those up to the last report are in the outcome already.
+        first = max(first, outcome.last_report + 1)
+        outcome.last_report = position
         return set(range(first, position + 1))
 
     def positions(self, stop: int) -> list[int]:
