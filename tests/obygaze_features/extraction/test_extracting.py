@@ -669,6 +669,30 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     assert open_store(store).status().counts["ok"] == N_CLIPS - 3
 
 
+def test_a_process_that_fails_at_once_does_not_end_the_others(
+    films: Manifest,
+    tmp_path: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It forgets the plan, since no block was begun; another one had just planned the same."""
+    make_pool = extracting._decode_pool
+    n_failed = 0
+
+    def fail_elsewhere(together: Sequence[extracting.Begun], *more: Any) -> Any:
+        nonlocal n_failed
+        if n_failed < 2:
+            n_failed += 1
+            extracting._forget_own_plans(together)
+        return make_pool(together, *more)
+
+    monkeypatch.setattr(extracting, "_decode_pool", fail_elsewhere)
+    (state,) = run(films, tmp_path)
+    assert (state.sealed, n_failed) == (True, 2)
+    assert bytes_of(tmp_path / "stores" / STORE) == bytes_of(undisturbed)
+    assert no_work_is_left(tmp_path / "stores" / STORE)
+
+
 def test_the_plan_of_a_further_array_counts_only_that_array(
     films: Manifest, tmp_path: Path
 ) -> None:
