@@ -141,7 +141,7 @@ class _ClipDecoder:
             canvas.damage |= set(self.source.film.decoded.damage.tolist())
         is_in_order = True
         for run in index.runs(index.order[list(canvas.wanted)].tolist()):
-            outcome = self.source.run(run, canvas.offer_at, skip=True)
+            outcome = self.source.run(run, canvas.offer_at)
             is_whole = set(outcome.out) >= run.wanted
             is_from_key = run.start == 0 or not outcome.denies_key(run.start)
             if outcome.reported or not is_whole or not is_from_key:
@@ -165,10 +165,10 @@ class _ClipDecoder:
         return index.agrees_with(intact.tolist())
 
     def _run_with_care(self, canvas: Canvas, run: PacketRun) -> Outcome:
-        """Decode a run from two key frames earlier, and leave no picture out.
+        """Decode a run from two key frames earlier.
 
-        A decoder may report pictures that need what is before the key frame it began at, or miss
-        those that were left out: only an error that it then reports again is one of the file.
+        A decoder may report pictures that need what is before the key frame it began at: only an
+        error that it then reports again is one of the file.
         """
         start = canvas.index.start_of(run.start, back=2)
         longer = replace(run, start=start)

@@ -201,25 +201,18 @@ class VideoSource:
                 )
                 yield demux(self.container, self.stream)
 
-    def run(self, run: PacketRun, sink: Sink, *, skip: bool = False) -> Outcome:
+    def run(self, run: PacketRun, sink: Sink) -> Outcome:
         """Decode a run, pass each picture to `sink`, and return what came of it.
 
-        With `skip`, pictures on which no other is built are left out unless they are wanted.
+        No picture is left out, also if no other is built on it: a decoder may report damage in it.
         """
         outcome = Outcome(run.start)
         if self.decoder.is_open:
             self.decoder.flush_buffers()
-        self.decoder.skip_frame = "DEFAULT"
-        is_skipping = False
         with logged_errors() as count_errors:
             for position, packet in self.packets(run.start, run.stop):
-                unwanted = skip and position not in run.wanted
-                if unwanted != is_skipping:
-                    is_skipping = unwanted
-                    self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
                 if self._decode(packet, position, sink, outcome, count_errors):
                     return outcome
-            self.decoder.skip_frame = "DEFAULT"
             # The pictures after one that fails are still in the decoder.
             while not self._decode(None, run.stop, sink, outcome, count_errors):
                 continue

@@ -305,6 +305,19 @@ def test_what_a_decoder_only_logs_is_damage(
     assert caught.value.reason == "damaged"
 
 
+@pytest.mark.parametrize("rank", [30, 35, 38])
+def test_what_is_reported_of_a_whole_film_is_reported_of_one_picture(
+    clean: Any, tmp_path: Path, rank: int
+) -> None:
+    """The decoder finds no error in the lost packet, but in a picture on which none is built."""
+    whole = clean("h264.mp4")
+    path = drop_packets(whole, tmp_path / "lost.mp4", {24})
+    assert judge(path, whole).marked[rank]
+    with pytest.raises(BadVideo) as caught:
+        decode_clip(path, View(1), ranks=[rank])
+    assert caught.value.reason == "damaged"
+
+
 def test_a_container_that_calls_every_packet_a_key_frame(
     clean: Any, tmp_path: Path
 ) -> None:
