@@ -248,7 +248,7 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
                 rows.append(new_row(clip))
                 computed.append(True)
     further = [name for name in wanted.arrays if name not in stored.array_names]
-    computes = tuple(stored.array_names)
+    computes = tuple(stored.computes)
     if further and stored.is_filling:
         found[ANOTHER_PLAN] += [f"without the array {name}" for name in further]
     elif further:

@@ -19,7 +19,7 @@ from obygaze_features.extraction.decoded import (
     Source,
     repeated,
 )
-from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept
+from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept, with_kept
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import WINDOWS_OF_A_BLOCK
@@ -90,10 +90,9 @@ def decode_ahead(
         )
         with closing(under_way):
             for job, result in under_way:
-                if isinstance(result, Decoded):
-                    yield result
-                else:
-                    yield decoded_row(job, result, accept_damaged)
+                if not isinstance(result, Decoded):
+                    result = decoded_row(job, result, accept_damaged)
+                yield with_kept(result, clips[job.row], kept)
 
 
 def films_that_follow(
@@ -128,12 +127,14 @@ def _decode_windows(
             continue
         rows = list(group)
         if not video:
-            yield from map(_without_video, rows)
+            for job in rows:
+                yield with_kept(_without_video(job), clips[job.row], kept)
             continue
         windows = [WantedWindow(clips[job.row].window or 0, job.views) for job in rows]
         results = decode_windows(video, grid, windows, pool, indexes, most_bytes)
         for job, result in zip(rows, results, strict=True):
-            yield decoded_row(job, result, accept_damaged)
+            row = decoded_row(job, result, accept_damaged)
+            yield with_kept(row, clips[job.row], kept)
 
 
 def bytes_of_job(job: RowJob) -> int:

@@ -62,6 +62,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import Terms
 from obygaze_features.store.filling import Filling, remove_filling, store_before
 from obygaze_features.store.finding import withdrawn_elsewhere
+from obygaze_features.store.placing import seal_at
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
@@ -198,21 +199,24 @@ class Run:
 def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
     require_decode_workers()
-    plan, begun = _begin(run)
-    for sentence in _before_the_run(plan, run.workspace):
-        listener.note(sentence)
     warnings: list[str] = []
-    try:
-        if not run.seal_now:
-            listener.expect(_count_missing_clips(begun))
-            for together in _with_the_same_rows(begun):
-                if not stop:
-                    _fill(together, plan, run, stop, listener)
-        for one in begun:
-            warnings += _seal_if_complete(one, run)
-    except Exception:
-        _forget_own_plans(begun)
-        raise
+    is_planned = False
+    while not is_planned:
+        plan, begun = _begin(run)
+        for sentence in _before_the_run(plan, run.workspace):
+            listener.note(sentence)
+        try:
+            if not run.seal_now:
+                listener.expect(_count_missing_clips(begun))
+                for together in _with_the_same_rows(begun):
+                    if not stop:
+                        _fill(together, plan, run, stop, listener)
+            for one in begun:
+                warnings += _seal_if_complete(one, run)
+        except Exception:
+            _forget_own_plans(begun)
+            raise
+        is_planned = not any(_is_forgotten(one) for one in begun)
     states = [store_status(store.path) for store in plan.stores]
     return Extraction(states, stop, next_steps(plan, states), warnings)
 
@@ -306,6 +310,14 @@ def _forget_own_plans(begun: Sequence[Begun]) -> None:
     for store, filling in begun:
         if store.filling is None and filling.listed() == (set(), {}):
             remove_filling(filling)
+
+
+def _is_forgotten(one: Begun) -> bool:
+    """Return whether another process with the same plan failed and forgot it, before it was begun.
+
+    What is wrong there, such as a device, may be right here: the plan is made again.
+    """
+    return not one.filling.is_current() and not seal_at(one.store.path)
 
 
 # --- Fill ---
@@ -410,6 +422,8 @@ def _fillers(together: Sequence[Begun], run: Run) -> Iterator[list[StoreFiller]]
 def _seal_if_complete(one: Begun, run: Run) -> Sequence[str]:
     """Seal a store whose blocks are all there; return warnings."""
     store, filling = one
+    if _is_forgotten(one):
+        return ()
     n_missing = len(filling.missing()) if filling.is_current() else 0
     if n_missing and not run.seal_now:
         return ()

@@ -12,7 +12,14 @@ from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import Facts, PlannedClip
-from obygaze_features.extraction.decoded import Clip, Decoded, RowJob, Source, repeated
+from obygaze_features.extraction.decoded import (
+    Clip,
+    Decoded,
+    Failure,
+    RowJob,
+    Source,
+    repeated,
+)
 from obygaze_features.extraction.recipes import (
     CLEAN,
     decoder_recipe,
@@ -174,3 +181,22 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     row = first.store.rows[first.row_of_clip[clip.clip_id]]
     source = Source(row.video_bytes, row.video_hash)
     return Decoded(job.row, source, time.monotonic() - started, dict(views))
+
+
+def with_kept(decoded: Decoded, clip: PlannedClip, kept: KeptViews) -> Decoded:
+    """Return a row in which views that failed have their kept frames, where there are some."""
+    failed = []
+    for view, pictures in decoded.views.items():
+        if isinstance(pictures, Failure) and is_kept(
+            RowJob(decoded.row, (view,)), clip, kept
+        ):
+            failed.append(view)
+    if not failed:
+        return decoded
+    from_kept = read_kept(RowJob(decoded.row, tuple(failed)), clip, kept)
+    is_known = decoded.source.n_bytes is not None
+    return replace(
+        decoded,
+        source=decoded.source if is_known else from_kept.source,
+        views={**decoded.views, **from_kept.views},
+    )

@@ -54,6 +54,11 @@ class Stored:
         """The names of its arrays."""
         return [array.name for array in self.arrays]
 
+    @property
+    def computes(self) -> Sequence[str]:
+        """The names of the arrays that its rows get: while it is filled, those of its plan."""
+        return self.filling.plan.computes if self.filling else self.array_names
+
 
 def read_stored(path: Path) -> Stored | None:
     """Return what is there of a store: its filling, else the finished store; None if nothing is."""

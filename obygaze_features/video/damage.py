@@ -45,8 +45,9 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     lost = []
     # Packets that show no picture have times too.
     times = np.sort(index.pts[index.pts != NO_PTS])
-    for time in times[gaps(times)]:
-        rank = int(np.searchsorted(index.pts[index.order], time, side="right")) - 1
+    ends = times[gaps(times)]
+    ranks = np.searchsorted(index.pts[index.order], ends, side="right") - 1
+    for rank in ranks.tolist():
         if index.frames - 1 - rank <= early:
             # The film was cut after a picture that is shown later than one behind the cut.
             continue

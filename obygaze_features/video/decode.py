@@ -141,7 +141,7 @@ class _ClipDecoder:
             canvas.damage |= set(self.source.film.decoded.damage.tolist())
         is_in_order = True
         for run in index.runs(index.order[list(canvas.wanted)].tolist()):
-            outcome = self.source.run(run, canvas.offer_at, skip=True)
+            outcome = self.source.run(run, canvas.offer_at)
             is_whole = set(outcome.out) >= run.wanted
             is_from_key = run.start == 0 or not outcome.denies_key(run.start)
             if outcome.reported or not is_whole or not is_from_key:
@@ -149,9 +149,7 @@ class _ClipDecoder:
             canvas.damage |= {at for at in outcome.reported if at >= run.start}
             is_in_order &= self._is_in_order(canvas, outcome.out)
         missing = index.order[canvas.missing()].tolist()
-        if not is_in_order or not all(
-            index.is_affected(canvas.damage, position) for position in missing
-        ):
+        if not is_in_order or not index.affected(canvas.damage, missing).all():
             message = "its pictures come out of the decoder in another order"
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="order"
@@ -163,14 +161,14 @@ class _ClipDecoder:
         index = canvas.index
         if index.agrees_with(out):
             return True
-        intact = [at for at in out if not index.is_affected(canvas.damage, at)]
-        return index.agrees_with(intact)
+        intact = np.array(out)[~index.affected(canvas.damage, out)]
+        return index.agrees_with(intact.tolist())
 
     def _run_with_care(self, canvas: Canvas, run: PacketRun) -> Outcome:
-        """Decode a run from two key frames earlier, and leave no picture out.
+        """Decode a run from two key frames earlier.
 
-        A decoder may report pictures that need what is before the key frame it began at, or miss
-        those that were left out: only an error that it then reports again is one of the file.
+        A decoder may report pictures that need what is before the key frame it began at: only an
+        error that it then reports again is one of the file.
         """
         start = canvas.index.start_of(run.start, back=2)
         longer = replace(run, start=start)

@@ -241,9 +241,7 @@ class Canvas:
         resize = self.views[number].resize
         ranks = sampled.index.tolist()
         is_drawn = sampled.mask & np.array([rank in self.drawn for rank in ranks])
-        affected = [
-            index.is_affected(self.damage, int(index.order[rank])) for rank in ranks
-        ]
+        affected = index.affected(self.damage, index.order[ranks].tolist())
         return DecodedClip(
             path=source.path,
             shared_pictures=self.pictures[resize],
@@ -251,7 +249,7 @@ class Canvas:
             index=np.where(is_drawn, sampled.index, -1),
             time_s=np.where(is_drawn, index.times_s[sampled.index], np.nan),
             asked_s=np.where(sampled.mask, index.times_s[sampled.index], np.nan),
-            substituted=sampled.mask & (np.array(affected) | ~is_drawn),
+            substituted=sampled.mask & (affected | ~is_drawn),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
             damaged=source.film.damaged or len(self.damage) > 0,

@@ -24,6 +24,7 @@ from obygaze_features.video.container import (
 from obygaze_features.video.index import (
     NO_PTS,
     FrameIndex,
+    Ints,
     PacketRun,
     presentation_order,
 )
@@ -327,18 +328,30 @@ def _with_keys_of_decoder(source: VideoSource) -> FrameIndex:
     by. A film without times is decoded as a whole, which tells all key frames.
     """
     index = source.film.index
-    if not index.timed:
-        return index
     others = index.keys[1 : 1 + TRIES].tolist()
-    for key in others:
-        alone = PacketRun(key, key, frozenset())
-        if source.run(alone, lambda _, __: None).keys:
-            return index
-    if not others:
+    if not index.timed or not others:
         return index
+    if not _are_denied(source, index.keys[index.keys <= index.keys[0] + TRIES]):
+        for key in others:
+            alone = PacketRun(key, key, frozenset())
+            if source.run(alone, lambda _, __: None).keys:
+                return index
     only_first = np.zeros_like(index.key)
     only_first[index.keys[0]] = True
     return replace(index, key=only_first)
+
+
+def _are_denied(source: VideoSource, keys: Ints) -> bool:
+    """Return whether one of some neighbouring key frames is none to the decoder.
+
+    They are decoded one after another, since a decoder may take a picture that it begins with for
+    a damaged one.
+    """
+    if len(keys) < 2:
+        return False
+    first, *_, last = keys.tolist()
+    outcome = source.run(PacketRun(first, last, frozenset()), lambda _, __: None)
+    return any(outcome.denies_key(key) for key in keys.tolist() if key in outcome.out)
 
 
 def _with_times_where_shown(source: VideoSource) -> FrameIndex:

@@ -186,17 +186,20 @@ class FrameIndex:
             self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock
         )
 
-    def is_affected(self, damage: Collection[int], position: int) -> bool:
-        """Return whether a picture, or one that it may be built on, is damaged or missing.
+    def affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
+        """Return for each picture whether it, or one it may be built on, is damaged or missing.
 
         `damage` are the positions at which a decoder found an error.
         """
-        start = self.start_of(position)
-        return bool(
-            self.broken[start : position + 1].any()
-            or self.lost[start + 1 : position + 1].any()
-            or any(start <= at <= position for at in damage)
-        )
+        starts = np.array([self.start_of(position) for position in positions], np.int64)
+        stops = np.array(positions, np.int64) + 1
+        is_broken = self.broken.copy()
+        is_broken[list(damage)] = True
+        n_broken = np.append(0, np.cumsum(is_broken))
+        n_lost = np.append(0, np.cumsum(self.lost))
+        has_broken: Bools = n_broken[stops] > n_broken[starts]
+        has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
+        return has_broken | has_lost
 
     def corrected(self, out: Sequence[int], damage: Damage) -> Self:
         """Return the index with the pictures that came out of the decoder, in that order.
@@ -205,7 +208,7 @@ class FrameIndex:
         nothing was wrong lose it.
         """
         absent = np.setdiff1d(self.order, out).tolist()
-        lost = [position for position in absent if self.is_affected(damage, position)]
+        lost = np.array(absent, np.int64)[self.affected(damage, absent)].tolist()
         # Damage can disturb the order in which pictures come out, but not their times.
         is_damaged = len(damage) > 0 or self.has_damage
         if self.timed and (is_damaged or self.agrees_with(out)):

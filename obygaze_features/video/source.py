@@ -53,13 +53,15 @@ class Outcome:
     """What came of a run: the positions of its pictures, as they came out, and what was reported.
 
     `start` is where the run began, `keys` are the positions of pictures that are key frames
-    according to the decoder, `reported` those of packets in which the decoder found an error.
+    according to the decoder, `reported` those of packets in which the decoder found an error, and
+    `last_report` that of the packet after which it last did.
     """
 
     start: int
     out: list[int] = field(default_factory=list)
     keys: set[int] = field(default_factory=set)
     reported: set[int] = field(default_factory=set)
+    last_report: int = -1
 
     def denies_key(self, position: int) -> bool:
         """Return whether the decoder reads a packet without an error, but not as a key frame."""
@@ -199,25 +201,18 @@ class VideoSource:
                 )
                 yield demux(self.container, self.stream)
 
-    def run(self, run: PacketRun, sink: Sink, *, skip: bool = False) -> Outcome:
+    def run(self, run: PacketRun, sink: Sink) -> Outcome:
         """Decode a run, pass each picture to `sink`, and return what came of it.
 
-        With `skip`, pictures on which no other is built are left out unless they are wanted.
+        No picture is left out, also if no other is built on it: a decoder may report damage in it.
         """
         outcome = Outcome(run.start)
         if self.decoder.is_open:
             self.decoder.flush_buffers()
-        self.decoder.skip_frame = "DEFAULT"
-        is_skipping = False
         with logged_errors() as count_errors:
             for position, packet in self.packets(run.start, run.stop):
-                unwanted = skip and position not in run.wanted
-                if unwanted != is_skipping:
-                    is_skipping = unwanted
-                    self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
                 if self._decode(packet, position, sink, outcome, count_errors):
                     return outcome
-            self.decoder.skip_frame = "DEFAULT"
             # The pictures after one that fails are still in the decoder.
             while not self._decode(None, run.stop, sink, outcome, count_errors):
                 continue
@@ -269,6 +264,9 @@ class VideoSource:
         if not self.decoder.codec.reorder:
             after_last = outcome.out[-1] + 1 if outcome.out else outcome.start
             first = min(first, after_last)
+        # Those up to the last report are in the outcome already.
+        first = max(first, outcome.last_report + 1)
+        outcome.last_report = position
         return set(range(first, position + 1))
 
     def positions(self, stop: int) -> list[int]:

@@ -669,6 +669,50 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     assert open_store(store).status().counts["ok"] == N_CLIPS - 3
 
 
+def test_a_process_that_fails_at_once_does_not_end_the_others(
+    films: Manifest,
+    tmp_path: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It forgets the plan, since no block was begun; another one had just planned the same."""
+    make_pool = extracting._decode_pool
+    n_failed = 0
+
+    def fail_elsewhere(together: Sequence[extracting.Begun], *more: Any) -> Any:
+        nonlocal n_failed
+        if n_failed < 2:
+            n_failed += 1
+            extracting._forget_own_plans(together)
+        return make_pool(together, *more)
+
+    monkeypatch.setattr(extracting, "_decode_pool", fail_elsewhere)
+    (state,) = run(films, tmp_path)
+    assert (state.sealed, n_failed) == (True, 2)
+    assert bytes_of(tmp_path / "stores" / STORE) == bytes_of(undisturbed)
+    assert no_work_is_left(tmp_path / "stores" / STORE)
+
+
+def test_the_plan_of_a_further_array_counts_only_that_array(
+    films: Manifest, tmp_path: Path
+) -> None:
+    """Also once it is being filled: a run that was stopped goes on with the same bytes a clip."""
+    arrays = ["clip", "frames"]
+    run(films, tmp_path, arrays=["clip"])
+
+    def bytes_of_a_clip() -> float:
+        costs = plan_extraction(films, "descriptors", arrays=arrays, workspace=tmp_path)
+        (cost,) = costs.stores
+        assert cost.to_extract > 0
+        return cost.n_bytes / cost.to_extract
+
+    before = bytes_of_a_clip()
+    end = at_row(1, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    run(films, tmp_path, arrays=arrays, workers=1, watch=end)
+    assert not no_work_is_left(tmp_path / "stores" / STORE)
+    assert bytes_of_a_clip() == before
+
+
 def test_failed_rows_are_tried_again_on_request(
     films: Manifest, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import Result, call_obygaze
 from support.damage import change_packets, flip_bits
-from support.extracted_stores import bytes_of, run
+from support.extracted_stores import bytes_of, own_model, run
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
@@ -157,6 +157,22 @@ def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(
     assert store.read("mask", [0, 1]).sum(axis=1).tolist() == [1, 4]
     of_frames = tmp_path / "stores" / "films.tiny-lsmdc"
     assert bytes_of(of_frames) == bytes_of(tmp_path / "stores" / "of-films")
+
+
+def test_two_backbones_of_which_one_has_kept_frames(tmp_path: Path) -> None:
+    """The films are gone: the other one has rows without features."""
+    films = film_folder(tmp_path, 3)
+    run(films, tmp_path, "frames:descriptors")
+    shutil.rmtree(films.header.video_root)
+    run(films, tmp_path, "descriptors")
+    stores = {"descriptors": "again"}
+    together = ["descriptors", own_model(tmp_path)]
+    kept, other = run(films, tmp_path, together, stores=stores)
+    assert (kept.ok, kept.failed) == (3, 0)
+    assert (other.ok, other.failed) == (0, 3)
+    assert all(reason.startswith("missing") for reason in other.failures.values())
+    of_store = tmp_path / "stores"
+    assert bytes_of(of_store / "again") == bytes_of(of_store / "films.descriptors")
 
 
 def test_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from support.damage import (
     remove_bytes,
     zero_bytes,
 )
-from support.videos import read_numbers, write_video
+from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video import film
 from obygaze_features.video.container import BadVideo
@@ -30,6 +31,7 @@ from obygaze_features.video.damage import gaps, skipped_in_table
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import VideoInfo, probe
+from obygaze_features.video.source import Outcome, VideoSource
 
 COUNT = 60
 X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
@@ -303,6 +305,19 @@ def test_what_a_decoder_only_logs_is_damage(
     assert caught.value.reason == "damaged"
 
 
+@pytest.mark.parametrize("rank", [30, 35, 38])
+def test_what_is_reported_of_a_whole_film_is_reported_of_one_picture(
+    clean: Any, tmp_path: Path, rank: int
+) -> None:
+    """The decoder finds no error in the lost packet, but in a picture on which none is built."""
+    whole = clean("h264.mp4")
+    path = drop_packets(whole, tmp_path / "lost.mp4", {24})
+    assert judge(path, whole).marked[rank]
+    with pytest.raises(BadVideo) as caught:
+        decode_clip(path, View(1), ranks=[rank])
+    assert caught.value.reason == "damaged"
+
+
 def test_a_container_that_calls_every_packet_a_key_frame(
     clean: Any, tmp_path: Path
 ) -> None:
@@ -316,6 +331,59 @@ def test_a_container_that_calls_every_packet_a_key_frame(
     assert numbers == [number * COUNT // 8 for number in range(8)]
     part = decode_clip(whole, View(2), ranks=[38, 44], indexes=tmp_path / "indexes")
     assert read_numbers(part.pictures) == [38, 44]
+
+
+@pytest.mark.parametrize("b_pictures", ["0", "2"])
+def test_of_packets_falsely_called_key_frames_some_are(
+    tmp_path: Path, b_pictures: str
+) -> None:
+    """Every seventh packet is a key frame, and the container says that all are."""
+    options = {"g": "7", "bf": b_pictures, "b": "800k"}
+    whole = write_video(
+        tmp_path / "whole.mp4", "mpeg4", numbers=range(COUNT), options=options
+    )
+
+    def call_it_a_key_frame(number: int, packet: Any) -> Any:
+        packet.is_keyframe = True
+        return packet
+
+    path = remux(whole, tmp_path / "all.mp4", call_it_a_key_frame)
+    for rank in range(9, COUNT - 2, 7):
+        ranks = [rank, rank + 1, rank + 2]
+        assert read_numbers(decode_clip(path, View(3), ranks=ranks).pictures) == ranks
+    damaged = change_packets(path, tmp_path / "damaged.mp4", {23}, flip_bits)
+    found = judge(damaged, path)
+    assert not (~found.whole & ~found.marked).any()
+
+
+def test_a_film_whose_end_is_damaged_has_each_packet_reported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"g": "20", "b": "1M", "deadline": "realtime"}
+    whole = write_video(
+        tmp_path / "whole.webm", "libvpx", numbers=range(COUNT), options=options
+    )
+
+    def not_a_picture(data: bytearray, draw: Random) -> None:
+        data[:] = b"\x11"
+
+    path = change_packets(
+        whole, tmp_path / "end.webm", set(range(10, COUNT)), not_a_picture
+    )
+    n_reported = 0
+    find = VideoSource._packets_of_report
+
+    def count(source: VideoSource, position: int, outcome: Outcome) -> set[int]:
+        nonlocal n_reported
+        positions = find(source, position, outcome)
+        n_reported += len(positions)
+        return positions
+
+    with film.open_film(path) as source:
+        monkeypatch.setattr(VideoSource, "_packets_of_report", count)
+        outcome = source.run(source.whole, lambda _, __: None)
+    assert set(range(10, COUNT)) <= outcome.reported
+    assert n_reported == len(outcome.reported)
 
 
 def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_last(

@@ -178,6 +178,31 @@ def test_runs_begin_at_key_frames_and_are_shared() -> None:
 
 @given(
     keys=st.sets(st.integers(1, 59), max_size=8),
+    broken=st.sets(st.integers(0, 59), max_size=2),
+    lost=st.sets(st.integers(0, 59), max_size=2),
+    damage=st.sets(st.integers(0, 59), max_size=2),
+)
+def test_damage_lasts_from_its_packet_to_the_next_key_frame(
+    keys: set[int], broken: set[int], lost: set[int], damage: set[int]
+) -> None:
+    index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
+    index.broken[list(broken)] = True
+    index.lost[list(lost)] = True
+    expected = []
+    is_affected = False
+    for position in range(60):
+        if index.key[position]:
+            is_affected = False
+        # A key frame needs nothing that is lost before it.
+        is_affected |= position in lost and not index.key[position]
+        is_affected |= position in broken | damage
+        expected.append(is_affected)
+    assert index.affected(damage, range(60)).tolist() == expected
+    assert not len(index.affected(damage, []))
+
+
+@given(
+    keys=st.sets(st.integers(1, 59), max_size=8),
     positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
 )
 def test_runs_hold_every_position_once(keys: set[int], positions: list[int]) -> None:
