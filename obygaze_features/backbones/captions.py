@@ -21,7 +21,10 @@ SENTENCES = 32
 
 
 class LanguageModel:
-    """A causal language model: the mean probability it gives to the tokens of a text."""
+    """A causal language model: the mean probability it gives to the tokens of a text.
+
+    Code in its files is never run.
+    """
 
     def __init__(self, name: str) -> None:
         need("torch", "extract", "scoring captions")
@@ -31,6 +34,7 @@ class LanguageModel:
         options = {
             "local_files_only": is_local or offline(),
             "cache_dir": str(cache_folder()),
+            "trust_remote_code": False,
         }
         kind = models.AutoModelForCausalLM
         self.model = from_pretrained(kind, source, error, **options).eval()

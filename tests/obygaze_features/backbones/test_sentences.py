@@ -190,6 +190,23 @@ def test_code_that_a_model_names_is_never_run(
     assert not (tmp_path / "sprung").exists()
 
 
+def test_code_that_a_language_model_names_is_never_run_nor_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_language_model(tmp_path / "lm")
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    classes = {"AutoConfig": "trap.Module", "AutoModelForCausalLM": "trap.Module"}
+    settings |= {"model_type": "trap", "auto_map": classes}
+    write_json(folder / "config.json", settings)
+    code = f"open({str(tmp_path / 'sprung')!r}, 'w')\nclass Module: pass\n"
+    (folder / "trap.py").write_text(code, "utf-8")
+    # Transformers asks, and runs the code of those who answer yes.
+    monkeypatch.setattr("builtins.input", lambda question: "y")
+    with pytest.raises(NotFound, match="this model cannot be loaded"):
+        LanguageModel(str(folder))
+    assert not (tmp_path / "sprung").exists()
+
+
 @pytest.mark.check("real weights, of a package of 84 MB")
 def test_real_weights_give_the_similarities_that_their_authors_published() -> None:
     pytest.importorskip("sentence_transformers")
