@@ -274,6 +274,14 @@ class ModuleFamily(Family):
             for key, value in module.state_dict().items()
             if value is not None
         }
+        for key, value in tensors.items():
+            if not isinstance(value, torch.Tensor):
+                raise FixInput(
+                    f"{card.name}: {key} of the module is a {type(value).__name__}, which no hash"
+                    " of tensors has",
+                    where=card.origin,
+                    hint="a module whose state_dict has tensors only",
+                )
         if not tensors and self.files is None:
             raise FixInput(
                 f"{card.name}: the module has no weights in its state_dict",

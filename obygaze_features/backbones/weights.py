@@ -17,6 +17,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
+    FixUsage,
     NotFound,
     ObygazeError,
     first_line,
@@ -102,6 +103,11 @@ def find_weights(
     own are downloaded first if they are not in the cache, with `download` only.
     """
     if not card.family.needs_weights:
+        if weights is not None:
+            raise FixUsage(
+                f"{card.name} takes no --weights",
+                hint="leave it out, or load them in load() of your own code",
+            )
         return NO_WEIGHTS
     if weights is not None:
         path = _path_of_weights(card, Path(weights).expanduser())

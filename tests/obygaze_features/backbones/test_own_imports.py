@@ -282,6 +282,15 @@ def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
     assert value_of(path) == 1.0
 
 
+def test_what_no_tensor_holds_is_refused(tmp_path: Path) -> None:
+    extra = "def get_extra_state(self):\n        return {'power': 2}"
+    net = f"class Net(torch.nn.Linear):\n    {extra}\n\n"
+    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "Net(1, 1)")
+    path = write(tmp_path, mine=text.replace("def load", f"{net}def load"))
+    with pytest.raises(FixInput, match="_extra_state of the module is a dict"):
+        load_backbone(f"{path}:net")
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
     """Its state_dict has weights without the program that decides what they compute."""
