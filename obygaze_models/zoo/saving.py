@@ -293,32 +293,40 @@ def _name_of(estimator: Any) -> str:
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless a loaded estimator predicts rows as the one that was saved."""
+    """Raise an error unless a loaded estimator predicts rows as the one that was saved.
+
+    Rows are read in blocks: frames and tokens may be larger than memory.
+    """
     import numpy as np
 
+    from obygaze_models.models.common import blocks_of
     from obygaze_models.models.estimator import OUTPUTS
 
-    rows = np.asarray(X, dtype=np.float64)
-    for name in OUTPUTS:
-        if not hasattr(estimator, name):
-            continue
-        before = getattr(estimator, name)(rows)
-        after = getattr(loaded, name)(rows)
-        if name == "contributions":
-            before = np.column_stack([np.full(len(rows), before[0]), before[1]])
-            after = np.column_stack([np.full(len(rows), after[0]), after[1]])
-        before = np.asarray(before)
-        after = np.asarray(after)
-        is_equal = np.array_equal(before, after)
-        if before.dtype.kind == "f" and before.shape == after.shape:
-            # A forest adds its trees in the order in which its threads end.
-            is_equal = np.allclose(before, after, rtol=1e-9, atol=1e-12, equal_nan=True)
-        if not is_equal:
-            raise FixInput(
-                f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
-                f"{name} of the training clips is another one",
-                hint="what fit() learns must be in attributes that the class has after fit()",
-            )
+    for block in blocks_of(X):
+        rows = np.asarray(block, dtype=np.float64)
+        for name in OUTPUTS:
+            if not hasattr(estimator, name):
+                continue
+            before = getattr(estimator, name)(rows)
+            after = getattr(loaded, name)(rows)
+            if name == "contributions":
+                before = np.column_stack([np.full(len(rows), before[0]), before[1]])
+                after = np.column_stack([np.full(len(rows), after[0]), after[1]])
+            if not _are_equal(np.asarray(before), np.asarray(after)):
+                raise FixInput(
+                    f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
+                    f"{name} of the training clips is another one",
+                    hint="what fit() learns must be in attributes that the class has after fit()",
+                )
+
+
+def _are_equal(before: Any, after: Any) -> bool:
+    import numpy as np
+
+    if before.dtype.kind == "f" and before.shape == after.shape:
+        # A forest adds its trees in the order in which its threads end.
+        return np.allclose(before, after, rtol=1e-9, atol=1e-12, equal_nan=True)
+    return np.array_equal(before, after)
 
 
 def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:
