@@ -86,7 +86,7 @@ class RidgeProbe(LinearProbe):
         best = int(self.errors_.argmin())
         self.alpha_ = float(alphas[best])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
-        self._left_out_scores = targets - left_out[best]
+        self._left_out_scores: Floats = targets - left_out[best]
 
     @property
     def left_out_scores_(self) -> Floats:
