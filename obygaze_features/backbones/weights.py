@@ -280,7 +280,8 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
         expected = " or ".join(card.weights_sha256)
-        details = [f"expected {expected}, got {hashes[TENSORS]}"]
+        got = ", ".join(f"{sha256} ({name})" for name, sha256 in hashes.items())
+        details = [f"expected {expected}, got {got}"]
         raise WrongWeights(card, files, "sha256", details)
     return tensors, hashes
 
