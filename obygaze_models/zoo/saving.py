@@ -267,7 +267,8 @@ def _difference(info: ModelInfo, estimator: Any) -> str:
     if info.features.width != width:
         return f"features.width is {info.features.width}, but {width} in the estimator"
     classes = getattr(estimator, "classes_", None)
-    words = () if classes is None else tuple(str(value) for value in classes.tolist())
+    # 1.0 is the class that a person calls 1.
+    words = () if classes is None else tuple(map(_in_words, classes.tolist()))
     is_in_words = classes is not None and classes.dtype.kind not in "biuf"
     is_in_other_order = sorted(words) == sorted(info.classes)
     if len(words) != len(info.classes) or (
@@ -285,6 +286,11 @@ def _difference(info: ModelInfo, estimator: Any) -> str:
             f"{', '.join(concepts) or 'none'} in the estimator"
         )
     return ""
+
+
+def _in_words(value: Any) -> str:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)
 
 
 def _name_of(estimator: Any) -> str:

@@ -299,6 +299,18 @@ def test_frames_that_stay_in_a_store_are_compared_in_blocks(
     )
 
 
+@pytest.mark.parametrize("kind", [int, float])
+def test_numbers_in_another_order_are_refused(
+    tmp_path: Path, rows: tuple[Any, Any], kind: Any
+) -> None:
+    X, y = rows
+    fitted = LogisticProbe().fit(X, y.astype(kind))
+    swapped = replace(info_of("m"), classes=("1", "0"))
+    with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1 in the"):
+        save_model(fitted, swapped, tmp_path / "m", X)
+    save_model(fitted, replace(swapped, classes=("0", "1")), tmp_path / "m", X)
+
+
 class Forgetful(LogisticRegression):
     """A classifier that is another one when it is loaded again."""
 
