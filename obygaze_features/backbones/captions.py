@@ -21,19 +21,26 @@ SENTENCES = 32
 
 
 class LanguageModel:
-    """A causal language model: the mean probability it gives to the tokens of a text."""
+    """A causal language model: the mean probability it gives to the tokens of a text.
+
+    Code in its files is never run.
+    """
 
     def __init__(self, name: str) -> None:
-        need("torch", "extract", "scoring captions")
+        torch = need("torch", "extract", "scoring captions")
         models = library("models.auto.modeling_auto")
         words = library("models.auto.tokenization_auto")
         source, is_local, error = _source(name)
         options = {
             "local_files_only": is_local or offline(),
             "cache_dir": str(cache_folder()),
+            "trust_remote_code": False,
         }
         kind = models.AutoModelForCausalLM
-        self.model = from_pretrained(kind, source, error, **options).eval()
+        # By default the precision of the files, or not, by the version of the library.
+        self.model = from_pretrained(
+            kind, source, error, dtype=torch.float32, **options
+        ).eval()
         kind = words.AutoTokenizer
         self.tokenizer = from_pretrained(kind, source, error, **options)
         ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
@@ -75,8 +82,13 @@ class SentenceEncoder:
 
     def __init__(self, name: str) -> None:
         package = need("sentence_transformers", "captions", "comparing captions")
+        torch = need("torch", "captions", "comparing captions")
         source, is_local, error = _source(name)
-        options = {"device": "cpu", "trust_remote_code": False}
+        options: dict[str, Any] = {
+            "device": "cpu",
+            "trust_remote_code": False,
+            "model_kwargs": {"dtype": torch.float32},
+        }
         if not is_local:
             options |= {"cache_folder": str(cache_folder())}
         with silenced():

@@ -193,8 +193,10 @@ def _lines_of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLin
     pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     pixels = []
     for pictures_of_clip in pictures:
-        arrays = as_arrays({"pixels": backbone.preprocess(pictures_of_clip)})
-        pixels.append(arrays["pixels"])
+        values = backbone.preprocess(pictures_of_clip)
+        # In their own type, as in an extraction: levels are uint8.
+        is_array = isinstance(values, np.ndarray)
+        pixels.append(values if is_array else values.cpu().numpy())
     clips = np.stack(pixels)
     # An array of another shape than the card's is an error of `forward`.
     first = as_arrays(backbone.forward(clips[:2]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -31,7 +30,7 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
-from obygaze_features.core.foreign import INSTALLED, short_value
+from obygaze_features.core.foreign import short_value
 from obygaze_features.core.imported_files import imports_of
 from obygaze_features.core.parts import Part, find_part, packages_of_modules, trust
 from obygaze_features.store.layout import MASK, PICTURES, TIMES, Array, check_arrays
@@ -195,9 +194,7 @@ class ModuleFamily(Family):
         self, card: Card, files: WeightFiles, placement: Placement
     ) -> TorchBackbone:
         """Return the backbone of the module."""
-        imported_before = set(sys.modules)
         module = self._call(self.make, "failed in load()")
-        self._require_recorded(set(sys.modules) - imported_before)
         kind = LevelsBackbone if self.values == LEVELS else TorchBackbone
         return kind(
             card,
@@ -277,6 +274,14 @@ class ModuleFamily(Family):
             for key, value in module.state_dict().items()
             if value is not None
         }
+        for key, value in tensors.items():
+            if not isinstance(value, torch.Tensor):
+                raise FixInput(
+                    f"{card.name}: {key} of the module is a {type(value).__name__}, which no hash"
+                    " of tensors has",
+                    where=card.origin,
+                    hint="a module whose state_dict has tensors only",
+                )
         if not tensors and self.files is None:
             raise FixInput(
                 f"{card.name}: the module has no weights in its state_dict",
@@ -296,21 +301,6 @@ class ModuleFamily(Family):
             # Models in files alone are different ones where their files are.
             of_tensors = sha256_bytes(canonical_json(hashes))
         return {TENSORS: of_tensors, **hashes}
-
-    def _require_recorded(self, names: set[str]) -> None:
-        """Raise an error if a module of own code is not in the recipe, as of a pickled model."""
-        if self.part is None or self.part.folder is None:
-            return
-        for name in sorted(names):
-            file = Path(getattr(sys.modules[name], "__file__", None) or "")
-            is_installed = not {*INSTALLED}.isdisjoint(file.parts)
-            is_own = file.is_relative_to(self.part.folder) and file.suffix == ".py"
-            if is_own and not is_installed and file not in self.part.files:
-                del sys.modules[name]
-                raise self.part.refuse(
-                    f"needs {file.name}, which no import statement names: the recipe would not have"
-                    " its hash; import it at the top of the file"
-                )
 
 
 def _dimensions(shape: Sequence[int], n_frames: int) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
+    FixUsage,
     NotFound,
     ObygazeError,
     first_line,
@@ -102,6 +103,11 @@ def find_weights(
     own are downloaded first if they are not in the cache, with `download` only.
     """
     if not card.family.needs_weights:
+        if weights is not None:
+            raise FixUsage(
+                f"{card.name} takes no --weights",
+                hint="leave it out, or load them in load() of your own code",
+            )
         return NO_WEIGHTS
     if weights is not None:
         path = _path_of_weights(card, Path(weights).expanduser())
@@ -274,7 +280,8 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
         expected = " or ".join(card.weights_sha256)
-        details = [f"expected {expected}, got {hashes[TENSORS]}"]
+        got = ", ".join(f"{sha256} ({name})" for name, sha256 in hashes.items())
+        details = [f"expected {expected}, got {got}"]
         raise WrongWeights(card, files, "sha256", details)
     return tensors, hashes
 

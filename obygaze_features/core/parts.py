@@ -117,6 +117,7 @@ class Part:
             # Python compares bytecode by second and size: a quick change would go unseen.
             sys.dont_write_bytecode = True
             sys.path.insert(0, str(self.folder))
+        imported: dict[str, Path] = {}
         try:
             yield
         finally:
@@ -126,7 +127,20 @@ class Part:
                 for name in set(sys.modules) - before:
                     file = getattr(sys.modules[name], "__file__", None)
                     if file and _has(self.folder, name.partition(".")[0]):
+                        imported[name] = Path(file)
                         _IMPORTED[name] = (Path(file), sha256_file(Path(file)))
+        self._require_recorded(imported.values())
+
+    def _require_recorded(self, imported: Iterable[Path]) -> None:
+        """Raise an error if code that was imported is in no hash, as that of a pickled model."""
+        for file in sorted(set(imported) - {*self.files}):
+            if file.suffix == ".py" and {*INSTALLED}.isdisjoint(file.parts):
+                # What was imported with it is imported again, and refused again.
+                _forget_all()
+                raise self.refuse(
+                    f"needs {file.name}, which no import statement names: records would not have"
+                    " its hash; import it at the top of the file"
+                )
 
 
 def is_own_code(name: object) -> bool:
@@ -305,6 +319,10 @@ def _forget_others(folder: Path) -> None:
             break
     else:
         return
+    _forget_all()
+
+
+def _forget_all() -> None:
     for name in _IMPORTED:
         sys.modules.pop(name, None)
     _IMPORTED.clear()

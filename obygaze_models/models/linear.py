@@ -67,7 +67,6 @@ class RidgeProbe(LinearProbe):
     left-out film are (I - H)^-1 r with its block H of the smoother. Without groups each row is
     left out alone. The default `alphas` are in units of the variance of the features.
     With `class_weight` errors count by the weight of their class.
-    `left_out_scores_` are the scores of the training rows by the others; they are not saved.
     """
 
     alphas: Sequence[float] | None = None
@@ -87,7 +86,12 @@ class RidgeProbe(LinearProbe):
         best = int(self.errors_.argmin())
         self.alpha_ = float(alphas[best])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
-        self.left_out_scores_ = targets - left_out[best]
+        self._left_out_scores: Floats = targets - left_out[best]
+
+    @property
+    def left_out_scores_(self) -> Floats:
+        """The scores of the training rows by fits without them; a saved model has none."""
+        return self._left_out_scores
 
 
 class RidgePath:

@@ -267,7 +267,8 @@ def _difference(info: ModelInfo, estimator: Any) -> str:
     if info.features.width != width:
         return f"features.width is {info.features.width}, but {width} in the estimator"
     classes = getattr(estimator, "classes_", None)
-    words = () if classes is None else tuple(str(value) for value in classes.tolist())
+    # 1.0 is the class that a person calls 1.
+    words = () if classes is None else tuple(map(_in_words, classes.tolist()))
     is_in_words = classes is not None and classes.dtype.kind not in "biuf"
     is_in_other_order = sorted(words) == sorted(info.classes)
     if len(words) != len(info.classes) or (
@@ -287,38 +288,51 @@ def _difference(info: ModelInfo, estimator: Any) -> str:
     return ""
 
 
+def _in_words(value: Any) -> str:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)
+
+
 def _name_of(estimator: Any) -> str:
     """Return the name of the class of an estimator; of one that is held, of that."""
     return type(getattr(estimator, "held", estimator)).__name__
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless a loaded estimator predicts rows as the one that was saved."""
+    """Raise an error unless a loaded estimator predicts rows as the one that was saved.
+
+    Rows are read in blocks: frames and tokens may be larger than memory.
+    """
     import numpy as np
 
+    from obygaze_models.models.common import blocks_of
     from obygaze_models.models.estimator import OUTPUTS
 
-    rows = np.asarray(X, dtype=np.float64)
-    for name in OUTPUTS:
-        if not hasattr(estimator, name):
-            continue
-        before = getattr(estimator, name)(rows)
-        after = getattr(loaded, name)(rows)
-        if name == "contributions":
-            before = np.column_stack([np.full(len(rows), before[0]), before[1]])
-            after = np.column_stack([np.full(len(rows), after[0]), after[1]])
-        before = np.asarray(before)
-        after = np.asarray(after)
-        is_equal = np.array_equal(before, after)
-        if before.dtype.kind == "f" and before.shape == after.shape:
-            # A forest adds its trees in the order in which its threads end.
-            is_equal = np.allclose(before, after, rtol=1e-9, atol=1e-12, equal_nan=True)
-        if not is_equal:
-            raise FixInput(
-                f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
-                f"{name} of the training clips is another one",
-                hint="what fit() learns must be in attributes that the class has after fit()",
-            )
+    for block in blocks_of(X):
+        rows = np.asarray(block, dtype=np.float64)
+        for name in OUTPUTS:
+            if not hasattr(estimator, name):
+                continue
+            before = getattr(estimator, name)(rows)
+            after = getattr(loaded, name)(rows)
+            if name == "contributions":
+                before = np.column_stack([np.full(len(rows), before[0]), before[1]])
+                after = np.column_stack([np.full(len(rows), after[0]), after[1]])
+            if not _are_equal(np.asarray(before), np.asarray(after)):
+                raise FixInput(
+                    f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
+                    f"{name} of the training clips is another one",
+                    hint="what fit() learns must be in attributes that the class has after fit()",
+                )
+
+
+def _are_equal(before: Any, after: Any) -> bool:
+    import numpy as np
+
+    if before.dtype.kind == "f" and before.shape == after.shape:
+        # A forest adds its trees in the order in which its threads end.
+        return np.allclose(before, after, rtol=1e-9, atol=1e-12, equal_nan=True)
+    return np.array_equal(before, after)
 
 
 def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:

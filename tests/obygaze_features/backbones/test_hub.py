@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
-from support.cli import run_obygaze
+from support.cli import call_obygaze, run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -21,10 +21,20 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.weights import find_weights, is_cached  # noqa: E402
-from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 
 torch.set_num_threads(1)
+
+OWN = """
+import torch
+from obygaze_features.backbones import module_card
+
+def net():
+    options = {"arrays": {"clip": [1]}, "frames": 2, "size": 4, "licence": "MIT"}
+    load = lambda: torch.nn.Linear(1, 1)
+    return module_card("net", load, lambda module, pixels: None, **options)
+"""
 
 
 def test_the_hub_cache_is_found_without_network(
@@ -190,6 +200,19 @@ def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
         "and no attempts that are told one by one"
     )
     assert f"could not be downloaded from http://127.0.0.1:{nobody}: " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["descriptors", "frames:clip-b16", "mine.py:net"])
+def test_weights_for_what_takes_none_are_refused_and_not_passed_over(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN, "utf-8")
+    (tmp_path / "weights.pt").write_bytes(b"")
+    with pytest.raises(FixUsage, match=r"takes no --weights"):
+        load_backbone(name, "weights.pt")
+    words = ("backbones", "check", name, "--weights", "weights.pt")
+    assert call_obygaze("-C", tmp_path, *words).code == 2
 
 
 @pytest.mark.parametrize("prefix", ["", "clip-b16=", "clip-b16@card="])

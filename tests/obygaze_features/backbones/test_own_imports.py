@@ -147,6 +147,24 @@ def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
         value_of(tmp_path / "b" / "mine.py")
 
 
+@pytest.mark.parametrize(
+    "place", ["import torch", "def net():", "def run(module, pixels):"]
+)
+def test_a_helper_that_no_statement_imports_is_refused(
+    place: str, tmp_path: Path
+) -> None:
+    statement = "__import__('importlib').import_module('helper')"
+    indent = "    " if place.startswith("def") else ""
+    text = (RUN % "1.0" + CARD).replace(place, f"{place}\n{indent}{statement}")
+    path = write(tmp_path, mine=text, helper="K = 2\n")
+    for _ in range(2):
+        with pytest.raises(FixInput, match=r"needs helper\.py, which no import statem"):
+            value_of(path)
+    write(tmp_path, mine=f"import helper\n{text}")
+    assert value_of(path) == 1.0
+    assert code_of(path)["files"].keys() == {"mine.py", "helper.py"}
+
+
 def test_an_import_that_fails_names_the_module_as_it_was_written(
     tmp_path: Path,
 ) -> None:
@@ -262,6 +280,15 @@ def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
     path = write(tmp_path, mine=text.replace("**options", "files=[], **options"))
     assert value_of(path) == 1.0
+
+
+def test_what_no_tensor_holds_is_refused(tmp_path: Path) -> None:
+    extra = "def get_extra_state(self):\n        return {'power': 2}"
+    net = f"class Net(torch.nn.Linear):\n    {extra}\n\n"
+    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "Net(1, 1)")
+    path = write(tmp_path, mine=text.replace("def load", f"{net}def load"))
+    with pytest.raises(FixInput, match="_extra_state of the module is a dict"):
+        load_backbone(f"{path}:net")
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")

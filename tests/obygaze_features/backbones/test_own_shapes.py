@@ -14,7 +14,7 @@ pytest.importorskip("av", reason="av is not installed")
 from support.cli import run_obygaze  # noqa: E402
 from support.extraction import film_folder, keep_manifest  # noqa: E402
 
-from obygaze_features.backbones import load_backbone  # noqa: E402
+from obygaze_features.backbones import check_backbone, load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
 from obygaze_features.video.resize import Resize  # noqa: E402
@@ -87,6 +87,15 @@ def test_a_shape_is_covered_and_cropped_in_the_middle(
     # The whole picture first, and the middle of it.
     whole = Resize(0, fit="squash", target=size)(x)
     assert np.array_equal(cropped, whole[:, top : top + 6, left : left + 10])
+
+
+def test_the_check_gives_levels_as_an_extraction_does(tmp_path: Path) -> None:
+    text = CODE.replace("RESIZE", "'squash'")
+    asked = "def run(module, pixels):\n    assert pixels.dtype == torch.uint8\n"
+    file = tmp_path / "mine.py"
+    file.write_text(text.replace("def run(module, pixels):\n", asked), "utf-8")
+    report = check_backbone(f"{file}:card")
+    assert report.failed == []
 
 
 @pytest.mark.check("a process for each shape")

@@ -173,6 +173,26 @@ def test_a_text_longer_than_the_positions_is_cut_or_refused(tmp_path: Path) -> N
     assert 0 < model.prior("a man " * 15) < 1  # 32 tokens
 
 
+def test_files_of_half_precision_are_computed_in_single_precision(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    of_words = save_language_model(tmp_path / "lm")
+    of_texts = save_encoder(tmp_path / "bert")
+    for kind, folder in ((AutoModelForCausalLM, of_words), (AutoModel, of_texts)):
+        kind.from_pretrained(folder).to(torch.bfloat16).save_pretrained(folder)
+    language_model = LanguageModel(str(of_words))
+    encoder = SentenceEncoder(str(of_texts))
+    prior = language_model.prior(TEXTS[0])
+    vectors = encoder.embed(TEXTS)
+    language_model.model.float()
+    encoder.model.float()
+    assert prior == language_model.prior(TEXTS[0])
+    np.testing.assert_array_equal(vectors, encoder.embed(TEXTS))
+
+
 def test_code_that_a_model_names_is_never_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +207,23 @@ def test_code_that_a_model_names_is_never_run(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(NotFound, match=r"this model cannot be loaded: .*trap\.Module"):
         SentenceEncoder(str(folder))
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_code_that_a_language_model_names_is_never_run_nor_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_language_model(tmp_path / "lm")
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    classes = {"AutoConfig": "trap.Module", "AutoModelForCausalLM": "trap.Module"}
+    settings |= {"model_type": "trap", "auto_map": classes}
+    write_json(folder / "config.json", settings)
+    code = f"open({str(tmp_path / 'sprung')!r}, 'w')\nclass Module: pass\n"
+    (folder / "trap.py").write_text(code, "utf-8")
+    # Transformers asks, and runs the code of those who answer yes.
+    monkeypatch.setattr("builtins.input", lambda question: "y")
+    with pytest.raises(NotFound, match="this model cannot be loaded"):
+        LanguageModel(str(folder))
     assert not (tmp_path / "sprung").exists()
 
 

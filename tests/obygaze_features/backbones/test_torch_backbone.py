@@ -203,6 +203,10 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
         ) as caught:
             load_backbone(knowing, save_tiny("clip", tmp_path / "other", seed=1))
         assert known in caught.value.details[0]
+        # A card may list either: what was got is said of both.
+        of_file = sha256_file(tmp_path / "other" / "model.safetensors")
+        assert f"{of_file} (model.safetensors)" in caught.value.details[0]
+        assert "(tensors)" in caught.value.details[0]
     # The tensors' hash is the same in each form of file.
     assert (
         backbone_of(replace(card, weights_sha256=(tensors,)), in_bin)["checkpoint"]

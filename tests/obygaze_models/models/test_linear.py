@@ -153,6 +153,13 @@ def test_ridge_takes_the_strength_with_the_least_left_out_error() -> None:
     )
 
 
+def test_a_kept_ridge_has_no_number_of_a_training_clip() -> None:
+    X, y = clips()
+    probe = RidgeProbe().fit(X, y)
+    assert probe.left_out_scores_.shape == (240, 1)
+    assert max(array.size for array in probe.to_arrays().values()) == X.shape[1]
+
+
 def test_two_films_are_enough_to_leave_out_one() -> None:
     path = RidgePath(np.array([[0.0], [1.0], [3.0]]), np.array([[1.0], [2.0], [5.0]]))
     errors = path.left_out([1e12], np.array([0, 0, 1]))

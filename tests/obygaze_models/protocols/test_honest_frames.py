@@ -19,7 +19,7 @@ from obygaze_models.protocols.schema import Data
 
 
 def marked(manifest: Any) -> Any:
-    """Frames of noise: in sure clips A comes before B, in the others B before A."""
+    """Frames of noise with two marks, whose order differs between sure clips and the others."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(len(manifest), 6, 8)).astype(np.float32)
     for row, clip in enumerate(manifest):

@@ -26,11 +26,14 @@ from sklearn.utils import all_estimators
 from support.cli import ROOT, call_obygaze, environment
 from support.experiments import films, planted, write_workspace
 from support.saved_models import write_model_json
+from support.stores import sealed_store, some_ids
 
 import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
-from obygaze_models.models import LogisticProbe
+from obygaze_features.store import open_store
+from obygaze_models.models import FrameProbe, LogisticProbe, common
+from obygaze_models.models.frames import StoreRows
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -277,6 +280,35 @@ def test_words_in_another_order_are_refused(
     write_model_json(folder, {**document, "classes": ["S", "EN"]})
     with pytest.raises(Corrupt, match="the classes are S, EN, but EN, S in the"):
         og.load_model(folder)
+
+
+def test_frames_that_stay_in_a_store_are_compared_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = sealed_store(tmp_path / "store")["frames"]
+    chosen = [20, 3, 8, 11, 0, 17, 5]
+    names = [some_ids(23)[0][row] for row in chosen]
+    X = StoreRows(open_store(tmp_path / "store"), "frames", names)
+    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 3)
+    probe = FrameProbe().fit(X, np.arange(7) % 2)
+    features = replace(info_of("m").features, width=probe.n_features_in_)
+    info = replace(info_of("m"), features=features)
+    model = og.load_model(save_model(probe, info, tmp_path / "m", X))
+    np.testing.assert_array_equal(
+        model.estimator.predict_proba(frames[chosen]), probe.predict_proba(X)
+    )
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_numbers_in_another_order_are_refused(
+    tmp_path: Path, rows: tuple[Any, Any], kind: Any
+) -> None:
+    X, y = rows
+    fitted = LogisticProbe().fit(X, y.astype(kind))
+    swapped = replace(info_of("m"), classes=("1", "0"))
+    with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1 in the"):
+        save_model(fitted, swapped, tmp_path / "m", X)
+    save_model(fitted, replace(swapped, classes=("0", "1")), tmp_path / "m", X)
 
 
 class Forgetful(LogisticRegression):
