@@ -270,12 +270,15 @@ def _fetch(card: Card, to: str | Path | None) -> FetchedWeights:
 def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
     height, width = card.geometry.frame_shape
-    size = str(height) if height == width else f"{height}x{width}"
+    size = "any"
+    if height:
+        size = str(height) if height == width else f"{height}x{width}"
+    gflop = f"{card.gflop:.0f}" if card.gflop else "-"
     return [
         card.name,
         card.geometry.frames,
-        size if height else "any",
-        f"{card.gflop:.0f}" if card.gflop else "-",
+        size,
+        gflop,
         card.licence.split(" (")[0],
         _download(card),
         _weights_state(card),

@@ -95,16 +95,22 @@ def _nodes(bottleneck: Any) -> Iterator[dict[str, Any]]:
     tree = bottleneck.head_
     names = [str(name) for name in bottleneck.bank_.concepts_]
     for node, left in enumerate(tree.left_.tolist()):
-        is_leaf = left < 0
-        yield {
+        row = {
             "node": node,
-            "left": "" if is_leaf else left,
-            "right": "" if is_leaf else int(tree.right_[node]),
-            "concept": "" if is_leaf else names[int(tree.feature_[node])],
-            "threshold": math.nan if is_leaf else float(tree.threshold_[node]),
-            "clips": int(tree.n_rows_[node]),
-            "share": float(tree.share_[node]),
+            "left": "",
+            "right": "",
+            "concept": "",
+            "threshold": math.nan,
         }
+        is_leaf = left < 0
+        if not is_leaf:
+            row["left"] = left
+            row["right"] = int(tree.right_[node])
+            row["concept"] = names[int(tree.feature_[node])]
+            row["threshold"] = float(tree.threshold_[node])
+        row["clips"] = int(tree.n_rows_[node])
+        row["share"] = float(tree.share_[node])
+        yield row
 
 
 def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

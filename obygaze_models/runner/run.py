@@ -198,10 +198,9 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
     report = replace(protocol.report, contrast=())
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
-            seen = {
-                pair: [store.for_model(model, held) for held in folds]
-                for pair, folds in store.folds.items()
-            }
+            seen = {}
+            for pair, folds in store.folds.items():
+                seen[pair] = [store.for_model(model, held) for held in folds]
             thinned = with_few_films(seen, n_films, protocol.splits.seed)
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid, report=report)

@@ -218,7 +218,8 @@ class Cell:
             values = pooled(weights)
             parts = [part(weights) for part in by_fold]
             drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
-            for name in list(values) if self.is_averaged else ["ap"]:
+            averaged = list(values) if self.is_averaged else ["ap"]
+            for name in averaged:
                 values[name] = weighted_mean([part[name] for part in parts], drawn)
             return {name: values[name] for name in metrics}
 
@@ -355,8 +356,10 @@ def _in_blocks(statistics: Statistics, n_clips: int) -> Statistics:
             return statistics(weights)
         starts = range(0, len(weights), step)
         blocks = [statistics(weights[start : start + step]) for start in starts]
-        names = blocks[0].keys()
-        return {name: np.concatenate([part[name] for part in blocks]) for name in names}
+        joined = {}
+        for name in blocks[0]:
+            joined[name] = np.concatenate([block[name] for block in blocks])
+        return joined
 
     return compute
 

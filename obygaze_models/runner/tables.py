@@ -286,7 +286,10 @@ class Run:
             name: The file, such as "predictions.csv".
         """
         rows = self.table(name)
-        return data_frame({c: [row[c] for row in rows] for c in COLUMNS[name]})
+        columns = {}
+        for column in COLUMNS[name]:
+            columns[column] = [row[column] for row in rows]
+        return data_frame(columns)
 
 
 def _not_a_run(folder: Path) -> str:
