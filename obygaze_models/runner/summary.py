@@ -208,10 +208,13 @@ def best_guess(
 def answer(run: Run) -> str:
     """Return one sentence: how well the model that was asked for ranks clips, beside guessing."""
     cells = cells_of(run)
-    metric = compared_metric(run)
     cell = asked_cell(run, cells)
-    if cell is None:
-        return ""
+    return "" if cell is None else sentence_of(run, cell, cells)
+
+
+def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
+    """Return how well a model ranks clips, beside the best guess from annotations alone."""
+    metric = compared_metric(run)
     is_by_clip = run.protocol["splits"]["kind"] in BY_CLIP
     where = "On films it has not seen"
     if is_by_clip or cell.facts["shares_films"]:
