@@ -26,10 +26,11 @@ from obygaze_models.runner.tables import Row, Run
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     cells = cells_of(run)
-    lines = [_title(run), _clips(run), answer(run), *_contrasts(run, cells)]
+    lines = [_title(run), _clips(run), answer(run)]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
     lines = [_about_values(run, cells), *_choices(cells), *_several_tasks(run)]
+    lines += _contrasts(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines]
     files = ", ".join(run.about["files"])
