@@ -13,7 +13,7 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.clips import ClipTable, clip_table, other_annotators
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.text import result_text
 from obygaze_models.protocols.schema import Data, Task
 
 EN_S = Task(classes={"EN": 0, "S": 1})

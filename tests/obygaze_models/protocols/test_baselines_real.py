@@ -14,8 +14,9 @@ from support.published import split_file
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
 
 
 @pytest.fixture(scope="module")

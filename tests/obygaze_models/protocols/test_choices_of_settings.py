@@ -19,8 +19,8 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.runner import models
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.inputs import gather
 from obygaze_models.protocols.schema import Protocol
 
 MANIFEST = films(4, 40, seed=3)

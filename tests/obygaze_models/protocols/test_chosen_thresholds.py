@@ -9,7 +9,7 @@ from sklearn.metrics import f1_score
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_models.models.linear import RidgeProbe
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.report.page import write_report
 
 KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")

@@ -12,7 +12,9 @@ from support.experiments import films, planted, quick, run_on, store_of
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.zoo import load_model, predict
 

@@ -18,8 +18,9 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_models.protocols.runner import code
-from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
+from obygaze_models.runner import code
+from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.run import run_protocol
 from obygaze_models.protocols.schema import Model
 
 MODEL = """

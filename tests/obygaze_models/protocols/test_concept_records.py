@@ -16,7 +16,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.runner.concept_records import concept_jobs
 from obygaze_models.protocols.runner.execute import FitContext
-from obygaze_models.protocols.runner.run import Inputs, gather
+from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.protocols.runner.vectors import find_vectors
 from obygaze_models.protocols.schedule import schedule
 

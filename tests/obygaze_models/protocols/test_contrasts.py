@@ -12,8 +12,8 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 from obygaze_models.report.page import write_report
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")

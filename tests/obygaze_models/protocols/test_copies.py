@@ -12,14 +12,10 @@ from support.experiments import films, quick, run_on, store_of
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner import copies
-from obygaze_models.protocols.runner.copies import (
-    deciding_column,
-    find_copies,
-    near_pairs,
-)
+from obygaze_models.runner import copies
+from obygaze_models.runner.copies import deciding_column, find_copies, near_pairs
 from obygaze_models.protocols.runner.features import COPY
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.text import result_text
 
 CHANGES = (
     *('grid.models=["ridge"]', 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'),

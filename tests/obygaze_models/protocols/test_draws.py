@@ -13,9 +13,11 @@ from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import Store
-from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.protocols.kinds import candidates, draw_candidates
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.zoo import load_model
 

@@ -15,9 +15,10 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.whole_run import Remark
 from obygaze_models.protocols.runner.remarks import remarks
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.protocols.runner.training import fit_final, training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.report.page import write_report
 from obygaze_models.zoo import load_model
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 from obygaze_models.report.compared_runs import compare_runs
 
 CHANGES = (

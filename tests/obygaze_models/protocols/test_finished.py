@@ -20,8 +20,9 @@ from support.experiments import films, planted, quick, store_of, write_workspace
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_models.protocols.runner import finished
-from obygaze_models.protocols.runner.processes import map_parts
-from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
+from obygaze_models.runner.processes import map_parts
+from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.run import run_protocol
 
 FILES = ("results.json", "predictions.csv")
 CHANGES = (

@@ -20,7 +20,7 @@ from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner import models
 from obygaze_models.protocols.runner.execute import FitContext, try_fit
 from obygaze_models.protocols.runner.models import FoldFit, fit_model
-from obygaze_models.protocols.runner.run import gather
+from obygaze_models.runner.inputs import gather
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
 

@@ -13,7 +13,9 @@ from support.experiments import films, planted, quick, run_on, store_of
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import find_part, trust
 from obygaze_models.models.registry import build, default_settings
-from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.protocols.kinds import candidates, grid_of
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.zoo import load_model

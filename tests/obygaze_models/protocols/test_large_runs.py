@@ -24,7 +24,7 @@ from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner import run
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.run import gather
+from obygaze_models.runner.inputs import gather
 from obygaze_models.protocols.schedule import schedule
 
 

@@ -9,7 +9,8 @@ import pytest
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
 from obygaze_models.protocols.schedule import fewer_films, schedule
 from obygaze_models.report.page import write_report
 

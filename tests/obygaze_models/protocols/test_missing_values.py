@@ -12,9 +12,9 @@ from support.runs import cell
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.protocols.runner.remarks import remarks
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.text import result_text
 from obygaze_models.report.films import clip_scores
 from obygaze_models.report.page import write_report
 

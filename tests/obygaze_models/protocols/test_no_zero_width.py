@@ -7,7 +7,7 @@ from pathlib import Path
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.console import digits_of
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.text import result_text
 from obygaze_models.report.tables import Number
 
 

@@ -27,9 +27,9 @@ from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.comparisons import as_sure_as, p_values
 from obygaze_models.protocols.runner.execute import run_baselines
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.text import result_text
 from obygaze_models.protocols.schema import Protocol
 
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")

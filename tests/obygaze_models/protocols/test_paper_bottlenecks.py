@@ -19,7 +19,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import TOLERANCES
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 
 WIDTH = 20
 LINEAR: dict[str, Any] = {"kernel": "linear", "class_weight": "balanced"}

@@ -9,7 +9,7 @@ from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.report.page import write_report
 
 ONE_CELL = (

@@ -11,8 +11,8 @@ from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.protocols.runner.rare_concepts import RareConcepts, rare_concepts
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.runner.training import training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
 FAST = ["report.compare=false", "report.contrast=[]", "report.concepts=false"]

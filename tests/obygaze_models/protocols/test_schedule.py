@@ -16,7 +16,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.execute import FitContext
-from obygaze_models.protocols.runner.run import gather
+from obygaze_models.runner.inputs import gather
 from obygaze_models.protocols.schedule import (
     FoldData,
     Pair,

@@ -31,14 +31,15 @@ from obygaze_features.store import Store
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import total_variance
-from obygaze_models.protocols import training_protocol
+from obygaze_models.runner.training import training_protocol
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.models import InnerScores
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
 from obygaze_models.protocols.runner.store_choice import chosen_cells
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.text import result_text
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.report.page import write_report
 

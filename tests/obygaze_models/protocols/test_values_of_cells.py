@@ -20,12 +20,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.cells import (
-    Cell,
-    TestedFold,
-    expected_random,
-    predictions_csv,
-)
+from obygaze_models.protocols.runner.cells import Cell, TestedFold, expected_random, predictions_csv
 from obygaze_models.protocols.schema import PaperValue
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])

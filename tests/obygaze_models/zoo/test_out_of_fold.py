@@ -23,16 +23,13 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.protocols import (
-    Run,
-    fit_final,
-    gather,
-    run_protocol,
-    training_protocol,
-)
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.training import training_clips
+from obygaze_models.runner.training import training_clips
 from obygaze_models.zoo import (
     SavedModel,
     TrainingClips,
