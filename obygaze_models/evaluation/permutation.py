@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 MAX_ITEMS = 48
 # Permutations of several blocks, or of a larger block, that are counted.
 MAX_COUNTED = 2**20
+# More chances than this are cut at both ends, where they are below the smallest number.
+MOST_CHANCES = 4096
+NO_CHANCE = 1e-300
 # Shuffles at a time: their items must fit into the processor's cache.
 CHUNK = 1 << 15
 POOL = 1 << 19
@@ -131,8 +134,9 @@ def _exchangeable(
     """Return the blocks with items of both groups, and the sum of their items in the first."""
     observed = float(values[is_first].sum())
     blocks: list[_Block] = []
-    for label in np.unique(labels):
-        inside = labels == label
+    _, sizes = np.unique(labels, return_counts=True)
+    by_block = np.argsort(labels, kind="stable")
+    for inside in np.split(by_block, np.cumsum(sizes)[:-1]):
         block_values = values[inside]
         n_taken = int(is_first[inside].sum())
         if n_taken in {0, len(block_values)}:
@@ -166,20 +170,36 @@ def occurrence_p(
         block: The block (film) of each item; items are exchanged only within a block.
     """
     labels = np.zeros(len(occurs)) if block is None else np.asarray(block)
+    names, codes = np.unique(labels, return_inverse=True)
+    items_of_blocks = np.bincount(codes)
+    yes_of_blocks = np.bincount(codes[occurs], minlength=len(names))
+    taken_of_blocks = np.bincount(codes[is_first], minlength=len(names))
+    blocks = zip(
+        items_of_blocks.tolist(),
+        yes_of_blocks.tolist(),
+        taken_of_blocks.tolist(),
+        strict=True,
+    )
+    # The chance of each number of occurrences, from `least` on.
     chances = np.ones(1)
-    for label in np.unique(labels):
-        inside = labels == label
-        n_yes = int(occurs[inside].sum())
-        n_taken = int(is_first[inside].sum())
-        possible = np.arange(min(n_yes, n_taken) + 1)
-        of_block = hypergeom.pmf(possible, int(inside.sum()), n_yes, n_taken)
+    least = 0
+    for n_items, n_yes, n_taken in blocks:
+        most = min(n_yes, n_taken)
+        if not most:
+            continue
+        of_block = hypergeom.pmf(np.arange(most + 1), n_items, n_yes, n_taken)
         chances = np.convolve(chances, of_block)
+        if len(chances) > MOST_CHANCES:
+            # Of many films nearly all chances are 0: without them, time grows with the films.
+            possible = np.flatnonzero(chances > NO_CHANCE)
+            least += int(possible[0])
+            chances = chances[possible[0] : possible[-1] + 1]
     observed = int(occurs[is_first].sum())
-    counts = np.arange(len(chances))
+    counts = least + np.arange(len(chances))
     mean = float(chances @ counts)
     is_as_far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * len(occurs)
-    greater = min(1.0, float(chances[observed:].sum()))
-    less = min(1.0, float(chances[: observed + 1].sum()))
+    greater = min(1.0, float(chances[counts >= observed].sum()))
+    less = min(1.0, float(chances[counts <= observed].sum()))
     two_sided = min(1.0, float(chances[is_as_far].sum()))
     return PValue(greater, less, two_sided, "exact")
 

@@ -369,8 +369,8 @@ def draw_models(random: Random) -> dict[str, Any]:
         "svm": lambda: {"C": pick(random, [0.1, 1.0, "published", [0.1, "published"]])},
         "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
         "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
-        "pcbm-dt": lambda: {"max_depth": 2, "method": "mean-difference"},
-        "pcbm-h": lambda: {"method": "mean-difference"},
+        "pcbm-dt": lambda: {"max_depth": 2},
+        "pcbm-h": lambda: {},
     }
     kinds = [
         "ridge",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner import models
 from sklearn.metrics import average_precision_score
 from support.experiments import films, planted, quick, run_on, store_of
 
@@ -18,10 +19,9 @@ from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.models.registry import KINDS
-from obygaze_models.protocols.runner import models
-from obygaze_models.runner.tables import Run
-from obygaze_models.runner.inputs import gather
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.tables import Run
 
 MANIFEST = films(4, 40, seed=3)
 TWO_VALUES = {
@@ -46,8 +46,6 @@ TWO_VALUES = {
     "penalty": "['l1', 'l2']",
     "scaled": "[true, false]",
     "residual_C": "[0.01, 0.1]",
-    "max_concepts": "[2, 4]",
-    "method": "['svm', 'mean-difference']",
     "tolerance": "[0.1, 'inner', 'published']",
     "balance": "['weights', 'subsample']",
     "unit_norm": "[true, false]",

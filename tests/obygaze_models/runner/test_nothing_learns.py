@@ -68,8 +68,7 @@ LEARNING: dict[str, tuple[str, ...]] = {
     ),
 }
 LINEAR_VECTORS = tuple(
-    f"models.{name}.tolerance=1.0"
-    for name in ("pcbm-lr", "pcbm-dt", "pcbm-sparse", "pcbm-h")
+    f"models.{name}.tolerance=1.0" for name in ("pcbm-lr", "pcbm-dt", "pcbm-h")
 )
 
 
@@ -247,7 +246,7 @@ def test_the_test_sees_one_held_out_clip_that_finds_concept_vectors(
     may_learn[one] = True
     not_learned = np.flatnonzero(~may_learn)
     leaking = replace(held, hidden=held.hidden[:0], excluded=not_learned)
-    for name in ("pcbm-lr", "pcbm-dt", "pcbm-sparse", "pcbm-h"):
+    for name in ("pcbm-lr", "pcbm-dt", "pcbm-h"):
         assert learns(way, name, leaking, rows), name
 
 
