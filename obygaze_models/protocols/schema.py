@@ -3,7 +3,7 @@
 schema = "obygaze-protocol/1"
 [data]        the view of the manifest, the array of the stores
 [tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
-[splits]      the clips for training, validation and test; the scheme of a publication
+[splits]      the clips for training, validation and test; a function of published folds
 [models.NAME] what is trained
 [grid]        which tasks train, which test, which models and baselines
 [fit]         seeds
@@ -30,7 +30,6 @@ from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.segments import Reducer, Rule
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
-from obygaze_models.protocols.schemes import NONE, SCHEMES
 
 SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
@@ -41,6 +40,7 @@ SPLIT_KINDS = (
     "nested",
     "fixed",
 )
+NONE = "none"
 AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
 VALIDATIONS = ("next", "each", "none")
 BALANCES = ("none", "rotated")
@@ -107,6 +107,13 @@ def _split_kind(value: Any) -> str | None:
     return None if is_own_code(value) else choice(SPLIT_KINDS)(value)
 
 
+def _scheme(value: Any) -> str | None:
+    """Allow the name of a function."""
+    if is_own_code(value) or value == NONE:
+        return None
+    return f"must be {NONE}, or the name of a function, PACKAGE.MODULE:NAME or FILE.py:NAME"
+
+
 def _baseline(value: Any) -> str | None:
     """Allow a baseline, of obygaze or of own code."""
     return None if is_own_code(value) else choice(BASELINES)(value)
@@ -118,12 +125,12 @@ class Splits:
 
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     groups that train and are never tested. `column` with `test`, `choose` (and the rest training)
-    is for data that come with one split. `scheme` names a publication whose training sets are taken
-    in place of those of the published folds (`protocols.schemes`).
+    is for data that come with one split. `scheme` names a function that makes training sets from
+    published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
 
     kind: Annotated[str, _split_kind] = "nested"
-    scheme: Annotated[str, choice((NONE, *SCHEMES))] = NONE
+    scheme: Annotated[str, _scheme] = NONE
     folds: Annotated[int, whole(0)] = 0
     group: str = "movie_id"
     validation: Annotated[str, choice(VALIDATIONS)] = "next"
@@ -135,7 +142,7 @@ class Splits:
 
     @property
     def follow_scheme(self) -> bool:
-        """Return whether training sets are those of a scheme."""
+        """Return whether a function makes the training sets from published folds."""
         return self.kind == "published" and self.scheme != NONE
 
 

@@ -129,6 +129,7 @@ class Experiment:
                 if about(first) != about(clip_of[name]):
                     del found[name]
         return found
+SCHEMES = "obygaze_models.protocols.paper_splits"
 
 
 def about(clip: Clip) -> tuple[str, str]:
@@ -333,7 +334,7 @@ def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, A
     splits["validation"] = pick(random, ["next", "next", "none", "each"])
     if published:
         splits["scheme"] = pick(
-            random, ["none", "none", "obygaze12-text", "obygaze12-code"]
+            random, ["none", "none", f"{SCHEMES}:text_splits", f"{SCHEMES}:code_splits"]
         )
     elif kind == "fixed":
         splits |= {"column": "part", "test": ["test"]}

@@ -216,7 +216,7 @@ def write_run(
         "protocol": {
             "name": "made-up",
             "tasks": tasks,
-            "splits": {"kind": "nested", "scheme": "obygaze12-code"},
+            "splits": {"kind": "nested", "scheme": "none"},
             "report": {"title": "A run made by hand", "primary": "ap"},
         },
         "protocol_sha256": "a" * 64,

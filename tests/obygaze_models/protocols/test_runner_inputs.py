@@ -44,6 +44,8 @@ from obygaze_models.report.tables import Number
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 
+CODE = "obygaze_models.protocols.paper_splits:code_splits"
+
 
 @pytest.fixture
 def manifest() -> Manifest:
@@ -693,7 +695,7 @@ class TestExtras:
         )
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         tested = {}
-        for scheme in ("obygaze12-code", "none"):
+        for scheme in (CODE, "none"):
             protocol = quick(
                 "paper-table2", f"splits.scheme={scheme}", "grid.baselines=[]"
             )
@@ -701,7 +703,7 @@ class TestExtras:
             tested[scheme] = {row["clip_id"] for row in run.predictions}
             (covered,) = run.of("coverage")
             assert covered["n_unused"] == (0 if scheme == "none" else len(silent))
-        assert not tested["obygaze12-code"] & silent
+        assert not tested[CODE] & silent
         assert tested["none"] & silent
 
 

@@ -37,6 +37,25 @@ PUBLISHED = (
     "tasks.ENHN_S.folds=02_EN_HN_S",
     "data.view=as_published",
 )
+SCHEME = "splits.scheme=obygaze_models.protocols.paper_splits"
+BY_THE_CODE = (
+    f"{SCHEME}:code_splits",
+    "balancing=rotated",
+    "models.mlp.keep=last",
+    "models.mlp.double_softmax=true",
+    "models.pcbm-dt.best_of_folds=true",
+    "models.pcbm-lr.best_of_folds=true",
+    "models.pcbm-lr.tolerance=published",
+    "models.pcbm-lr.cross_fit=0",
+)
+BY_THE_TEXT = (
+    f"{SCHEME}:text_splits",
+    "balancing=rotated",
+    "models.pcbm-lr.tolerance=folds",
+    "models.pcbm-lr.balance=subsample",
+    "models.pcbm-lr.against=EN",
+    "models.pcbm-lr.cross_fit=0",
+)
 # The changes of a protocol, and whether its splits are by film.
 SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "nested": ((), True),
@@ -50,8 +69,8 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
     "by clip, two annotators": (("splits.kind=kfold", "splits.folds=3"), False),
     "published": (PUBLISHED, False),
-    "published, by the code": ((*PUBLISHED, "splits.scheme=obygaze12-code"), False),
-    "published, by the text": ((*PUBLISHED, "splits.scheme=obygaze12-text"), False),
+    "published, by the code": ((*PUBLISHED, *BY_THE_CODE), False),
+    "published, by the text": ((*PUBLISHED, *BY_THE_TEXT), False),
     "own": ((), True),
 }
 # Ways of learning, beside the fits themselves.
