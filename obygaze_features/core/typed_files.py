@@ -56,6 +56,12 @@ def record_of(document: Document, kind: type[T], summary: str) -> T:
     return record
 
 
+def checked_record(document: Document, kind: type[T]) -> T | None:
+    """Return the record of a document; None where there is a violation, for a reader with more."""
+    record: T = _record(document, document.tree, kind, "")
+    return None if record is _INVALID else record
+
+
 def _value(document: Document, value: Any, kind: Any, key_path: str) -> Any:
     """Return a value as its type; a violation where it is none."""
     if _is_record(kind):
@@ -103,7 +109,7 @@ def _mapping(
         inner = f"{key_path}.{key}"
         _plain(document, key, names, inner)
         values[key] = _value(document, item, kind, inner)
-    return values
+    return _INVALID if _INVALID in values.values() else values
 
 
 def _items(document: Document, value: Any, kind: Any, key_path: str) -> Any:
@@ -114,7 +120,7 @@ def _items(document: Document, value: Any, kind: Any, key_path: str) -> Any:
     items = []
     for index, item in enumerate(value):
         items.append(_value(document, item, kind, f"{key_path}[{index}]"))
-    return tuple(items)
+    return _INVALID if _INVALID in items else tuple(items)
 
 
 def _plain(document: Document, value: Any, kind: Any, key_path: str) -> Any:
