@@ -7,9 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner.banks import (
+    TOLERANCES,
+    Banks,
+    _best_of_folds,
+    _best_tolerances,
+    _by_fold,
+    findable,
+)
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.protocols.runner.banks import Banks, TOLERANCES, _best_of_folds, _best_tolerances, _by_fold, findable
 
 FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
