@@ -23,14 +23,19 @@ from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import Columns, Listing, check_output
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, ranking_metric
 from obygaze_models.evaluation.predictions import IntArray, Predictions
-from obygaze_models.protocols.runner.records import listed_runs
 from obygaze_models.protocols.schema import Protocol, ReportSettings
-from obygaze_models.reporting.lookup import ReportRun, grouped, metric_name, pair_name
+from obygaze_models.reporting.lookup import (
+    ReportRun,
+    grouped,
+    metric_name,
+    opened_runs,
+    pair_name,
+)
 from obygaze_models.reporting.tables import (
     DASH,
     NO_NUMBER,
@@ -49,7 +54,7 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.summary import CellRows
-from obygaze_models.runner.tables import Run, read_folder
+from obygaze_models.runner.tables import Run
 
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "stores", "versions", "parts")
@@ -166,7 +171,7 @@ class ComparedRuns(Listing):
             for run, side in zip(self.runs, cell.sides, strict=True):
                 if side is None:
                     continue
-                row = {
+                row: dict[str, Any] = {
                     "train": cell.train,
                     "test": cell.test,
                     "model": side.model,
@@ -304,12 +309,7 @@ def compare(
         obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc
         obygaze compare honest-xclip honest-vivit -o compared.xlsx
     """
-    place = Workspace.of(workspace)
-    opened = []
-    for run in listed_runs(runs):
-        is_open = isinstance(run, Run)
-        opened.append(run if is_open else read_folder(place.existing("runs", run)))
-    return compare_runs(opened, metric)
+    return compare_runs(opened_runs(runs, workspace), metric)
 
 
 def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns:
@@ -342,10 +342,10 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             of_key[number] = side
     add_p_of_all([item for _, _, item in found], ())
     for key, number, item in found:
-        side = sides[key][number]
-        if side is not None:
+        tested = sides[key][number]
+        if tested is not None:
             p = item.row.get("p_all", math.nan)
-            sides[key][number] = replace(side, difference_p=p)
+            sides[key][number] = replace(tested, difference_p=p)
     cells = [ComparedCell(key[0], key[1], of_key) for key, of_key in sides.items()]
     warnings = [
         *_warnings(names, opened, chosen),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from obygaze_features.core.figures import LEVEL_NAMES, spread_dots
-from obygaze_models.reporting.clips import TestedClip
+from obygaze_models.reporting.clips import ScoredClip
 from obygaze_models.reporting.lookup import (
     ALPHA,
     Pair,
@@ -249,7 +249,7 @@ def figure_of_learning(run: ReportRun) -> Figure | None:
 
 
 def figure_of_clips(
-    run: ReportRun, cell: CellRows, films: Mapping[str, Sequence[TestedClip]]
+    run: ReportRun, cell: CellRows, films: Mapping[str, Sequence[ScoredClip]]
 ) -> Figure | None:
     """Return the films in the order of their clips: annotated levels above, scores below."""
     if not films:
@@ -282,7 +282,7 @@ def figure_of_clips(
 
 
 def _draw_film(
-    drawing: Drawing, name: str, clips: Sequence[TestedClip], width: float
+    drawing: Drawing, name: str, clips: Sequence[ScoredClip], width: float
 ) -> None:
     top = drawing.height + 5
     drawing.label(top + 17, name)
@@ -344,12 +344,12 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
     by_number = {row["node"]: row for row in nodes}
     places = dict(_places(by_number, 0, 0, count()))
     drawing = Drawing()
+    corners: dict[int, tuple[float, float]] = {}
     depth = max(x for x, _ in places.values())
     step = (WIDTH - BOX_WIDTH - 20) / max(depth, 1)
     n_rows = max(y for _, y in places.values()) + 1
-    corners = {}
-    for node, (x, y) in places.items():
-        corners[node] = (10 + step * x, 10 + (BOX_HEIGHT + 12) * y)
+    for node, (column, place) in places.items():
+        corners[node] = (10 + step * column, 10 + (BOX_HEIGHT + 12) * place)
     for node, (x, y) in corners.items():
         row = by_number[node]
         for child in (row["left"], row["right"]):

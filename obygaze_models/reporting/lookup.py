@@ -1,7 +1,8 @@
 """Look up cells, differences, clips and names in the tables of a run."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.parts import label_of
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.film_choice import titles_of_films
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest
@@ -23,7 +25,7 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_metric,
 )
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Row, Run, read_folder
 
 METRIC_NAMES = {
     "f1_binary": "F1 binary",
@@ -216,6 +218,23 @@ class ReportRun(Run):
         if self.group != FILM:
             return film
         return self._titles.get(film) or film_title(film)
+
+
+def opened_runs(
+    runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
+    workspace: PathLike | None,
+) -> list[Run]:
+    """Return the runs that were given by name or folder, one after another or as a list."""
+    place = Workspace.of(workspace)
+    opened: list[Run] = []
+    for given in runs:
+        if isinstance(given, Run):
+            opened.append(given)
+        elif isinstance(given, str | os.PathLike):
+            opened.append(read_folder(place.existing("runs", given)))
+        else:
+            opened += opened_runs(given, workspace)
+    return opened
 
 
 def pair_of(cell: CellRows) -> Pair:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from obygaze_features import __version__
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.metadata import environment
 from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_file
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
-from obygaze_models.protocols.runner.records import listed_runs
 from obygaze_models.reporting.figures import Figure, figure_of_pair
-from obygaze_models.reporting.lookup import ReportRun, pair_of
+from obygaze_models.reporting.lookup import ReportRun, opened_runs, pair_of
 from obygaze_models.reporting.sections import Section, sections_of
 from obygaze_models.reporting.svg import COLOURS, DARK, STYLE, colour_names
 from obygaze_models.reporting.tables import ResultTable, cell_parts, latex_text, slug
@@ -98,11 +98,7 @@ def report(
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
         obygaze report honest-desc --format latex --format csv
     """
-    its_workspace = Workspace.of(workspace)
-    folders = []
-    for run in listed_runs(runs):
-        is_open = isinstance(run, Run)
-        folders.append(run.folder if is_open else its_workspace.existing("runs", run))
+    folders = [run.folder for run in opened_runs(runs, workspace)]
     page = None if output is None else Path(output)
     return ReportFiles(write_report(folders, page, formats or FORMATS))
 
@@ -239,13 +235,11 @@ def _scale(run: ReportRun) -> Iterator[str]:
     cell = run.main
     if cell is None:
         return
-    metric = metric_name(run.ranking)
-    chance = short(run.chance(cell))
-    why = "for AUC always"
+    name = metric_name(run.ranking)
+    text = f"A random order has {name} {short(run.chance(cell))}"
     if run.ranking == "ap":
-        share = short(cell.value("prevalence"))
-        why = f"AP of random scores is about the share of positive clips, here {share}"
-    yield f"A random order has {metric} {chance} ({why}), and a perfect one 1."
+        text += ", about the share of positive clips in a film"
+    yield f"{text}; a perfect one has 1."
     if cell.has_interval(run.ranking):
         yield (
             f"The interval says how the value depends on the {groups(cell.n_films, run)} that "
@@ -292,15 +286,19 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     """Write the tables and figures of a run into its folder, and return the files."""
     folder = chapter.run.folder
     files: dict[Path, bytes] = {}
+    # Names of tasks and models may be equal after cleaning.
+    names = FileNames()
     for table in chapter.tables:
+        stem = folder / "tables" / names.name_of(table.key)
         if "csv" in formats:
-            files[folder / "tables" / f"{table.key}.csv"] = table.as_csv()
+            files[stem.with_suffix(".csv")] = table.as_csv()
         if "latex" in formats:
             text = render("table.tex", table=table)
-            files[folder / "tables" / f"{table.key}.tex"] = text.encode("utf-8")
+            files[stem.with_suffix(".tex")] = text.encode("utf-8")
+    names = FileNames()
     for figure in chapter.figures:
         if "svg" in formats:
-            path = folder / "figures" / f"{figure.key}.svg"
+            path = folder / "figures" / f"{names.name_of(figure.key)}.svg"
             files[path] = figure.file.encode("utf-8")
     for path, data in files.items():
         write_atomic(path, data)

@@ -13,7 +13,7 @@ from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
 from obygaze_models.protocols.schemes import SCHEMES
-from obygaze_models.reporting.clips import TestedClip, surest_errors, tested_clips
+from obygaze_models.reporting.clips import ScoredClip, scored_clips, surest_errors
 from obygaze_models.reporting.figures import (
     Figure,
     figure_of_clips,
@@ -25,7 +25,6 @@ from obygaze_models.reporting.figures import (
 )
 from obygaze_models.reporting.lookup import (
     CEILINGS,
-    FILM,
     Pair,
     ReportRun,
     films_above,
@@ -47,7 +46,7 @@ from obygaze_models.reporting.tables import (
     slug,
 )
 from obygaze_models.runner.results import asks_for
-from obygaze_models.runner.summary import CellRows, groups, short
+from obygaze_models.runner.summary import FILM, CellRows, groups, short
 from obygaze_models.runner.tables import Row
 
 BEST_GUESS = "best guess"
@@ -506,14 +505,14 @@ def learning(run: ReportRun) -> Section:
 def concepts(run: ReportRun) -> Section:
     """Return how well concept vectors rank clips, the weights of concepts, and trees."""
     section = Section("concepts", "Concepts")
-    rows = run.table("concepts.csv")
+    rows: Sequence[Row] = run.table("concepts.csv")
     if not rows:
         return section
     section.sentences.append(
         "Concept vectors are tested on films that they were not found on. Weights and trees are "
         "fitted on all clips, to be looked at; how well they do on unseen films is in the results."
     )
-    rows_of_vectors: dict[tuple[Any, ...], tuple[str, list[Row]]] = {}
+    rows_of_vectors: dict[tuple[Any, ...], tuple[str, Sequence[Row]]] = {}
     for (store, model, _), of_model in grouped(rows, _model_of).items():
         # Models with the same vectors have the same rows, but for weights.
         key = tuple((row["concept"], row["ap"], row["positive"]) for row in of_model)
@@ -599,7 +598,7 @@ def errors(run: ReportRun) -> Section:
     cell = run.main
     if cell is None:
         return section
-    films = tested_clips(run, cell)
+    films = scored_clips(run, cell)
     figure = figure_of_clips(run, cell, films)
     if figure is not None:
         section.figures.append(figure)
@@ -611,7 +610,7 @@ def errors(run: ReportRun) -> Section:
 
 
 def _table_of_errors(
-    run: ReportRun, cell: CellRows, wrong: Sequence[TestedClip]
+    run: ReportRun, cell: CellRows, wrong: Sequence[ScoredClip]
 ) -> ResultTable:
     rows: list[Cells | Heading] = []
     for tested in wrong:

@@ -4,6 +4,7 @@ A drawing names classes of colour, not colours. On a page, these follow the sche
 light or dark; a file of its own has the colours of paper.
 """
 
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ WIDTH = 640
 LEFT = 170  # the width of the labels of rows
 RIGHT = 20
 LETTERS = 21  # of a label, in one line
+ROUNDING = 1e-9
 COLOURS = {
     "ink": "#26251f",
     "paper": "#ffffff",
@@ -193,8 +195,8 @@ class Axis:
         """Some round values on the axis."""
         steps = (0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
         step = next((s for s in steps if (self.high - self.low) / s <= 8), 50.0)
-        first = int(-(-self.low // step))
-        last = int(self.high // step)
+        first = math.ceil(self.low / step - ROUNDING)
+        last = math.floor(self.high / step + ROUNDING)
         return [number * step for number in range(first, last + 1)]
 
     def draw(self, drawing: Drawing, top: float, bottom: float, name: str) -> None:
