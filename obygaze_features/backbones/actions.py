@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from obygaze_features.backbones.card import HOW_PIXELS_ARE_MADE, Card
 from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.weights import (
+    download_files,
     find_weights,
     is_cached,
     repository_folder,
 )
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.machine import offline
 from obygaze_features.core.metadata import render
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -198,7 +200,8 @@ def fetch_weights(
     """Download the weights of backbones, for nodes without a network.
 
     They are stored in the cache of the Hugging Face hub (HF_HOME), which the nodes must see too.
-    Only the files that are needed are downloaded, and none that are there.
+    Only the files that are needed are downloaded, a text tower's tokenizer among them, and none
+    that are there.
 
     Args:
         names: The names of backbones.
@@ -252,18 +255,23 @@ def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
 
 
 def _fetch(card: Card, to: str | Path | None) -> FetchedWeights:
-    """Download the weights of a card unless they are there, and copy them."""
+    """Download the weights of a card, and copy them."""
     if not card.family.needs_weights:
         return FetchedWeights(card.name, 0, None)
-    files = find_weights(card, download=True)
+    if card.checkpoint and not (offline() and is_cached(card)):
+        # Another program may have left weights there without their tokenizer.
+        download_files(card)
+    files = find_weights(card)
     if to is None:
         return FetchedWeights(card.name, files.n_bytes, str(files.folder))
     # In the layout of the hub's cache, so that the node knows whose weights they are.
     repository = repository_folder(card.checkpoint)
     copy = Path(to) / "hub" / repository.name
-    for part in ("refs", "snapshots"):
-        if (repository / part).is_dir():
-            shutil.copytree(repository / part, copy / part, dirs_exist_ok=True)
+    snapshot = copy / "snapshots" / files.folder.name
+    shutil.copytree(files.folder, snapshot, dirs_exist_ok=True)
+    reference = copy / "refs" / card.revision
+    reference.parent.mkdir(parents=True, exist_ok=True)
+    reference.write_text(files.folder.name, encoding="ascii")
     return FetchedWeights(card.name, files.n_bytes, str(copy))
 
 

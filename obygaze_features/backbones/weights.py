@@ -38,10 +38,22 @@ TENSORS = "tensors"
 FETCH_AGAIN = "fetch the checkpoint again"
 ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
+# A text tower has a tokenizer, in one of these.
+TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.txt",
+)
 _OTHER_FILES = (
     "config.json",
     "preprocessor_config.json",
-    "video_preprocessor_config.json",
+    *TOKENIZERS,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
 )
 # pytorch_model.bin.3 of an epoch.
 _FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
@@ -121,8 +133,8 @@ def find_weights(
             )
         return WeightFiles(path, _files_in(path), str(path))
     if download and card.checkpoint and not is_cached(card):
-        _download(card)
-    snapshot = _cached_snapshot(card)
+        download_files(card)
+    snapshot = cached_snapshot(card)
     if snapshot is None:
         where = card.origin
         hint = "--weights PATH of your copy of the checkpoint"
@@ -136,7 +148,7 @@ def find_weights(
 
 def is_cached(card: Card) -> bool:
     """Return whether all weights of a card are in the cache, by the names of files."""
-    snapshot = _cached_snapshot(card)
+    snapshot = cached_snapshot(card)
     try:
         return snapshot is not None and bool(_files_in(snapshot))
     except ObygazeError:
@@ -148,7 +160,7 @@ def repository_folder(checkpoint: str) -> Path:
     return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
 
 
-def _cached_snapshot(card: Card) -> Path | None:
+def cached_snapshot(card: Card) -> Path | None:
     """Return the folder of a card's revision in the hub cache, or None."""
     if not card.checkpoint:
         return None
@@ -174,7 +186,8 @@ def _how_to_fetch(card: Card) -> str:
     return f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
 
 
-def _download(card: Card) -> None:
+def download_files(card: Card) -> None:
+    """Download the files of a card's checkpoint that are not in the hub's cache."""
     where = str(cache_folder())
     hint = _how_to_fetch(card)
     if offline():
