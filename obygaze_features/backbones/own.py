@@ -30,7 +30,7 @@ from obygaze_features.backbones.weights import (
     hashes_of_files,
     tensors_sha256,
 )
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.core.foreign import short_value
@@ -75,8 +75,7 @@ def module_card(
         name: The name in stores and in the names of stores.
         load: Returns the module with its weights.
         run: Returns the arrays of the module for pixels [B, T, 3, height, width], each [B, ...]: a
-            mapping, or a tuple in the order of `arrays`, or the only one. They are tensors or NumPy
-            arrays of any number format.
+            mapping of their names to tensors or NumPy arrays of any number format.
         arrays: The shape of each array of one clip, such as {"clip": [512], "frames": [16, 512]}.
         frames: Frames of a clip.
         size: Height and width of the pixels, where they are the same.
@@ -234,28 +233,19 @@ class ModuleFamily(Family):
         import torch
 
         returned = self._call(lambda: self.run(module, pixels), "failed in run()")
-        arrays = self._named(card, returned)
-        absent = sorted(self.shapes.keys() - arrays.keys())
+        if not isinstance(returned, Mapping):
+            raise FixInput(
+                f"{card}: run() must return a mapping of the names in arrays,"
+                f" got {short_value(returned)}"
+            )
+        absent = sorted(self.shapes.keys() - returned.keys())
         if absent:
             raise FixInput(f"{card}: run() returned no array {', '.join(absent)}")
         outputs = {}
-        for name, array in arrays.items():
+        for name, array in returned.items():
             tensor = torch.as_tensor(array, device=pixels.device)
             outputs[name] = tensor if tensor.is_floating_point() else tensor.float()
         return outputs
-
-    def _named(self, card: str, returned: Any) -> dict[str, Any]:
-        """Return what `run` returned by the names of arrays."""
-        if isinstance(returned, Mapping):
-            return dict(returned)
-        several = returned if isinstance(returned, tuple | list) else (returned,)
-        if len(several) != len(self.shapes):
-            raise FixInput(
-                f"{card}: run() returned {count(len(several), 'array')},"
-                f" arrays has {len(self.shapes)}",
-                hint="a mapping of the names in arrays",
-            )
-        return dict(zip(self.shapes, several, strict=True))
 
     def _hashes(self, card: Card, module: Any) -> dict[str, str]:
         """Return the sha256 of what a module holds, and of each file of the model."""

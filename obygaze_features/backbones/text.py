@@ -29,7 +29,6 @@ from obygaze_features.backbones.weights import (
     is_verified,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.typed_files import Record, record_of
 from obygaze_features.core.workspace import Workspace
@@ -74,18 +73,12 @@ class Prompt(NamedTuple):
     attribute: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PromptSet:
     """Every prompt of a file, attribute by attribute."""
 
     name: str
     prompts: tuple[Prompt, ...]
-
-    def __repr__(self) -> str:
-        attributes = ", ".join(self.attributes)
-        return short_repr(
-            "PromptSet", repr(self.name), f"{len(self.prompts)} prompts", attributes
-        )
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -147,11 +140,6 @@ class TextTower:
     tokenizer: Any
     max_length: int
     space_id: str
-
-    def __repr__(self) -> str:
-        return short_repr(
-            "TextTower", self.text.model, f"at most {self.max_length} tokens"
-        )
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one raw vector for each text; raise an error for a text that is too long."""
@@ -267,8 +255,6 @@ def _tokenizer(card: Card, files: WeightFiles) -> Any:
         hint = "put tokenizer.json of the checkpoint there, as on the hub"
         if files.is_from_hub:
             hint = f"obygaze backbones fetch {card.name}"
-        raise NotFound(
-            "no tokenizer beside the weights", where=str(folder), hint=hint
-        )
+        raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
     error = FixInput("this tokenizer cannot be read", where=str(folder))
     return from_pretrained(auto, str(folder), error, local_files_only=True)

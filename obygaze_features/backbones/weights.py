@@ -111,8 +111,7 @@ def find_weights(
 ) -> WeightFiles:
     """Return the given weights, or the card's own from the cache.
 
-    They may be given as NAME=PATH, as `extract run` takes those of several backbones. The card's
-    own are downloaded first if they are not in the cache, with `download` only.
+    The card's own are downloaded first if they are not in the cache, with `download` only.
     """
     if not card.family.needs_weights:
         if weights is not None:
@@ -122,7 +121,7 @@ def find_weights(
             )
         return NO_WEIGHTS
     if weights is not None:
-        path = _path_of_weights(card, Path(weights).expanduser())
+        path = Path(weights).expanduser()
         if path.is_file():
             return WeightFiles(path.parent, (path,), str(path))
         if not path.is_dir():
@@ -171,15 +170,6 @@ def cached_snapshot(card: Card) -> Path | None:
         commit = reference.read_text(encoding="ascii").strip()
     snapshot = repository / "snapshots" / commit
     return snapshot if snapshot.is_dir() else None
-
-
-def _path_of_weights(card: Card, given: Path) -> Path:
-    """Return the path of weights that are given as PATH, NAME=PATH or NAME@PRESET=PATH."""
-    name, equals, path = str(given).partition("=")
-    is_named = equals and name.partition("@")[0] == card.name
-    if not is_named or given.exists():
-        return given
-    return Path(path).expanduser()
 
 
 def _how_to_fetch(card: Card) -> str:
@@ -402,19 +392,10 @@ def is_blob(path: Path) -> bool:
 def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
-    Known are files in the hub's cache of that checkpoint, copies of them (the cache names its
-    files by their sha256), and files or tensors whose sha256 the card lists.
+    Known are files in the hub's cache of that checkpoint, and files or tensors whose sha256 the
+    card lists.
     """
-    if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
-        return True
-    repository = repository_folder(card.checkpoint)
-    blobs = [path.resolve() for path in files.files]
-    if all(
-        is_blob(blob) and blob.parent.parent.name == repository.name for blob in blobs
-    ):
-        return True  # their names were compared with their hashes
-    of_files = [sha256 for name, sha256 in hashes.items() if name != TENSORS]
-    return all((repository / "blobs" / sha256).is_file() for sha256 in of_files)
+    return not card.checkpoint or files.is_from_hub or _is_listed(card, hashes)
 
 
 def _is_listed(card: Card, hashes: Hashes) -> bool:
