@@ -609,8 +609,9 @@ def _tables(run: Run) -> None:
 
 
 def _read_run(files: Tree, folder: Path) -> None:
-    from obygaze_models.runner.tables import read_run
     from obygaze_models.report.page import write_report
+
+    from obygaze_models.runner.tables import read_run
 
     place = written(files, folder)
     run = read_run(place)
