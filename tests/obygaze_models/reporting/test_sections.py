@@ -402,10 +402,9 @@ def test_how_it_was_made_has_inputs_versions_and_what_to_cite(tmp_path: Path) ->
     assert rows_of(sources) == [["features", "x", "CC0-1.0", "not stated"]]
     kinds = [row[0] for row in rows_of(inputs)]
     assert kinds[:3] == ["protocol", "manifest", "store"]
-    assert ["store", "x: toy, array clip, 4 wide", "2" * 64] in rows_of(inputs)
-    assert (
-        "obygaze run honest --manifest nowhere.toml --store x=stores/x"
-        in (section.sentences[0])
+    assert ["store", "x=stores/x: toy, array clip, 4 wide", "2" * 64] in rows_of(inputs)
+    assert section.sentences[0].startswith(
+        "Protocol honest, splits nested, 1,000 draws"
     )
 
 
