@@ -53,6 +53,7 @@ from obygaze_models.runner.tables import Row
 BEST_GUESS = "best guess"
 MOST_MISSING = 50
 MOST_COLUMNS = 6
+MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NOT_STATED = "not stated"
 
@@ -105,7 +106,7 @@ def results(run: ReportRun) -> Section:
         section.tables.append(_table_of_argmax(run))
     if run.cells:
         section.tables.append(_table_beside_guess(run))
-    if run.main is not None:
+    if run.main is not None and run.main.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, pair_of(run.main)))
     return section
 
