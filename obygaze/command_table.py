@@ -49,12 +49,12 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Experiments",
     ),
     "report": (
-        "obygaze_models.reporting.runs:command",
+        "obygaze_models.reporting.page:command",
         "Write the report of runs: a page, tables, figures.",
         "Experiments",
     ),
     "compare": (
-        "obygaze_models.reporting.comparing:command",
+        "obygaze_models.reporting.comparison:command",
         "Show runs side by side: what differs in them, and by how much.",
         "Experiments",
     ),
@@ -97,7 +97,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "manifest import segments": (
         "obygaze.films.exchange:import_segments",
-        "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
+        "Read segments from ELAN, WebVTT, or a table of marks.",
     ),
     "extract text": (
         "obygaze_features.extraction.text:embed_texts",

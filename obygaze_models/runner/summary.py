@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
@@ -147,7 +147,7 @@ def metric_name(metric: str) -> str:
 def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
-        return "-"
+        return MISSING
     return f"{value:.{digits}f}".replace("0.", ".", 1)
 
 

@@ -389,11 +389,6 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
         )
 
 
-def test_what_learns_of_tested_clips_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="learns mean and deviation from tested clips"):
-        run_on(tmp_path, *ONE_PAIR, "data.scale=standard-all")
-
-
 def test_a_bound_of_ap_counts_positive_clips() -> None:
     """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
     interval = Interval(0.99, 0.994, 0)
