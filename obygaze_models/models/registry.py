@@ -207,11 +207,6 @@ def own_baselines(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in BASELINES]
 
 
-def is_baseline(name: str) -> bool:
-    """Return whether a name is that of a baseline, or of a function of own code."""
-    return is_own_code(name) or name in BASELINES
-
-
 def _kind_of_part(part: Part) -> ModelKind:
     """Return the kind of an own class: its settings are the parameters of the class."""
     class_settings = {}
