@@ -98,12 +98,12 @@ def shift_test(
     ranks = rankdata(scores)
     mean = 0.0
     variance = 0.0
-    for film in np.unique(films):
-        of_film = films == film
-        shifted = [
-            ranks[of_film][np.roll(positive[of_film], by)].sum()
-            for by in range(of_film.sum())
-        ]
+    _, sizes = np.unique(films, return_counts=True)
+    by_film = np.argsort(films, kind="stable")
+    for rows in np.split(by_film, np.cumsum(sizes)[:-1]):
+        of_film = ranks[rows]
+        labels = positive[rows]
+        shifted = [of_film[np.roll(labels, by)].sum() for by in range(len(rows))]
         mean = mean + np.mean(shifted)
         variance = variance + np.var(shifted)
     if n_folds is not None:
