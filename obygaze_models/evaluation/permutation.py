@@ -184,11 +184,9 @@ def occurrence_p(
     chances = np.ones(1)
     least = 0
     for n_items, n_yes, n_taken in blocks:
-        most = min(n_yes, n_taken)
-        if not most:
+        if not n_yes or not n_taken:
             continue
-        of_block = hypergeom.pmf(np.arange(most + 1), n_items, n_yes, n_taken)
-        chances = np.convolve(chances, of_block)
+        chances = np.convolve(chances, _hypergeometric(n_items, n_yes, n_taken))
         if len(chances) > MOST_CHANCES:
             # Of many films nearly all chances are 0: without them, time grows with the films.
             possible = np.flatnonzero(chances > NO_CHANCE)
@@ -202,6 +200,27 @@ def occurrence_p(
     less = min(1.0, float(chances[counts <= observed].sum()))
     two_sided = min(1.0, float(chances[is_as_far].sum()))
     return PValue(greater, less, two_sided, "exact")
+
+
+def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
+    """Return the chance of each number of a block's occurrences in the first group, from 0 on."""
+    counts = np.arange(min(n_yes, n_taken) + 1)
+    if n_items <= MOST_CHANCES:
+        return np.asarray(hypergeom.pmf(counts, n_items, n_yes, n_taken))
+    # Of many items, SciPy's time for each number grows with the items. The ratio of the chances of
+    # neighbours is simple; from the most probable number on, sums of its logarithms stay small.
+    least = max(0, n_yes + n_taken - n_items)
+    before = counts[least:-1].astype(np.float64)
+    ratios = (n_yes - before) * (n_taken - before)
+    ratios /= (before + 1) * (n_items - n_yes - n_taken + before + 1)
+    steps = np.log(ratios)
+    middle = (n_yes + 1) * (n_taken + 1) // (n_items + 2) - least
+    logs = np.zeros(len(steps) + 1)
+    logs[middle + 1 :] = np.cumsum(steps[middle:])
+    logs[:middle] = -np.cumsum(steps[:middle][::-1])[::-1]
+    chances = np.zeros(len(counts))
+    chances[least:] = np.exp(logs)
+    return chances / chances.sum()
 
 
 def _can_be_counted(blocks: Sequence[_Block]) -> bool:

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 
 from obygaze_models.evaluation import permutation
 from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
@@ -119,3 +120,18 @@ def test_occurrences_in_many_films_are_convolved_in_bounded_size(
     assert max(lengths) < 2500
     for tail in ("greater", "less", "two_sided"):
         assert getattr(cut, tail) == pytest.approx(getattr(whole, tail), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_items", "n_yes", "n_taken"),
+    [(300, 40, 120), (300, 290, 60), (300, 300, 7), (300, 1, 299), (51, 25, 26)],
+)
+def test_chances_of_a_large_film_are_those_of_scipy(
+    n_items: int, n_yes: int, n_taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SciPy's time for one film of 72,000 clips was seconds, and grew with the square of clips."""
+    counts = np.arange(min(n_yes, n_taken) + 1)
+    expected = hypergeom.pmf(counts, n_items, n_yes, n_taken)
+    monkeypatch.setattr(permutation, "MOST_CHANCES", 50)
+    found = permutation._hypergeometric(n_items, n_yes, n_taken)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-290)
