@@ -406,7 +406,9 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     if not without:
         return ""
     reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
-    return f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
+    return (
+        f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
+    )
 
 
 def _why_no_interval(cell: CellRows, run: Run) -> str:
