@@ -33,8 +33,9 @@ from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import Inputs, run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.run import run_protocol
 
 NOMINAL = 0.05
 RANGE = (0.03, 0.07)

@@ -26,8 +26,8 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import open_store
 from obygaze_models.models.mlp import Job, MLPProbe
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.protocols.runner.run import gather
+from obygaze_models.runner.tables import read_run
+from obygaze_models.runner.inputs import gather
 from obygaze_models.protocols.schedule import schedule
 
 NAME = "bench"

@@ -15,7 +15,7 @@ from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_check import Document
 from obygaze_features.manifest.adapters import csv_table
-from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.runner.tables import read_run
 
 
 def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from obygaze.films.decisions import (
     Score,
     agreement,
     cell_facts,
-    cells_of,
+    models_of,
     run_facts,
     scores_of,
 )
@@ -85,7 +85,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
-from obygaze_models.report.lookup import ReportRun, grouped
+from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
 MAX_CHANGES = 200
@@ -124,7 +124,7 @@ class Site:
 
     workspace: Workspace
     manifest: Manifest
-    run: ReportRun | None = None
+    run: Run | None = None
     store: Store | None = None
     explainer: Explainer | None = None
     maps: Store | None = None
@@ -662,7 +662,7 @@ class Site:
             return []
         texts = run_facts(self.run)["cells"]
         models = []
-        for cell, text in zip(cells_of(self.run), texts, strict=True):
+        for cell, text in zip(models_of(self.run), texts, strict=True):
             task = self.run.protocol["tasks"][cell.test]
             classes = task.get("classes") or {}
             if classes and cell.train == cell.test:
@@ -711,7 +711,10 @@ class Site:
     @cached_property
     def films(self) -> dict[str, list[Clip]]:
         """The clips of each film."""
-        return grouped(self.manifest, lambda clip: clip.movie_id)
+        clips_of_film: dict[str, list[Clip]] = {}
+        for clip in self.manifest:
+            clips_of_film.setdefault(clip.movie_id, []).append(clip)
+        return clips_of_film
 
     @cached_property
     def shown(self) -> dict[str, Clip]:

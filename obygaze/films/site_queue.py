@@ -11,7 +11,7 @@ import numpy as np
 
 from obygaze.films.decisions import (
     cell_facts,
-    cells_of,
+    models_of,
     named_cell,
     run_facts,
 )
@@ -32,7 +32,7 @@ from obygaze.films.site import Site
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import sha256_bytes
-from obygaze_models.report.lookup import ReportRun, grouped
+from obygaze_models.runner.tables import Run
 
 # Each clip is compared with all others; later ones differ little from those before.
 MOST_DIVERSE = 500
@@ -149,13 +149,13 @@ def _is_named(text: str, name: str) -> bool:
     return text == name or text.startswith((f"{name} ", f"{name}:"))
 
 
-def _task_asked(run: ReportRun) -> str:
+def _task_asked(run: Run) -> str:
     """Return the test task of the first question of the protocol; "" without one."""
-    questions = run.settings.get("questions") or [{}]
+    questions = run.protocol["report"]["questions"] or [{}]
     return str(questions[0].get("test") or "")
 
 
-def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> SuggestingModel:
+def _model_of(run: Run, suggest: str | None, placed: set[str]) -> SuggestingModel:
     """Return the model of a run that is named, or that the protocol names.
 
     Args:
@@ -164,7 +164,7 @@ def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> Suggesti
             lists it. Of several tasks it is that of the first question.
         placed: The clips with a place in their film.
     """
-    cells = cells_of(run)
+    cells = models_of(run)
     texts = run_facts(run)["cells"]
     numbers = []
     for number, cell in enumerate(cells):
@@ -201,13 +201,10 @@ def _model_of(run: ReportRun, suggest: str | None, placed: set[str]) -> Suggesti
         scores[clip] = score["score"]
         sides = (positive, negative) if score["positive"] else (negative, positive)
         suggestions[clip] = Suggestion(texts[chosen], score["score"], *sides)
-    rows = []
+    decisions: dict[str, list[bool]] = {}
     for row in run.predictions:
         is_of_task = (row["train"], row["test"]) == (cell.train, cell.test)
-        if is_of_task and row["feature"] and row["clip_id"] in placed:
-            rows.append(row)
-    decisions = {}
-    for clip, fits in grouped(rows, lambda row: str(row["clip_id"])).items():
-        decisions[clip] = [bool(fit["decision"]) for fit in fits]
+        if is_of_task and row["store"] and row["clip_id"] in placed:
+            decisions.setdefault(row["clip_id"], []).append(row["decision"])
     cut_off = sum(facts["scale"]) / 2
     return SuggestingModel(texts[chosen], cut_off, scores, decisions, suggestions)

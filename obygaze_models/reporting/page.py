@@ -172,7 +172,7 @@ def write_report(
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, csv, latex and svg.
     """
-    from obygaze_models.reporting.compare import compare_runs
+    from obygaze_models.reporting.comparison import compare_runs
 
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:

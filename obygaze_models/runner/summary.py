@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
@@ -147,7 +147,7 @@ def metric_name(metric: str) -> str:
 def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
-        return "-"
+        return MISSING
     return f"{value:.{digits}f}".replace("0.", ".", 1)
 
 
@@ -208,10 +208,13 @@ def best_guess(
 def answer(run: Run) -> str:
     """Return one sentence: how well the model that was asked for ranks clips, beside guessing."""
     cells = cells_of(run)
-    metric = compared_metric(run)
     cell = asked_cell(run, cells)
-    if cell is None:
-        return ""
+    return "" if cell is None else sentence_of(run, cell, cells)
+
+
+def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
+    """Return how well a model ranks clips, beside the best guess from annotations alone."""
+    metric = compared_metric(run)
     is_by_clip = run.protocol["splits"]["kind"] in BY_CLIP
     where = "On films it has not seen"
     if is_by_clip or cell.facts["shares_films"]:
@@ -287,7 +290,7 @@ def leaks(models: Sequence[CellRows]) -> str:
         return ""
     worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
     return (
-        f"{len(leaked)} of {len(models)} results are of clips that trained or chose, so that they "
+        f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
         f"are too high: {_leaked_by_name(worst)} of the {worst.n_clips} test clips of "
         f"{worst.tasks}."
     )
@@ -304,7 +307,7 @@ def copies(models: Sequence[CellRows]) -> str:
         return ""
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
-        f"{len(copied)} of {len(models)} results are of clips with the features of a training "
+        f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
         f"clip, equal or nearly so, as the same pictures under another name: "
         f"{worst.facts['copies']} of the {worst.n_clips} test clips of {worst.tasks} "
         f"({worst.store}); --set data.copies=leave_out leaves them out."
@@ -342,7 +345,7 @@ def no_better_than_guessing(
         return ""
     cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
     return (
-        f"{len(close)} of {len(models)} results are hardly better than guessing from the "
+        f"{len(close)} of {len(models)} cells are hardly better than guessing from the "
         f"annotations without video: {guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
         f"({_cell_name(cell, run)})."
@@ -371,8 +374,8 @@ def chance(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
     return (
-        f"{len(by_chance)} of {len(models)} results may be chance, because their interval of AUC "
-        f"reaches one half: {few(names, most=3)}."
+        f"In {len(by_chance)} of {len(models)} cells the interval of AUC reaches one half, so that "
+        f"these may be chance: {few(names, most=3)}."
     )
 
 
@@ -403,7 +406,7 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     if not without:
         return ""
     reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
-    return f"{len(without)} of {len(models)} results have no interval: {'; '.join(reasons)}."
+    return f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
 
 
 def _why_no_interval(cell: CellRows, run: Run) -> str:

@@ -13,7 +13,7 @@ from support.experiments import films, planted, write_workspace
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store import open_store
-from obygaze_models.protocols.experiments import open_stores, store_names
+from obygaze_models.runner.experiments import open_stores, store_names
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 # For tests that are not of the numbers.

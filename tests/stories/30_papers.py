@@ -654,7 +654,7 @@ def rows_of_cell(
     """Return the predictions of a model on the features X-CLIP, for a cell."""
     found = []
     for one in predictions:
-        cell = (one["model"], one["feature"], one["train"], one["test"])
+        cell = (one["model"], one["store"], one["train"], one["test"])
         if cell == (model, "X-CLIP", train, test):
             found.append(one)
     return found

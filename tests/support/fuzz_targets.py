@@ -23,7 +23,7 @@ from obygaze_features.store import Array, Row, open_store
 from obygaze_features.store.files import Range, check_length
 from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 from support import filled_stores
 from support.fuzz import Target, Tree
 from support.runs import usual, write_run
@@ -609,7 +609,7 @@ def _tables(run: Run) -> None:
 
 
 def _read_run(files: Tree, folder: Path) -> None:
-    from obygaze_models.protocols.runner.records import read_run
+    from obygaze_models.runner.tables import read_run
     from obygaze_models.report.page import write_report
 
     place = written(files, folder)

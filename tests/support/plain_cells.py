@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment, about, group_of
 

@@ -10,7 +10,7 @@ from support.browsers import browser, go, open_page, text, wait
 from support.film_pages import film_clips, served, site
 from support.runs import cell, write_run
 
-from obygaze_models.protocols import read_run
+from obygaze_models.runner.tables import read_run
 from obygaze_models.report.lookup import ReportRun
 
 __all__ = ["browser"]

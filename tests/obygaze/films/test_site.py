@@ -30,7 +30,8 @@ from obygaze.films.view import open_site
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import open_store, subset
-from obygaze_models.protocols import read_run, run
+from obygaze_models.runner.experiments import run
+from obygaze_models.runner.tables import read_run
 from obygaze_models.report.lookup import ReportRun
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner.banks import Banks
 from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
 from support.data import real_data
 from support.experiments import (
@@ -26,7 +27,6 @@ from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.kinds import KINDS
-from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Protocol
 

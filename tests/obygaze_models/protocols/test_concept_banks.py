@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.runner.banks import (
     TOLERANCES,
     Banks,
@@ -17,6 +15,8 @@ from obygaze_models.protocols.runner.banks import (
     _by_fold,
     findable,
 )
+
+from obygaze_models.models.common import FixTraining
 
 FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner.concept_records import concept_jobs
+from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.vectors import find_vectors
 from sklearn.svm import SVC
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.runner.concept_records import concept_jobs
-from obygaze_models.protocols.runner.execute import FitContext
-from obygaze_models.protocols.runner.run import Inputs, gather
-from obygaze_models.protocols.runner.vectors import find_vectors
 from obygaze_models.protocols.schedule import schedule
+from obygaze_models.runner.inputs import Inputs, gather
 
 CHANGES = (
     'grid.models=["pcbm-lr", "pcbm-dt"]',

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner import models
+from obygaze_models.protocols.runner.execute import FitContext, try_fit
+from obygaze_models.protocols.runner.models import FoldFit, fit_model
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput
@@ -17,12 +20,9 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.registry import BASELINES
-from obygaze_models.protocols.runner import models
-from obygaze_models.protocols.runner.execute import FitContext, try_fit
-from obygaze_models.protocols.runner.models import FoldFit, fit_model
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
+from obygaze_models.runner.inputs import gather
 
 FILMS = films(4, 20)
 ONE_CELL = (

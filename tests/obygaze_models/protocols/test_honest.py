@@ -18,8 +18,8 @@ from support.experiments import (
     without_models,
 )
 
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 
 MODELS = 'grid.models=["ridge", "mlp", "pcbm-lr"]'
 FAST = ("models.pcbm-lr.tolerance=0.01", "models.pcbm-lr.cross_fit=3")

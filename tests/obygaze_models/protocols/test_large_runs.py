@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner import run
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from scipy import optimize, special
 from sklearn.linear_model import LogisticRegression, Ridge
 from support.experiments import films, planted, quick, store_of
@@ -22,10 +24,8 @@ from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner import run
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import schedule
+from obygaze_models.runner.inputs import gather
 
 
 def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:

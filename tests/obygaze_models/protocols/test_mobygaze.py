@@ -23,8 +23,8 @@ from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.model import Clip
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schema import Data
+from obygaze_models.runner.inputs import gather
 
 PLAIN = ("report.compare=false", "data.segments=made-up")
 

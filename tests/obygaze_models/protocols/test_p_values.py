@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.evaluation.compare import nadeau_bengio
+from obygaze_models.protocols.runner.comparisons import as_sure_as, p_values
+from obygaze_models.protocols.runner.execute import run_baselines
 from scipy.special import logit
 from scipy.stats import t, ttest_1samp
 from support.cells import with_folds
@@ -22,15 +25,12 @@ from obygaze_models.evaluation.bootstrap import (
     interval_of,
     not_beyond_clips,
 )
-from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.runner.comparisons import as_sure_as, p_values
-from obygaze_models.protocols.runner.execute import run_baselines
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")
 

@@ -12,15 +12,15 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from obygaze_models.protocols.runner import cell_records
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
+from obygaze_models.protocols.runner.comparisons import compare_cells
 from scipy import stats
 from sklearn.metrics import average_precision_score
 from support.experiments import quick
 
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.comparisons import compare_cells
 
 N_REPLICATES = 30
 SEEDS = range(5)

@@ -7,6 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from obygaze_models.protocols.results.cells import CellRecord, Estimate
+from obygaze_models.protocols.results.concepts import ConceptVectors
+from obygaze_models.protocols.results.kinds import CONCEPT_PARTS, KINDS, read_record
+from obygaze_models.protocols.runner.records import listed_runs
 from support.runs import (
     analysis,
     baseline,
@@ -19,10 +23,7 @@ from support.runs import (
 )
 
 from obygaze_features.core.errors import Corrupt, NotFound
-from obygaze_models.protocols.results.cells import CellRecord, Estimate
-from obygaze_models.protocols.results.concepts import ConceptVectors
-from obygaze_models.protocols.results.kinds import CONCEPT_PARTS, KINDS, read_record
-from obygaze_models.protocols.runner.records import listed_runs, read_run
+from obygaze_models.runner.tables import read_run
 
 
 def test_a_record_is_the_same_by_attribute_and_by_key() -> None:

@@ -10,6 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.results.whole_run import Remark
+from obygaze_models.protocols.runner.features import NOT_FINITE, join
+from obygaze_models.protocols.runner.records import write_run
+from obygaze_models.report.bars import bars_of
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import write_report
+from obygaze_models.report.results import argmax
+from obygaze_models.report.tables import Number
 from sklearn.preprocessing import StandardScaler
 from support.cells import with_folds
 from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
@@ -27,17 +35,11 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row
-from obygaze_models.protocols.results.whole_run import Remark
-from obygaze_models.protocols.runner.features import NOT_FINITE, join
-from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Feature, Protocol
-from obygaze_models.report.bars import bars_of
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import write_report
-from obygaze_models.report.results import argmax
-from obygaze_models.report.tables import Number
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import RUN_FORMAT, read_run
+from obygaze_models.runner.text import result_text
 
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')

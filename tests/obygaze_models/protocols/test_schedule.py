@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec import structs
+from obygaze_models.protocols.runner.execute import FitContext
 from support.experiments import films, planted, quick, store_of
 from support.published import split_file
 
@@ -15,8 +16,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
-from obygaze_models.protocols.runner.execute import FitContext
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import (
     FoldData,
     Pair,
@@ -26,6 +25,7 @@ from obygaze_models.protocols.schedule import (
     split_leak,
 )
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.inputs import gather
 
 
 def plan(

@@ -12,6 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
+from obygaze_models.protocols.runner.models import InnerScores
+from obygaze_models.protocols.runner.store_choice import chosen_cells
+from obygaze_models.report.page import write_report
 from sklearn.linear_model import Ridge
 from sklearn.metrics import average_precision_score
 from support.experiments import (
@@ -31,16 +36,12 @@ from obygaze_features.store import Store
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import total_variance
-from obygaze_models.protocols import training_protocol
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.models import InnerScores
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.runner.store_choice import chosen_cells
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.report.page import write_report
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import training_protocol
 
 MANIFEST = films(5, 40, seed=3)
 FEW_CHANGES = (

@@ -11,6 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner import cell_records
+from obygaze_models.protocols.runner.cells import (
+    Cell,
+    TestedFold,
+    expected_random,
+    predictions_csv,
+)
 from sklearn.metrics import average_precision_score
 from support.experiments import quick
 
@@ -19,13 +26,6 @@ from obygaze_models.evaluation.bootstrap import effective_groups, resample
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.cells import (
-    Cell,
-    TestedFold,
-    expected_random,
-    predictions_csv,
-)
 from obygaze_models.protocols.schema import PaperValue
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])

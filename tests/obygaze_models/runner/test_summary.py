@@ -129,7 +129,7 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
         "On further clips of films it has seen, ridge ranks clips (EN_S -> EN_S) with AP .70."
     )
     assert about_of(run) == {
-        "no interval": "1 of 1 results have no interval: clips of one film are on both sides of "
+        "no interval": "1 of 1 cells have no interval: clips of one film are on both sides of "
         "a split."
     }
 
@@ -178,7 +178,7 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     found = about_of(run)
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
-    assert "interval of AUC reaches one half: ridge (EN_S -> EN_S)" in found["chance"]
+    assert "reaches one half, so that these may be chance: ridge (EN_S -> EN_S)" in found["chance"]
     assert "over 5 films only" in found["few films"]
 
 

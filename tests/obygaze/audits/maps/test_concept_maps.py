@@ -20,7 +20,8 @@ from obygaze.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
-from obygaze_models.protocols import gather, training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.training import training_protocol
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 
 CONCEPTS = VISUAL[:3]
