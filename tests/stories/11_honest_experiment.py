@@ -74,8 +74,10 @@ def test_a_planted_effect_is_shown(ws: Workspace) -> None:
     # Two normal distributions one standard deviation apart have this AUC.
     assert ridge["auc_low"] < norm.cdf(1 / np.sqrt(2)) < ridge["auc_high"]
 
-    ws("report honest --format md --format csv")
-    assert "Yes, in 2 of 2 rows" in ws.read("runs/honest/report.md")
+    ws("report honest --format html --format csv")
+    assert "On films it has not seen, ridge ranks clips" in ws.read(
+        "runs/honest/report.html"
+    )
     summary = ws.read_table("runs/honest/tables/summary.csv")
     assert [row["better?"] for row in summary] == ["yes", "yes"]
     assert all(float(row["difference low"]) > 0 for row in summary)
