@@ -2,13 +2,14 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.film_choice import titles_of_films
@@ -25,7 +26,7 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_metric,
 )
-from obygaze_models.runner.tables import Row, Run, read_folder
+from obygaze_models.runner.tables import AGAIN, RUN_FILE, Row, Run, read_folder
 
 METRIC_NAMES = {
     "f1_binary": "F1 binary",
@@ -46,6 +47,8 @@ NOT_SHOWN = "not shown"
 PERHAPS_WORSE = "no, perhaps worse"
 WORSE = "no, worse"
 UNKNOWN = "–"
+# What code raises over a table or a run.json that was edited.
+INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 Pair = tuple[str, str]  # the training task and the test task
 Side = tuple[str, str, str]  # training task, store and model
@@ -235,6 +238,24 @@ def opened_runs(
         else:
             opened += opened_runs(given, workspace)
     return opened
+
+
+@contextmanager
+def explaining(*runs: Run) -> Iterator[None]:
+    """Explain what tables and run.json raise that were edited."""
+    try:
+        yield
+    except ObygazeError:
+        raise
+    except Exception as error:
+        of_template = type(error).__module__.startswith("jinja2.")
+        if not of_template and not isinstance(error, INVALID):
+            raise
+        raise Corrupt(
+            f"a run has no value or an invalid value: {error}",
+            where=", ".join(str(run.folder / RUN_FILE) for run in runs),
+            hint=AGAIN,
+        ) from error
 
 
 def pair_of(cell: CellRows) -> Pair:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from obygaze_features import __version__
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.function_commands import command_of
@@ -27,6 +26,7 @@ from obygaze_models.reporting.lookup import (
     PERHAPS_WORSE,
     WORSE,
     ReportRun,
+    explaining,
     opened_runs,
     pair_of,
     verdict,
@@ -41,13 +41,24 @@ from obygaze_models.runner.summary import (
     short,
     warnings_of,
 )
-from obygaze_models.runner.tables import AGAIN, RUN_FILE, Run, read_folder
+from obygaze_models.runner.tables import Run, read_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 Format = Literal["html", "csv", "latex", "svg"]
 FORMATS: Sequence[Format] = ("html", "csv", "latex", "svg")
+# How the answer begins where a model is not surely better than the best guess.
+BEGINNINGS = {
+    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
+    "differences",
+    NOT_SHOWN: "This run does not show that {model} is better than guessing",
+    PERHAPS_WORSE: "{model} may be worse than guessing",
+    WORSE: "{model} is worse than guessing",
+}
+PAGE = OwnFolder.marked(
+    "report", "the generator", rb'<meta name="generator" content="obygaze '
+)
 # How the answer begins where a model is not surely better than the best guess.
 BEGINNINGS = {
     PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
@@ -188,16 +199,16 @@ def write_report(
     chapters = []
     written = []
     for folder in folders:
-        with _explaining(folder):
-            chapter = chapter_of(ReportRun.of(read_folder(folder)))
+        run = ReportRun.of(read_folder(folder))
+        with explaining(run):
+            chapter = chapter_of(run)
             chapters.append(chapter)
             written += _write_beside(chapter, formats)
     if "html" not in formats:
         return written
-    with _explaining(folders[0]):
-        compared = None
-        if len(chapters) > 1:
-            compared = compare_runs([chapter.run for chapter in chapters])
+    runs = [chapter.run for chapter in chapters]
+    compared = compare_runs(runs) if len(runs) > 1 else None
+    with explaining(*runs):
         style = STYLE.substitute(colour_names())
         text = render(
             "page.html",
@@ -280,24 +291,6 @@ def _scale(run: ReportRun) -> Iterator[str]:
     sentence = sentence_of_concepts(run)
     if sentence:
         yield sentence
-
-
-@contextmanager
-def _explaining(folder: Path) -> Iterator[None]:
-    """Explain what tables and run.json raise that were edited."""
-    try:
-        yield
-    except ObygazeError:
-        raise
-    except Exception as error:
-        of_template = type(error).__module__.startswith("jinja2.")
-        if not of_template and not isinstance(error, INVALID):
-            raise
-        raise Corrupt(
-            f"this run has no value or an invalid value: {error}",
-            where=str(folder / RUN_FILE),
-            hint=AGAIN,
-        ) from error
 
 
 def _check_page(page: Path, formats: Sequence[str]) -> None:
