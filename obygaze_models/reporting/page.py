@@ -21,15 +21,10 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.reporting.figures import Figure, figure_of_pair
 from obygaze_models.reporting.lookup import (
-    NOT_SHOWN,
-    PERHAPS_BETTER,
-    PERHAPS_WORSE,
-    WORSE,
     ReportRun,
     explaining,
     opened_runs,
     pair_of,
-    verdict,
 )
 from obygaze_models.reporting.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.reporting.svg import COLOURS, DARK, STYLE, colour_names
@@ -48,30 +43,9 @@ if TYPE_CHECKING:
 
 Format = Literal["html", "csv", "latex", "svg"]
 FORMATS: Sequence[Format] = ("html", "csv", "latex", "svg")
-# How the answer begins where a model is not surely better than the best guess.
-BEGINNINGS = {
-    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
-    "differences",
-    NOT_SHOWN: "This run does not show that {model} is better than guessing",
-    PERHAPS_WORSE: "{model} may be worse than guessing",
-    WORSE: "{model} is worse than guessing",
-}
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
 )
-# How the answer begins where a model is not surely better than the best guess.
-BEGINNINGS = {
-    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
-    "differences",
-    NOT_SHOWN: "This run does not show that {model} is better than guessing",
-    PERHAPS_WORSE: "{model} may be worse than guessing",
-    WORSE: "{model} is worse than guessing",
-}
-PAGE = OwnFolder.marked(
-    "report", "the generator", rb'<meta name="generator" content="obygaze '
-)
-# What code raises over a table or a run.json that was edited.
-INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class ReportFiles(list[Path]):
@@ -230,7 +204,7 @@ def chapter_of(run: ReportRun) -> Chapter:
         run.folder.name,
         _asked(run),
         _data(run),
-        _answer(run),
+        answer(run),
         figure,
         [*_scale(run), *(warning.text for warning in warnings_of(run))],
         sections_of(run),
@@ -243,19 +217,6 @@ def _asked(run: ReportRun) -> str:
         if question["text"]:
             return str(question["text"])
     return run.title
-
-
-def _answer(run: ReportRun) -> str:
-    """Return one sentence that answers the question; it first says what is not shown."""
-    text = answer(run)
-    cell = run.main
-    guess = None if cell is None else run.guess_of(cell, run.ranking)
-    if cell is None or guess is None:
-        return text
-    beginning = BEGINNINGS.get(verdict(run.difference(cell, guess)))
-    if beginning is None:
-        return text
-    return f"{beginning.format(model=run.label(cell))}: {text[0].lower()}{text[1:]}"
 
 
 def _data(run: ReportRun) -> str:
