@@ -15,10 +15,10 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import Recipe, Row, Store
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.runner.tables import Run
+from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.tables import Run
 from support.stores import a_recipe, made_store
 
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
