@@ -226,7 +226,9 @@ def _data(run: ReportRun) -> str:
     if run.main is not None:
         parts.append(run.task_name(pair_of(run.main)))
     n_films = count(manifest["n_films"], "film")
-    parts.append(f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})")
+    text = f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})"
+    where = run.protocol["data"]["where"]
+    parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
         parts.append(f"features {name}: {facts['backbone']}")
     return " · ".join(parts)

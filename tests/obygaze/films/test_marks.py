@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.film import write_segments
@@ -30,7 +31,7 @@ from support.film_pages import (
     table,
 )
 from support.kills import kill_everywhere
-from support.runs import cell, write_run
+from support.run_tables import Clips, MadeCell, made_run
 from support.videos import write_video
 
 from obygaze.films import marks as marks_module
@@ -563,19 +564,17 @@ def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
 
 def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
     """A run whose model decided on S (1) or EN (0) for the clips of each film, a digit each."""
-    header = (
-        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
-    )
-    rows = [
-        f"{film}-{k:03d},{film},EN_S,EN_S,EN_S,ridge,clip,fold 0,0,0,.5,{digit}\n"
-        for film, digits in decisions.items()
-        for k, digit in enumerate(digits)
-    ]
-    protocol = {"name": "made-up", "tasks": {"EN_S": {"classes": {"EN": 0, "S": 1}}}}
-    records = [cell(train="EN_S")]
-    return write_run(
-        folder, records, header + "".join(rows), protocol={**protocol, "report": {}}
-    )
+    ids = []
+    films = []
+    scores = []
+    for film, digits in decisions.items():
+        for k, digit in enumerate(digits):
+            ids.append(f"{film}-{k:03d}")
+            films.append(film)
+            scores.append(0.5 if digit == "1" else -0.5)
+    y = np.arange(len(ids)) % 2 == 0
+    clips = Clips(tuple(ids), tuple(films), y)
+    return made_run(folder, [MadeCell("ridge", clips, np.array(scores))]).folder
 
 
 def test_agreement_with_the_model_by_arm_as_first_and_last_marked(
@@ -830,37 +829,6 @@ def test_what_is_no_name_is_refused_in_words(tmp_path: Path) -> None:
         page.save_mark(mark(1, concepts=7))
 
 
-def test_columns_that_others_added_to_what_was_watched_are_kept(tmp_path: Path) -> None:
-    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
-    watched.path.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,room\n"
-        "lake,ada,0,9,watched,,lab\nlake,ada,20,29,watched,,home\n"
-        "sea,ada,0,9,watched,,ship\n",
-        "utf-8",
-    )
-    watched.add("lake", [(40, 49)], Fraction(25))
-    rooms = {
-        (row["movie_id"], row["start_frame"]): row["room"]
-        for row in rows_of(watched.path)
-    }
-    assert rooms == {
-        ("lake", "0"): "lab",
-        ("lake", "20"): "home",
-        ("lake", "40"): "",
-        ("sea", "0"): "ship",
-    }
-    watched.add("lake", [(5, 25)], Fraction(25))
-    rooms = {
-        (row["movie_id"], row["start_frame"]): row["room"]
-        for row in rows_of(watched.path)
-    }
-    assert rooms == {
-        ("lake", "0"): "lab; home",
-        ("lake", "40"): "",
-        ("sea", "0"): "ship",
-    }
-
-
 def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
     for number in range(3):
         write_video(tmp_path / f"{number}.mp4", numbers=range(50))
@@ -996,16 +964,3 @@ def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
     marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")
     marks.set_aside()
     assert [row["start_frame"] for row in rows_of(aside)] == ["30", "31"]
-
-
-def test_notes_on_what_was_watched_stay_in_a_column_without_a_name(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "films.ada.watched.csv"
-    path.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,,\n"
-        "lake,ada,1,9,watched,,25,twice,\n",
-        "utf-8",
-    )
-    WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
-    assert [row[""] for row in rows_of(path)] == ["twice", ""]

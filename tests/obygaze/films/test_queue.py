@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.film_pages import ask, film_clips, manifest, mark, served, site
-from support.runs import cell, write_run
+from support.run_tables import Clips, MadeCell, made_run
 from support.stores import made_store
 
 from obygaze.films.arms import (
@@ -88,6 +88,9 @@ def test_arms_are_balanced_in_each_order_and_each_clip_comes_once() -> None:
     assert again == queue
 
 
+TEXT = "ridge (x): easy negatives against sure"
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A workspace with a manifest and a run of two models for its twelve clips."""
@@ -97,25 +100,16 @@ def place(tmp_path: Path) -> Path:
     ]
     films = manifest(tmp_path, clips, "framerate")
     write_manifest(films, tmp_path / "manifests" / "films.toml")
-    names = ("clip_id", "movie_id", "task", "train", "test", "model", "feature")
-    lines = [",".join((*names, "fold", "seed", "y", "score", "decision"))]
+    y = np.arange(N_CLIPS) % 2 == 1
+    tested = Clips(tuple(clip.clip_id for clip in clips), ("lake",) * N_CLIPS, y)
+    cells = []
     for model in ("ridge", "knn"):
-        for k, clip in enumerate(clips):
-            # Scores of ridge rise; knn contradicts it in the clips 3 and 9.
-            score = (k + 0.4) / N_CLIPS
-            decision = int(score > 0.5)
-            if model == "knn" and k in (3, 9):
-                decision = 1 - decision
-            facts = (clip.clip_id, "lake", "EN_S", "EN_S", "EN_S", model, "clip")
-            lines.append(",".join([*facts, f"fold 0,0,{k % 2},{score:.4f},{decision}"]))
-    protocol = {"name": "made-up", "tasks": {"EN_S": {"classes": {"EN": 0, "S": 1}}}}
-    records = [cell(model, train="EN_S") for model in ("ridge", "knn")]
-    write_run(
-        tmp_path / "runs" / "one",
-        records,
-        "\n".join(lines) + "\n",
-        protocol={**protocol, "report": {}},
-    )
+        # Scores of ridge rise; knn contradicts it in the clips 3 and 9.
+        scores = (np.arange(N_CLIPS) + 0.4) / N_CLIPS - 0.5
+        if model == "knn":
+            scores[[3, 9]] *= -1
+        cells.append(MadeCell(model, tested, scores))
+    made_run(tmp_path / "runs" / "one", cells)
     return tmp_path
 
 
@@ -145,8 +139,8 @@ def test_only_clips_of_the_assisted_arm_have_a_suggestion(place: Path) -> None:
             if clip.arm == ASSISTED:
                 k = int(clip.clip_id[-3:])
                 levels = ["S"] if k >= 6 else ["EN"]
-                expected = {"levels": levels, "score": round((k + 0.4) / 12, 4)}
-                expected["model"] = "ridge (clip): EN_S"
+                expected = {"levels": levels, "score": round((k + 0.4) / 12 - 0.5, 4)}
+                expected["model"] = TEXT
             assert facts["suggestion"] == expected
             sent = {
                 "position": number,
@@ -179,10 +173,10 @@ def test_only_clips_of_the_assisted_arm_have_a_suggestion(place: Path) -> None:
 
 
 def test_a_model_is_named_as_the_page_lists_it(place: Path) -> None:
-    for name in ("ridge (clip)", "ridge (clip): EN_S"):
+    for name in ("ridge (x)", TEXT):
         assert begun(place, suggest=name).queue == begun(place).queue
     with pytest.raises(
-        FixUsage, match=r"--suggest names 'rid'; the run has 'ridge \(clip\): EN_S'"
+        FixUsage, match=r"--suggest names 'rid'; the run has 'ridge \(x\): easy"
     ):
         begun(place, suggest="rid")
 
