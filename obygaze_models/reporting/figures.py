@@ -66,7 +66,9 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     rows = _rows_of(run, cells)
     metric = metric_name(run.ranking)
     title = f"{metric} of each film, {pair_name(*pair)}"
-    return _figure_of_cells(run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking)
+    return _figure_of_cells(
+        run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking
+    )
 
 
 def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:

@@ -242,9 +242,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
     name = metric_name(run.ranking)
     text = f"A random order has {name} {short(run.chance(cell))}"
     if run.ranking == "ap":
-        text += (
-            " (the share of positive clips in a film, more where a film has few)"
-        )
+        text += " (the share of positive clips in a film, more where a film has few)"
     yield f"{text}; a perfect one has 1."
     if cell.has_interval(run.ranking):
         yield (
