@@ -25,7 +25,13 @@ from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
 from support import filled_stores
 from support.fuzz import Target, Tree
-from support.run_tables import MadeCell, clips_of, made_run, scores_for
+from support.run_tables import (
+    MadeCell,
+    clips_of,
+    difference_row,
+    made_run,
+    scores_for,
+)
 from support.stores import made_store, some_rows, some_values, tree
 
 HEX = 64
@@ -583,18 +589,21 @@ def _read_weights(files: Tree, folder: Path) -> None:
 
 
 def run_target(folder: Path) -> Target:
-    """A run, as the report and the notebook read it."""
+    """A run, as the report, a comparison and the notebook read it."""
     folder.mkdir()
     clips = clips_of()
-    cells = [
-        MadeCell("ridge", clips, scores_for(clips, 1.0, seed=1)),
-        MadeCell("random", clips, scores_for(clips, 0, 2), is_model=False, store=""),
-    ]
-    run = tree(made_run(folder / "run", cells).folder)
+    ridge = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
+    guess = MadeCell(
+        "neighbour", clips, scores_for(clips, 0.1, 2), is_model=False, store=""
+    )
+    row = difference_row(ridge, guess, 0.1, 0.3, 0.01)
+    changes = ["report.replicates=20"]
+    run = tree(made_run(folder / "run", [ridge, guess], [row], changes=changes).folder)
     return Target("run", [run], _read_run, 3)
 
 
 def _read_run(files: Tree, folder: Path) -> None:
+    from obygaze_models.reporting.comparison import compare_runs
     from obygaze_models.reporting.page import write_report
     from obygaze_models.runner.tables import read_run
 
@@ -603,8 +612,8 @@ def _read_run(files: Tree, folder: Path) -> None:
     errors = [
         _error_of(run.to_frame),
         _error_of(lambda: run.predictions),
-        # Drawing takes a hundred times as long as reading.
-        _error_of(lambda: sum(map(len, files.values())) % 50 or write_report([place])),
+        _error_of(lambda: write_report([place])),
+        _error_of(lambda: compare_runs([run, run])),
     ]
     if any(errors):
         raise next(filter(None, errors))
