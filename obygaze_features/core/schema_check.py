@@ -218,14 +218,13 @@ class Document:
         where: str,
         *,
         lines: Mapping[str, int] | None = None,
-        overrides: Mapping[str, str] | None = None,
     ) -> None:
         self.tree = dict(tree)
         self.where = where
         self.violations = Violations(where)
         self.raise_if_any = self.violations.raise_if_any
         self.lines = lines or {}
-        self.overrides = overrides or {}
+        self.overrides: Mapping[str, str] = {}
 
     def require_schema(
         self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
@@ -347,7 +346,6 @@ def read_toml(
     data: bytes,
     where: str,
     *,
-    overrides: Mapping[str, str] | None = None,
     max_bytes: int = 1 << 20,
 ) -> Document:
     """Return the document of a TOML file, from its bytes."""
@@ -366,7 +364,7 @@ def read_toml(
         raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
     except RecursionError as error:
         raise FixInput("not valid TOML: nested too deeply", where=where) from error
-    return Document(tree, where, lines=line_numbers(toml), overrides=overrides)
+    return Document(tree, where, lines=line_numbers(toml))
 
 
 def read_json(

@@ -180,7 +180,8 @@ def test_a_list_of_tables_may_be_empty_if_nothing_else_is_said() -> None:
 
 def test_a_value_that_is_not_from_the_file_is_reported_under_its_source() -> None:
     overrides = {"fit.seed": "--set fit.seed=-1"}
-    document = read_toml(b"[fit]\nseed = 0\n", "p.toml", overrides=overrides)
+    document = read_toml(b"[fit]\nseed = 0\n", "p.toml")
+    document.overrides = overrides
     document.tree["fit"]["seed"] = -1
     document.check(Table({"fit": Table({"seed": whole(0)})}))
     assert document.violations.lines == [
