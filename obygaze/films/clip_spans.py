@@ -52,7 +52,8 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     times_of_film = times_of_films(map(_clip_of, table.rows), rates=marks.rates)
     line_of: dict[str, int] = {}
     spans = []
-    n_without_times = 0
+    n_placed = 0
+    n_unplaced = 0
     for row in table.rows:
         for column in CLIP_NAMES:
             row.matching(column, NAME, NAME_FORM)
@@ -66,16 +67,16 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         elif film in marked_films:
             marks.rate_of(film)
             frames = _frames_of_clip(row, times)
-            n_without_times += frames is None
+            n_placed += frames is not None
+            n_unplaced += times.frames_of(clip_id) is None
         if frames is not None:
             spans.append(ClipSpan(clip_id, film, *frames, marks.rates.get(film)))
-    if table.rows and n_without_times == len(table.rows):
+    if n_unplaced and not n_placed:
         raise FixInput(
             "the clips have no times in their films",
             where=str(path),
-            hint="--every 30 cuts the films into clips of 30 s; or give times of the film: start_s"
-            " and end_s without a video, or film_start_s and film_end_s",
-            details=violations.lines[:3],
+            hint="--every 30 cuts the films into clips of 30 s; or a table of clips with"
+            " film_start_s and film_end_s",
         )
     violations.raise_if_any("the clips cannot be read")
     return tuple(spans)
