@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     store: Namespace
     video: Namespace
 
-    from obygaze_models.reporting import compare as compare
-    from obygaze_models.reporting import report as report
-
     from obygaze.audits import audit_annotations as audit_annotations
     from obygaze.audits import audit_captions as audit_captions
     from obygaze.audits import audit_cooc as audit_cooc
@@ -56,6 +53,8 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
+    from obygaze_models.reporting import compare as compare
+    from obygaze_models.reporting import report as report
     from obygaze_models.runner.datasets import Dataset as Dataset
     from obygaze_models.runner.datasets import dataset as dataset
     from obygaze_models.runner.experiments import run as run

@@ -14,18 +14,17 @@ from typing import Any
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.parts import is_of_sklearn, is_own_code
-from obygaze_features.core.schema_check import Document, read_toml
-from obygaze_features.core.schema_rules import Rule, choice, near, whole
-from obygaze_features.core.typed_files import checked_record
+from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
+from obygaze_features.core.schema_rules import choice, near, whole
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts, subconstructs
-from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
     default_settings,
     find_kind,
+    is_kind,
 )
 from obygaze_models.protocols.kinds import (
     CHOICES,
@@ -36,13 +35,7 @@ from obygaze_models.protocols.kinds import (
     is_range,
     setting_rules,
 )
-from obygaze_models.protocols.schema import (
-    SCHEMA,
-    SPLIT_KINDS,
-    Model,
-    Protocol,
-    Task,
-)
+from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
 
 MAX_BYTES = 1_000_000
 MAX_DRAWS = 10_000
@@ -100,29 +93,22 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     document.overrides = overrides
     _refuse_name_of_folds(document.tree)
     document.tree.setdefault("name", Path(where).stem)
-    models = _read_models(document, document.tree.pop("models", {}))
-    protocol = checked_record(document, Protocol)
-    if protocol is not None:
-        protocol = _with_defaults(replace(protocol, models=models))
-        protocol = _checked(document, protocol)
+    models = _models_in(document.tree)
+    table = table_of(Protocol, models=_models_table(models))
+    protocol: Protocol = document.check(table)
+    if protocol:  # None where its name is invalid
+        protocol = _with_defaults(protocol)
+        for name, task in protocol.tasks.items():
+            _check_task(document, task, f"tasks.{name}")
+        if not document.violations:
+            _check_draws(document, protocol)
+        if not document.violations:
+            protocol = _with_draws(protocol)
+            _check_references(document, protocol)
+            _check_splits(document, protocol)
+            _check_models(document, protocol)
+            _check_kind_of_splits(document, protocol)
     document.raise_if_any("the protocol is not valid")
-    return protocol  # type: ignore[return-value]  # without a record there is a violation
-
-
-def _checked(document: Document, protocol: Protocol) -> Protocol:
-    """Return a protocol with its draws, after checks that need several of its keys."""
-    _check_names(document, protocol)
-    for name, task in protocol.tasks.items():
-        _check_task(document, task, f"tasks.{name}")
-    if not document.violations:
-        _check_draws(document, protocol)
-    if document.violations:
-        return protocol
-    protocol = _with_draws(protocol)
-    _check_references(document, protocol)
-    _check_splits(document, protocol)
-    _check_models(document, protocol)
-    _check_kind_of_splits(document, protocol)
     return protocol
 
 
@@ -173,44 +159,10 @@ def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
     )
 
 
-def _read_models(document: Document, tables: Any) -> dict[str, Model]:
-    """Return the models of the tables [models.NAME], whose keys depend on the kind of each."""
-    models: dict[str, Model] = {}
-    if not isinstance(tables, Mapping):
-        document.add("models", f"must be a table, got {tables!r}")
-        return models
-    for name, table in tables.items():
-        key_path = f"models.{name}"
-        if not isinstance(table, Mapping):
-            document.add(key_path, f"must be a table, got {table!r}")
-            continue
-        if "kind" not in table:
-            document.add(f"{key_path}.kind", "required key is missing")
-            continue
-        kind = table["kind"]
-        if not _keeps(document, f"{key_path}.kind", kind, _kind):
-            continue
-        rules = {"draws": whole(1, MAX_DRAWS), **setting_rules(kind)}
-        settings = {}
-        for key, value in table.items():
-            inner = f"{key_path}.{key}"
-            if key == "kind":
-                continue
-            if key not in rules:
-                document.unknown(inner, key, ["kind", *rules])
-            elif _keeps(document, inner, value, rules[key]):
-                settings[key] = tuple(value) if isinstance(value, list) else value
-        draws = settings.pop("draws", 0)
-        models[name] = Model(kind, settings, draws)
-    return models
-
-
-def _keeps(document: Document, key_path: str, value: Any, rule: Rule) -> bool:
-    """Return whether a value keeps a rule; add a violation if it does not."""
-    reason = rule(value)
-    if reason:
-        document.add(key_path, f"{reason}, got {value!r}")
-    return not reason
+def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the tables of models of a protocol; none where they are not tables."""
+    models = tree.get("models")
+    return models if isinstance(models, dict) else {}
 
 
 def _kind(value: Any) -> str | None:
@@ -219,39 +171,18 @@ def _kind(value: Any) -> str | None:
     return None if is_class else choice(KINDS)(value)
 
 
-def _check_names(document: Document, protocol: Protocol) -> None:
-    """Check names that may be those of own code, and that no list has one twice."""
-    splits = protocol.splits
-    report = protocol.report
-    metrics = [metric for metric in METRICS if metric not in COUNTS]
-    _check_name(document, "splits.kind", splits.kind, SPLIT_KINDS)
-    _check_name(document, "report.primary", report.primary, metrics)
-    for number, baseline in enumerate(protocol.grid.baselines):
-        _check_name(document, f"grid.baselines[{number}]", baseline, BASELINES)
-    for number, printed in enumerate(protocol.paper):
-        _keeps(document, f"paper[{number}].metric", printed.metric, choice(METRICS))
-    for number, metric in enumerate(report.metrics):
-        if not is_own_code(metric):
-            message = f"must name a metric as FILE.py:NAME, got {metric!r}"
-            document.add(f"report.metrics[{number}]", message)
-    if len(report.contrast) not in (0, 2):
-        document.add("report.contrast", "needs two training tasks, or none")
-    lists: dict[str, Sequence[Any]] = {"data.array": protocol.data.array}
-    for field in ("train", "test", "models", "baselines", "stores"):
-        lists[f"grid.{field}"] = getattr(protocol.grid, field)
-    for field in ("metrics", "argmax", "contrast", "learning_films"):
-        lists[f"report.{field}"] = getattr(report, field)
-    for key_path, values in lists.items():
-        if len({*values}) < len(values):
-            document.add(key_path, f"must not list a value twice, got {values!r}")
-
-
-def _check_name(
-    document: Document, key_path: str, value: str, known: Collection[str]
-) -> None:
-    """Check that a name is one of the known ones, or of own code."""
-    if not is_own_code(value):
-        _keeps(document, key_path, value, choice(known))
+def _models_table(models: Mapping[str, Any]) -> Table:
+    """Return the rules of the tables of models, which depend on the kind of each."""
+    tables = {}
+    for name, model in models.items():
+        kind = str(model.get("kind")) if isinstance(model, dict) else ""
+        tables[name] = Table(
+            {"kind": _kind, "draws": whole(1, MAX_DRAWS), **setting_rules(kind)},
+            required=("kind",),
+            ignore_unknown=not is_kind(kind),
+            build=lambda kind, draws=0, **settings: Model(kind, settings, draws),
+        )
+    return Table(tables)
 
 
 def _with_defaults(protocol: Protocol) -> Protocol:
@@ -298,11 +229,11 @@ def _with_draws(protocol: Protocol) -> Protocol:
 def checked_task(values: Mapping[str, Any]) -> Task:
     """Return the task with these keys of `[tasks.NAME]`, or raise one error of all violations."""
     document = Document(values, "task")
-    task = checked_record(document, Task)
-    if task is not None:
+    task: Task = document.check(table_of(Task))
+    if not document.violations:
         _check_task(document, task, "task")
     document.raise_if_any("the task is not valid")
-    return task  # type: ignore[return-value]  # without a record there is a violation
+    return task
 
 
 def _check_task(document: Document, task: Task, key_path: str) -> None:
@@ -363,6 +294,8 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
     _check_questions(document, protocol)
+    if len(protocol.report.contrast) == 1:
+        document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
         document.add("grid", "needs a model or a baseline")
     if not protocol.pairs:

@@ -1,4 +1,4 @@
-"""The keys of a protocol, each with its type and its default (see core.typed_files).
+"""The keys of a protocol, each with its rule and its default (see core.schema_check.table_of).
 
 schema = "obygaze-protocol/1"
 [data]        the view of the manifest, the array of the stores
@@ -16,11 +16,18 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
-
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.parts import is_own_code
+from obygaze_features.core.schema_rules import (
+    choice,
+    list_of,
+    mapping_of,
+    name,
+    number,
+    whole,
+)
 from obygaze_features.store.segments import Reducer, Rule
-from obygaze_models.evaluation.metrics import METRICS
+from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
 
 SCHEMA = "obygaze-protocol/1"
@@ -36,21 +43,6 @@ NONE = "none"
 AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
 # scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
 LARGEST_SEED = 2**31 - 1
-
-Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,79}\Z",
-        description="a name of letters, digits, blanks, . _ + -",
-    ),
-]
-Names = tuple[Name, ...]
-AtLeast0 = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
-AtLeast1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
-To1000 = Annotated[
-    int, Meta(ge=1, le=1000, description="a whole number, at least 1, at most 1000")
-]
-Class = Literal[0, 1]
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class Data:
     rule: Rule = "touch"
     reduce: Reducer = "max"
     view: Literal["auto", "raw", "visual", "as_published"] = "auto"
-    array: Annotated[Names, Meta(min_length=1)] = ("pooled", "clip")
+    array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
     copies: Literal["keep", "leave_out"] = "keep"
@@ -93,14 +85,35 @@ class Task:
     """
 
     title: str = ""
-    classes: Mapping[str, Class] = field(default_factory=dict)
+    classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
+        default_factory=dict
+    )
     positive: str = ""
     negative: str = ""
     column: str = ""
-    values: Mapping[str, Class] = field(default_factory=dict)
+    values: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
+        default_factory=dict
+    )
     folds: str = ""
     row: str = ""
     series: str = ""
+
+
+def _split_kind(value: Any) -> str | None:
+    """Allow a kind of splits, of obygaze or of own code."""
+    return None if is_own_code(value) else choice(SPLIT_KINDS)(value)
+
+
+def _scheme(value: Any) -> str | None:
+    """Allow the name of a function."""
+    if is_own_code(value) or value == NONE:
+        return None
+    return f"must be {NONE}, or the name of a function: PACKAGE.MODULE:NAME or FILE.py:NAME"
+
+
+def _baseline(value: Any) -> str | None:
+    """Allow a baseline, of obygaze or of own code."""
+    return None if is_own_code(value) else choice(BASELINES)(value)
 
 
 @dataclass(frozen=True)
@@ -113,19 +126,13 @@ class Splits:
     published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
 
-    kind: str = "nested"
-    scheme: Annotated[
-        str,
-        Meta(
-            pattern=r"^(none|.+:[A-Za-z_]\w*)\Z",
-            description="none, or the name of a function: PACKAGE.MODULE:NAME or FILE.py:NAME",
-        ),
-    ] = NONE
-    folds: AtLeast0 = 0
+    kind: Annotated[str, _split_kind] = "nested"
+    scheme: Annotated[str, _scheme] = NONE
+    folds: Annotated[int, whole(0)] = 0
     group: str = "movie_id"
     validation: Literal["next", "each", "none"] = "next"
     never: tuple[str, ...] = ()
-    seed: AtLeast0 = 0
+    seed: Annotated[int, whole(0)] = 0
     column: str = ""
     test: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
@@ -140,12 +147,12 @@ class Splits:
 class Grid:
     """The combinations to run; an empty list means all."""
 
-    train: Names = ()
-    test: Names = ()
+    train: Annotated[tuple[str, ...], list_of(name)] = ()
+    test: Annotated[tuple[str, ...], list_of(name)] = ()
     pairs: Literal["all", "same"] = "all"
-    models: Names = ()
-    baselines: tuple[str, ...] = BASELINES
-    stores: Names = ()
+    models: Annotated[tuple[str, ...], list_of(name)] = ()
+    baselines: Annotated[tuple[str, ...], list_of(_baseline)] = BASELINES
+    stores: Annotated[tuple[str, ...], list_of(name)] = ()
 
 
 @dataclass(frozen=True)
@@ -156,16 +163,20 @@ class FitSettings:
     training films choose. All stores are then restricted to the clips that all of them have.
     """
 
-    seed: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=LARGEST_SEED,
-            description=f"a whole number, at least 0, at most {LARGEST_SEED}",
-        ),
-    ] = 0
-    seeds: To1000 = 1
+    seed: Annotated[int, whole(0, LARGEST_SEED)] = 0
+    seeds: Annotated[int, whole(1, 1000)] = 1
     choose_store: bool = False
+
+
+def _metric(value: Any) -> str | None:
+    """Allow the name of a metric, of obygaze or of own code."""
+    of_models = [name for name in METRICS if name not in COUNTS]
+    return None if is_own_code(value) else choice(of_models)(value)
+
+
+def _own_metric(value: Any) -> str | None:
+    """Allow the name of a metric of own code."""
+    return None if is_own_code(value) else "must name a metric as FILE.py:NAME"
 
 
 @dataclass(frozen=True)
@@ -197,28 +208,18 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: str = "f1_weighted"
-    metrics: tuple[str, ...] = ()
-    replicates: Annotated[
-        int,
-        Meta(
-            ge=2,
-            le=1_000_000,
-            description="a whole number, at least 2, at most 1000000",
-        ),
-    ] = 1000
-    confidence: Annotated[
-        float,
-        Meta(ge=0.5, le=0.999, description="a number, at least 0.5, at most 0.999"),
-    ] = 0.95
+    primary: Annotated[str, _metric] = "f1_weighted"
+    metrics: Annotated[tuple[str, ...], list_of(_own_metric)] = ()
+    replicates: Annotated[int, whole(2, 1_000_000)] = 1000
+    confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True
     questions: tuple[Question, ...] = ()
     error_analysis: bool = False
     concepts: bool = False
-    argmax: Names = ()
-    contrast: Names = ()
-    contrast_seeds: To1000 = 5
-    learning_films: tuple[AtLeast1, ...] = ()
+    argmax: Annotated[tuple[str, ...], list_of(name)] = ()
+    contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
+    contrast_seeds: Annotated[int, whole(1, 1000)] = 5
+    learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -229,13 +230,9 @@ class PaperValue:
     `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
     """
 
-    metric: str = "f1_weighted"
-    mean: Annotated[
-        float, Meta(ge=-1, le=1, description="a number, at least -1, at most 1")
-    ] = 0.0
-    sd: Annotated[
-        float, Meta(ge=0, le=1, description="a number, at least 0, at most 1")
-    ] = -1.0
+    metric: Annotated[str, choice(METRICS)] = "f1_weighted"
+    mean: Annotated[float, number(-1, 1)] = 0.0
+    sd: Annotated[float, number(0, 1)] = -1.0
     model: str = ""
     backbone: str = ""
     feature: str = ""
@@ -263,12 +260,12 @@ class Model:
 class Protocol:
     """A whole experiment, with every default filled in."""
 
-    name: Name
+    name: Annotated[str, name]
     leakage: Literal["error", "warn"] = "error"
     balancing: Literal["none", "rotated"] = "none"
     data: Data = field(default_factory=Data)
-    features: Mapping[Name, Feature] = field(default_factory=dict)
-    tasks: Mapping[Name, Task] = field(default_factory=dict)
+    features: Mapping[str, Feature] = field(default_factory=dict)
+    tasks: Mapping[str, Task] = field(default_factory=dict)
     splits: Splits = field(default_factory=Splits)
     models: Mapping[str, Model] = field(default_factory=dict)
     grid: Grid = field(default_factory=Grid)

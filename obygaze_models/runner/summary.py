@@ -29,6 +29,22 @@ MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
 FILM = "movie_id"  # the column whose values are films
 NO_ROW: Row = {}
+ALPHA = 0.05
+# Whether the first of two is better, as far as a run can tell.
+BETTER = "yes"
+PERHAPS_BETTER = "not certain"
+NOT_SHOWN = "not shown"
+PERHAPS_WORSE = "no, perhaps worse"
+WORSE = "no, worse"
+UNKNOWN = "–"
+# How the answer begins where a model is not surely better than the best guess.
+BEGINNINGS = {
+    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
+    "differences",
+    NOT_SHOWN: "This run does not show that {model} is better than guessing",
+    PERHAPS_WORSE: "{model} may be worse than guessing",
+    WORSE: "{model} is worse than guessing",
+}
 
 
 @dataclass(frozen=True)
@@ -231,22 +247,63 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if guess is None:
         return f"{text}."
     text += f"; guessing from the annotations has {short(guess.value(metric))}"
-    ours = _film_values(cell, metric)
-    theirs = _film_values(guess, metric)
-    common = ours.keys() & theirs.keys()
-    n_better = sum(ours[film] > theirs[film] for film in common)
-    if len(common) > 1:
-        text += f"; better in {n_better} of {groups(len(common), run)}"
+    n_better, n_films = films_above(cell, guess, metric)
+    if n_films > 1:
+        text += f"; better in {n_better} of {groups(n_films, run)}"
+    beginning = BEGINNINGS.get(verdict(difference_row(run.results, cell, guess)))
+    if beginning is not None:
+        text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
     return f"{text}."
 
 
-def _film_values(cell: CellRows, metric: str) -> dict[str, float]:
+def film_values(cell: CellRows, metric: str) -> dict[str, float]:
     """Return a metric within each film that has a value."""
     values = {}
     for film, row in cell.by_film.get(metric, {}).items():
         if math.isfinite(row["value"]):
-            values[film] = row["value"]
+            values[film] = float(row["value"])
     return values
+
+
+def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, int]:
+    """Return in how many films the first has the higher value, and how many have both values."""
+    ours = film_values(first, metric)
+    theirs = film_values(second, metric)
+    common = ours.keys() & theirs.keys()
+    return sum(ours[film] > theirs[film] for film in common), len(common)
+
+
+def difference_row(
+    rows: Iterable[Row], first: CellRows, second: CellRows
+) -> Row | None:
+    """Return the row with the difference of two cells of one test task; None without one."""
+    wanted = (first.train, first.store, first.model, first.test)
+    against = (second.train, second.store, second.model)
+    for row in rows:
+        # Most rows are no differences.
+        if row["against_model"] != second.model:
+            continue
+        sides = (row["train"], row["store"], row["model"], row["test"])
+        other = (row["against_train"], row["against_store"], row["against_model"])
+        if sides == wanted and other == against:
+            return row
+    return None
+
+
+def verdict(row: Row | None) -> str:
+    """Return whether the first side of a difference is better, as far as a run can tell.
+
+    A difference whose interval is on one side of 0 can be chance among many: where its p among all
+    differences of the run is above .05 or missing, it is only perhaps better or worse.
+    """
+    if row is None or math.isnan(row["low"]):
+        return UNKNOWN
+    if row["low"] <= 0 <= row["high"]:
+        return NOT_SHOWN
+    is_certain = row["p_all"] <= ALPHA
+    if row["low"] > 0:
+        return BETTER if is_certain else PERHAPS_BETTER
+    return WORSE if is_certain else PERHAPS_WORSE
 
 
 # ---- the warnings ----
@@ -406,7 +463,9 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     if not without:
         return ""
     reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
-    return f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
+    return (
+        f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
+    )
 
 
 def _why_no_interval(cell: CellRows, run: Run) -> str:

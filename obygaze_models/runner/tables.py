@@ -119,7 +119,6 @@ COLUMNS = {
     "trees.csv": TREES,
     "success.csv": SUCCESS,
 }
-ALWAYS = ("predictions.csv", "results.csv")
 WHOLE = {
     "seed",
     "y",

@@ -123,7 +123,9 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
         return f"{how}."
     percent = 100 * run.protocol["report"]["confidence"]
     n_films = max(cell.n_films for cell in cells)
-    return f"{how}; AP and AUC have {percent:g} % intervals over {groups(n_films, run)}."
+    return (
+        f"{how}; AP and AUC have {percent:g} % intervals over {groups(n_films, run)}."
+    )
 
 
 # ---- sentences beside the table ----

@@ -356,7 +356,9 @@ def _model_info(
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * protocol.report.confidence:g} % ones."
     ]
-    has_interval = [cell.has_interval("ap") or cell.has_interval("auc") for cell in models]
+    has_interval = [
+        cell.has_interval("ap") or cell.has_interval("auc") for cell in models
+    ]
     if not any(has_interval):
         size = f"{count(n_clips, 'clip')} of {count(len(film_ids), 'film')}"
         notes.append(

@@ -142,14 +142,6 @@ def without_models(protocol: Protocol, *baselines: str) -> Protocol:
     return replace(protocol, models={}, grid=grid)
 
 
-def cell_of(records: Sequence[dict[str, Any]], **wanted: str) -> dict[str, Any]:
-    """The one record with these values."""
-    (found,) = [
-        r for r in records if all(r[key] == value for key, value in wanted.items())
-    ]
-    return found
-
-
 def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
     """A store of windows of films: window n is second n to n + 1."""
     ids = [(film, second) for film, own in values.items() for second in range(len(own))]

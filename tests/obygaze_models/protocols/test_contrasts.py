@@ -116,9 +116,7 @@ def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(
 def test_a_difference_of_decisions_has_no_interval_and_no_p(tmp_path: Path) -> None:
     run = hard_published(tmp_path / "ap")
     f1 = hard_published(tmp_path / "f1", "report.primary=f1_weighted", RANDOM)
-    own = {
-        metric: contrasts(f1, metric=metric) for metric in METRICS
-    }
+    own = {metric: contrasts(f1, metric=metric) for metric in METRICS}
     assert {row["metric"] for row in contrasts(f1)} == set(METRICS)
     assert repr(own["ap"]) == repr(contrasts(run))
     for row in own["f1_weighted"]:

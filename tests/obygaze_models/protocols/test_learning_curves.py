@@ -69,7 +69,9 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     )
     # A perceptron trains on five of the six other films, and stops on the last one.
     of_fits_on_all = [
-        row for row in curves_of(run) if row["train_films"] == 6 and row["model"] != "mlp"
+        row
+        for row in curves_of(run)
+        if row["train_films"] == 6 and row["model"] != "mlp"
     ]
     assert len(of_fits_on_all) == 2 * len(models(run, model="ridge"))
     for row in of_fits_on_all:

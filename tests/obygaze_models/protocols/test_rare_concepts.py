@@ -57,7 +57,9 @@ def store(tmp_path: Path, manifest: Manifest) -> Store:
     return store_of(tmp_path / "s", manifest, planted(manifest))
 
 
-def rare_on(store: Store, manifest: Manifest, *changes: str) -> dict[str, dict[str, int]]:
+def rare_on(
+    store: Store, manifest: Manifest, *changes: str
+) -> dict[str, dict[str, int]]:
     """The rare concepts of a protocol on a store."""
     inputs = gather(quick("honest", *changes), manifest, "", {"s": store})
     (run,) = store_runs(inputs, 1)

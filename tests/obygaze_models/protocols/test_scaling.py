@@ -101,9 +101,7 @@ def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
         "unit_norm": True,
     }
     rows = np.arange(60)
-    examples = Examples(
-        Gram(X), targets, ["a", "b"], None, settings, 0, scale=True
-    )
+    examples = Examples(Gram(X), targets, ["a", "b"], None, settings, 0, scale=True)
     bank = examples.find(rows)
     scaler = StandardScaler().fit(X[rows])
     expected = ConceptBank(["a", "b"], C=0.1).fit(

@@ -112,7 +112,9 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
             assert inner[store] == max(inner.values())
             both[store] += 1
             theirs = predictions_of(run, cell, store)
-            assert ours[fold["fold"], fold["seed"]] == theirs[fold["fold"], fold["seed"]]
+            assert (
+                ours[fold["fold"], fold["seed"]] == theirs[fold["fold"], fold["seed"]]
+            )
     assert min(both["a"], both["b"]) > 3  # so that there was something to choose
 
 

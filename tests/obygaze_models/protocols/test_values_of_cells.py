@@ -184,9 +184,7 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
     for name in ("ap", "auc"):
         interval = drawn[name][0]
         row = row_of(rows, name)
-        assert (row["low"], row["high"]) == pytest.approx(
-            (interval.low, interval.high)
-        )
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
     assert math.isnan(row_of(rows, "accuracy")["low"])
     blind = evaluated(replace(cell, model="random", is_model=False), films, labels)
     assert row_of(blind, "accuracy")["low"] < row_of(blind, "accuracy")["high"]

@@ -148,7 +148,5 @@ def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:
     report = replace(inputs.protocol.report, concepts=False)
     quiet = replace(inputs, protocol=replace(inputs.protocol, report=report))
     assert tables_of(quiet) == ([], [])
-    asking = {
-        name for name in protocol_names() if load_protocol(name).report.concepts
-    }
+    asking = {name for name in protocol_names() if load_protocol(name).report.concepts}
     assert asking == {"honest", "paper-pcbm"}
