@@ -34,6 +34,7 @@ from obygaze.films.decisions import (
 from obygaze.films.drafts import DraftTable
 from obygaze.films.lanes import NumberLane, read_lanes
 from obygaze.films.links import data_of, link_base
+from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
 from obygaze.films.marks import (
     NAME,
     SHOTS,
@@ -51,14 +52,7 @@ from obygaze.films.notes import (
     read_notes,
     save_note,
 )
-from obygaze.films.projection import (
-    WATCHED,
-    ClipSpan,
-    Segment,
-    project,
-    read_segments,
-    watched_path,
-)
+from obygaze.films.projection import ClipSpan, project
 from obygaze.films.queue import ASSISTED, QueuedClip
 from obygaze.films.vocabulary import (
     Vocabulary,

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.tables import whole_number
 
 FILM_COLUMNS = ("film_start_s", "film_end_s")
 # The pictures of its film that a clip has, both included.
@@ -166,10 +167,13 @@ def times_of_films(
 
 
 def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
-    """Return start and end of clips in their films, by clip id, where these are known."""
+    """Return start and end of clips in their films, by clip id, where these are known.
+
+    Of clips in a row they are not: what is between them in the film is unknown.
+    """
     spans: dict[str, Span] = {}
     for times in times_of_films(clips).values():
-        if not times.unknown:
+        if times.axis != IN_A_ROW and not times.unknown:
             spans.update(times.spans)
     return spans
 
@@ -290,11 +294,10 @@ def _frames_given(clips: Iterable[Clip]) -> dict[str, Frames]:
     """Return the pictures of the clips for which the manifest has them, by clip id."""
     frames_given = {}
     for clip in clips:
-        first, last = (clip.extra.get(column, "") for column in FRAME_COLUMNS)
-        if not (first.isascii() and first.isdigit()):
-            continue
-        if last.isascii() and last.isdigit() and int(last) >= int(first):
-            frames_given[clip.clip_id] = (int(first), int(last))
+        cells = [clip.extra.get(column, "") for column in FRAME_COLUMNS]
+        first, last = map(whole_number, cells)
+        if first is not None and last is not None and 0 <= first <= last:
+            frames_given[clip.clip_id] = (first, last)
     return frames_given
 
 

@@ -36,13 +36,13 @@ from support.videos import write_video
 from obygaze.films import marks as marks_module
 from obygaze.films.arms import first_judgements
 from obygaze.films.drafts import MAX_DRAFTS, DraftTable
+from obygaze.films.mark_tables import Segment, read_segments
 from obygaze.films.marks import (
     MarkChange,
     MarkTable,
     Outdated,
     first_marks,
 )
-from obygaze.films.projection import Segment, read_segments
 from obygaze.films.vocabulary import Term, Vocabulary
 from obygaze.films.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -776,17 +776,14 @@ def test_time_that_nobody_watched_is_no_easy_negative(tmp_path: Path) -> None:
         "0",
     )
     unknown = run_obygaze(*words, cwd=tmp_path).ok()
-    assert (
-        "not known what was watched, unmarked clips count as EN: ada in lake"
-        in unknown.stderr
-    )
+    assert "so the whole film counts as watched: ada in lake" in unknown.stderr
     assert unknown.json()["pairs"][0]["n"] == 12
     # Of the other eleven minutes, both have seen three: four clips can be compared.
     for name in ("ada", "ben"):
         page = site(tmp_path, clips, name)
         page.save_watched({"movie_id": "lake", "stretches": [[0, 2999], [3000, 5999]]})
     known = run_obygaze(*words, cwd=tmp_path).ok()
-    assert "not known" not in known.stderr
+    assert "counts as watched" not in known.stderr
     assert known.json()["pairs"][0]["n"] == 4
     rows_seen = rows_of(tmp_path / "segments/films.ada.watched.csv")
     assert [
@@ -831,37 +828,6 @@ def test_what_is_no_name_is_refused_in_words(tmp_path: Path) -> None:
             page.save_mark(mark(1, concepts=concepts))
     with pytest.raises(FixInput, match="expected a list of names"):
         page.save_mark(mark(1, concepts=7))
-
-
-def test_columns_that_others_added_to_what_was_watched_are_kept(tmp_path: Path) -> None:
-    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
-    watched.path.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,room\n"
-        "lake,ada,0,9,watched,,lab\nlake,ada,20,29,watched,,home\n"
-        "sea,ada,0,9,watched,,ship\n",
-        "utf-8",
-    )
-    watched.add("lake", [(40, 49)], Fraction(25))
-    rooms = {
-        (row["movie_id"], row["start_frame"]): row["room"]
-        for row in rows_of(watched.path)
-    }
-    assert rooms == {
-        ("lake", "0"): "lab",
-        ("lake", "20"): "home",
-        ("lake", "40"): "",
-        ("sea", "0"): "ship",
-    }
-    watched.add("lake", [(5, 25)], Fraction(25))
-    rooms = {
-        (row["movie_id"], row["start_frame"]): row["room"]
-        for row in rows_of(watched.path)
-    }
-    assert rooms == {
-        ("lake", "0"): "lab; home",
-        ("lake", "40"): "",
-        ("sea", "0"): "ship",
-    }
 
 
 def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
@@ -999,16 +965,3 @@ def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
     marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")
     marks.set_aside()
     assert [row["start_frame"] for row in rows_of(aside)] == ["30", "31"]
-
-
-def test_notes_on_what_was_watched_stay_in_a_column_without_a_name(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "films.ada.watched.csv"
-    path.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,,\n"
-        "lake,ada,1,9,watched,,25,twice,\n",
-        "utf-8",
-    )
-    WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
-    assert [row[""] for row in rows_of(path)] == ["twice", ""]
