@@ -79,7 +79,6 @@ def test_settings_become_the_parameters_of_the_class() -> None:
         "C": 0.1,
         "balance": None,
         "random_state": 2,
-        "method": "svm",
         "unit_norm": True,
     }
     assert bank.items() <= hybrid.bank.get_params().items()
