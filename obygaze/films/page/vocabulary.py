@@ -1,0 +1,111 @@
+"""The vocabulary of a page: concepts that its annotators add, in a TOML file that they write.
+
+The file `segments/MANIFEST.vocabulary.toml` beside the marks has a name and a definition for each
+concept. Above a concept may be one of the manifest: who marks the lower one marks that one, too.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from obygaze_features.core.schema_check import read_toml, table_of
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.vocabulary import canonical_concept
+
+SCHEMA = "obygaze-vocabulary/1"
+_NAME = re.compile(r"[^\s|][^|\x00-\x1f\x7f]{0,118}[^\s|]|[^\s|]")
+
+
+@dataclass(frozen=True)
+class Concept:
+    """A concept with its definition; `above` is a concept of the manifest, or ""."""
+
+    name: str
+    definition: str = ""
+    above: str = ""
+
+
+@dataclass(frozen=True)
+class VocabularyFile:
+    """The content of a file."""
+
+    concepts: tuple[Concept, ...] = ()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Concepts by name, in their order."""
+
+    concepts: Mapping[str, Concept] = field(default_factory=dict)
+
+    def with_concepts_above(self, names: Sequence[str]) -> list[str]:
+        """Return concepts and those above them."""
+        marked = []
+        for name in names:
+            marked.append(name)
+            concept = self.concepts.get(name)
+            if concept is not None and concept.above:
+                marked.append(concept.above)
+        return list(dict.fromkeys(marked))
+
+
+def vocabulary_path(folder: Path, manifest: str) -> Path:
+    """Return the file of the vocabulary for a manifest, which may be missing."""
+    return folder / f"{manifest}.vocabulary.toml"
+
+
+def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabulary:
+    """Return the vocabulary of a file; without the file, one without concepts.
+
+    Args:
+        path: The file.
+        known: The concepts of the manifest, of which one may be above a concept of the file; None
+            if they do not matter.
+    """
+    if not path.is_file():
+        return Vocabulary()
+    document = read_toml(path.read_bytes(), path.name)
+    document.require_schema(SCHEMA, "vocabulary")
+    content: VocabularyFile | None = document.check(table_of(VocabularyFile))
+    concepts: dict[str, Concept] = {}
+    for number, concept in enumerate(content.concepts if content else ()):
+        problem = _problem_of(concept, concepts, known)
+        if problem:
+            document.add(f"concepts[{number}]", problem)
+        concepts[concept.name] = concept
+    document.raise_if_any("the vocabulary is not valid")
+    return Vocabulary(concepts)
+
+
+def _problem_of(
+    concept: Concept, before: Mapping[str, Concept], known: Collection[str] | None
+) -> str:
+    """Return what is wrong with a concept, "" for nothing."""
+    if not _NAME.fullmatch(concept.name):
+        return f"a name has 1 to 120 letters, none of them |, got {concept.name!r}"
+    if concept.name in LEVELS:
+        return f"{concept.name!r} is a level"
+    if concept.name in before or (known is not None and concept.name in known):
+        return f"{concept.name!r} is there twice"
+    if known is not None and concept.above and concept.above not in known:
+        return f"above must be a concept of the manifest, got {concept.above!r}"
+    return ""
+
+
+def unknown_concepts(names: Iterable[str], tables: Iterable[Path]) -> list[str]:
+    """Return the concepts that neither the papers nor the vocabularies of tables of marks have.
+
+    The vocabulary of `segments/MANIFEST.NAME.csv` is `segments/MANIFEST.vocabulary.toml`.
+    """
+    unknown = sorted({name for name in names if canonical_concept(name) is None})
+    if not unknown:
+        return []
+    own: set[str] = set()
+    for table in tables:
+        manifest = table.stem.rpartition(".")[0]
+        if manifest:
+            own.update(
+                read_vocabulary(vocabulary_path(table.parent, manifest)).concepts
+            )
+    return [name for name in unknown if name not in own]
