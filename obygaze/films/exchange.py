@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +34,6 @@ from obygaze.films.film_segments import (
     FilmSegments,
     Label,
     Mark,
-    frames_between,
     label_of,
     plain,
 )
@@ -64,12 +63,16 @@ from obygaze_features.manifest.adapters.csv_table import write_mapping_file
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
-    known_frame_rate,
 )
-from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import CsvTable, open_file, read_table
+from obygaze_features.manifest.times import (
+    FilmTimes,
+    film_rate,
+    film_times,
+    frames_between,
+)
 from obygaze_features.manifest.vocabulary import (
     canonical_level,
     concept_meaning,
@@ -119,90 +122,69 @@ def films_of(
     is the frame rate of clips without a column `framerate`; without it, it is that of their video.
     """
     films: dict[str, FilmSegments] = {}
-    videos = _film_videos(manifest)
+    clips_of_film: dict[str, list[Clip]] = defaultdict(list)
+    for clip in manifest:
+        clips_of_film[clip.movie_id].append(clip)
+    times_of_film: dict[str, FilmTimes] = {}
     without_times: list[str] = []
     for clip_id, annotator, level, names, comment in _marked(manifest, predictions):
-        clip = manifest[clip_id]
-        span_s = _span_in_film(clip, manifest.header.unit)
-        if span_s is None:
+        movie_id = manifest[clip_id].movie_id
+        times = times_of_film.get(movie_id)
+        if times is None:
+            times = film_times(clips_of_film[movie_id])
+            times_of_film[movie_id] = times
+        if times.unknown or clip_id not in times.spans:
             without_times.append(clip_id)
             continue
-        rate = _rate_of(clip, fps, videos.get(clip.movie_id))
-        film = films.get(clip.movie_id)
-        if film is None:
-            film = FilmSegments(clip.movie_id, rate, videos.get(clip.movie_id))
-            films[clip.movie_id] = film
-        if film.fps != rate:
-            shown = f"{frame_rate_text(film.fps)} and {frame_rate_text(rate)}"
-            problem = (
-                f"clips of the film {clip.movie_id} have several frame rates: {shown}"
-            )
-            raise FixInput(
-                problem, where=manifest.name, hint="correct the column framerate"
-            )
-        start_s, end_s = (Fraction(repr(seconds)) for seconds in span_s)
-        first, last = frames_between(start_s, end_s, rate)
+        if movie_id not in films:
+            video = _video_of_film(times, manifest.header.video_root)
+            rate = _rate_of_film(manifest, clips_of_film[movie_id], fps, video)
+            times_of_film[movie_id] = replace(times, rate=rate)
+            films[movie_id] = FilmSegments(movie_id, rate, video)
+        first, last = times_of_film[movie_id].frames_of(clip_id) or (0, 0)
         concepts_marked = tuple(dict.fromkeys(plain(name) for name in names))
         segment = Segment(
-            movie_id=clip.movie_id,
+            movie_id=movie_id,
             annotator=plain(annotator),
             start_frame=first,
-            end_frame=last,
+            end_frame=max(first, last),
             level=level,
             concepts=concepts_marked,
             comment=plain(comment),
         )
-        film.segments.append(segment)
+        films[movie_id].segments.append(segment)
     if not films:
         raise _nothing_to_export(manifest, without_times)
     return list(films.values()), without_times
 
 
-def _span_in_film(clip: Clip, unit: str) -> tuple[float, float] | None:
-    """Return start and end of a clip in its film, in seconds; None where they are unknown."""
-    if unit != "window":
-        return film_span(clip)
-    if clip.start_s is None or clip.end_s is None:
+def _video_of_film(times: FilmTimes, video_root: str) -> Path | None:
+    """Return the file of a whole film; None where its clips have files of their own."""
+    videos = {piece.video for piece in times.pieces}
+    if len(times.pieces) != 1 or times.pieces[0].start_s or times.pieces[0].offset_s:
         return None
-    return clip.start_s, clip.end_s
+    return Path(video_root, *videos)
 
 
-def _rate_of(clip: Clip, fps: float | str | None, video: Path | None) -> Fraction:
-    """Return the frame rate of a clip's film: of the manifest, the given one, or of its video."""
-    in_manifest = clip.extra.get("framerate")
-    written = in_manifest or fps or ""
-    if not written and video is not None:
-        rate_of_video = video_rate(video)
-        if rate_of_video is not None:
-            return rate_of_video
-    rate = known_frame_rate(written)
+def _rate_of_film(
+    manifest: Manifest,
+    clips: Sequence[Clip],
+    fps: float | str | None,
+    video: Path | None,
+) -> Fraction:
+    """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
+    rate = film_rate(clips)
+    if rate is None and fps:
+        return frame_rate(fps)
+    if rate is None and video is not None:
+        rate = video_rate(video)
     if rate is None:
-        problem = (
-            f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
+        raise FixUsage(
+            f"the frame rate of the film {clips[0].movie_id} is not known",
+            where=manifest.name,
+            hint="--fps 24, or that of the film",
         )
-        hint = "--fps 24, or that of the film"
-        if in_manifest:
-            hint = "correct the column framerate of the manifest: a number, such as 25"
-        raise FixUsage(problem, hint=hint)
     return rate
-
-
-def _film_videos(manifest: Manifest) -> dict[str, Path]:
-    """Return the file of each whole film; films whose clips have files of their own have none."""
-    files_of: dict[str, set[str]] = defaultdict(set)
-    for clip in manifest:
-        if clip.video:
-            # Times of a part of the film's file are times in the film.
-            is_part = _span_in_film(clip, manifest.header.unit) == (
-                clip.start_s,
-                clip.end_s,
-            )
-            files_of[clip.movie_id].add(clip.video if is_part else "")
-    videos: dict[str, Path] = {}
-    for movie_id, files in files_of.items():
-        if len(files) == 1 and "" not in files:
-            videos[movie_id] = Path(manifest.header.video_root, *files)
-    return videos
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
@@ -676,7 +658,8 @@ def import_segments(
             marks = READERS[path.suffix](data, path, given_rate)
         for (movie_id, annotator, start_s, end_s, texts), rate in marks:
             label = label_of(texts)
-            frames = frames_between(start_s, end_s, rate)
+            first, last = frames_between(start_s, end_s, rate)
+            frames = (max(0, first), max(0, first, last))
             number = len(clips) + 1
             clip = _clip_of(movie_id or stem, annotator, number, frames, rate, label)
             levels = label[0]

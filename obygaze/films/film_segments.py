@@ -57,14 +57,6 @@ class FilmSegments:
         return lanes
 
 
-def frames_between(
-    start_s: Fraction, end_s: Fraction, fps: Fraction
-) -> tuple[int, int]:
-    """Return the first and the last frame between two times, at least one frame."""
-    first = max(0, round(start_s * fps))
-    return first, max(first, round(end_s * fps) - 1)
-
-
 def plain(text: str) -> str:
     """Return text on one line, without characters that cannot be printed."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -26,6 +26,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.times import spans_in_films
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
@@ -197,8 +198,7 @@ def _require_times(path: Path) -> None:
         clips = read_manifest(header)
     except ObygazeError:
         return  # another file of that name, such as a mapping
-    has_times = any(clip.start_s is not None for clip in clips)
-    if has_times or "start_frame" in clips.columns:
+    if spans_in_films(clips) or "start_frame" in clips.columns:
         return
     raise FixInput(
         "the clips have no times in their films: start_s and end_s are empty",

@@ -35,8 +35,14 @@ from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.times import (
+    FILM_COLUMNS,
+    FilmTimes,
+    frames_between,
+    times_of_films,
+)
 
 SEGMENT_COLUMNS = (
     "movie_id",
@@ -67,7 +73,7 @@ MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 DEFAULT_THRESHOLD = Fraction(1, 5)
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
 NAME_FORM = "a name without blanks around it"
-SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
+SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
 
@@ -541,46 +547,85 @@ def segment_of(
 def _spans(
     path: Path, violations: Violations, rates_of: Callable[[], Mapping[str, Fraction]]
 ) -> tuple[ClipSpan, ...]:
+    """Return the pictures of the clips of a table or of the rows of a manifest."""
     table = _table(path, CLIP_NAMES, "clips", violations)
-    missing = [name for name in CLIP_FRAMES if name not in table.columns]
-    has_times = all(name in table.columns for name in TIME_COLUMNS)
-    in_seconds = has_times and "start_frame" in missing
-    if missing and not in_seconds:
-        violations.add(1, missing[0], MISSING_FRAMES)
+    columns = set(table.columns)
+    pairs_of_times = (CLIP_FRAMES, TIME_COLUMNS, FILM_COLUMNS)
+    if not any(columns.issuperset(pair) for pair in pairs_of_times):
+        missing = next(name for name in CLIP_FRAMES if name not in columns)
+        violations.add(1, missing, MISSING_FRAMES)
         return ()
-    rates: Mapping[str, Fraction] = {}
-    if in_seconds:
-        rates = rates_of()
+    has_all_frames = all(row.cells.get("start_frame") for row in table.rows)
+    rates = {} if has_all_frames else rates_of()
+    times_of_film = times_of_films(map(_clip_of, table.rows), rates=rates)
     line_of: dict[str, int] = {}
     spans = []
     for row in table.rows:
         for column in CLIP_NAMES:
             row.matching(column, NAME, NAME_FORM)
         clip_id = row.unique("clip_id", line_of)
-        movie_id = row["movie_id"]
-        rate = rates.get(movie_id)
-        frames = _frames_at(row, rate) if in_seconds else row.frames()
+        film = row["movie_id"]
+        times = times_of_film[film]
+        # A film without segments has no rate; its clips get no label, wherever they are.
+        frames: tuple[int, int] | None = (0, 0)
+        if row.cells.get("start_frame"):
+            frames = row.frames()
+        elif times.rate is not None:
+            frames = _frames_of_clip(row, times)
         if frames is not None:
-            spans.append(ClipSpan(clip_id, movie_id, *frames, rate))
+            spans.append(ClipSpan(clip_id, film, *frames, times.rate))
     return tuple(spans)
 
 
-def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
-    """Return the first and last frame of a clip or a segment from its times in seconds."""
+def _clip_of(row: TableRow) -> Clip:
+    """Return the clip of a row, without times where its cells are none."""
+    start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
+    video = row.cells.get("video", "")
+    return Clip(
+        row["clip_id"], row["movie_id"], None, video, start_s, end_s, extra=row.cells
+    )
+
+
+def _seconds(cell: str) -> float | None:
+    return float(cell) if SECONDS.fullmatch(cell) else None
+
+
+def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:
+    """Return the pictures of a clip in its film; a violation says why there are none."""
+    for column in TIME_COLUMNS:
+        cell = row.cells.get(column)
+        if cell and row.matching(column, SECONDS, "a time in seconds") is None:
+            return None
+    frames = times.frames_of(row["clip_id"])
+    if frames is None:
+        row.add(
+            "start_s",
+            "not known where the clip is in its film: film_start_s and film_end_s say it",
+        )
+        return None
+    return _one_frame_at_least(row, frames, times.rate)
+
+
+def _frames_at(row: TableRow, rate: Fraction | None) -> tuple[int, int] | None:
+    """Return the first and the last frame of a segment from its times in seconds."""
     start = row.matching("start_s", SECONDS, "a time in seconds")
     end = row.matching("end_s", SECONDS, "a time in seconds")
-    if start is None or end is None:
+    if start is None or end is None or rate is None:
         return None
-    # A film without segments has no rate; its clips get no label, whatever their frames are.
-    rate = fps or 1
-    first = round(Fraction(start[0]) * rate)
-    after = round(Fraction(end[0]) * rate)
-    if fps and after <= first:
+    frames = frames_between(Fraction(start[0]), Fraction(end[0]), rate)
+    return _one_frame_at_least(row, frames, rate)
+
+
+def _one_frame_at_least(
+    row: TableRow, frames: tuple[int, int], rate: Fraction | None
+) -> tuple[int, int]:
+    first, last = frames
+    if last < first:
         row.add(
             "end_s",
-            f"no frame is between these times at {float(fps):g} frames per second",
+            f"no frame is between these times at {float(rate or 0):g} frames per second",
         )
-    return first, max(first, after - 1)
+    return first, max(first, last)
 
 
 def film_rates(

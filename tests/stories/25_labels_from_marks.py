@@ -401,9 +401,6 @@ def write_two_marks(ws: Workspace, first: int) -> None:
     )
 
 
-@fails_today(
-    "F1: a manifest that was projected fails once clips have files of their own"
-)
 def test_clips_that_got_files_of_their_own_are_projected_as_before(
     ws: Workspace,
 ) -> None:
@@ -420,11 +417,10 @@ def test_clips_that_got_files_of_their_own_are_projected_as_before(
     write_video(ws.path("videos/lake-2.mp4"), numbers=range(50, 100))
     ws("manifest link films videos")
     answer = ws("manifest project segments.csv --clips films", code=(0, 1))
-    not_yet(levels_said(answer.text), f"the clips are where they were: {answer.text}")
+    assert levels_said(answer.text), "the clips are where they were"
     assert answer.code == 0
 
 
-@fails_today("F1: times in the files of clips are taken as times in the film")
 def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     write_two_marks(ws, 2500)
     for number in (1, 2):
@@ -446,7 +442,7 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     ws("manifest import csv clips.csv -o films")
     text = ws("manifest project segments.csv --clips films").text
     assert "lake-1 EN EN" in text
-    not_yet(levels_said(text), f"the mark of level S is all of the second clip: {text}")
+    assert levels_said(text), "the mark of level S is all of the second clip"
 
 
 @fails_today("F3: a clip of which a fifth was watched is an easy negative")

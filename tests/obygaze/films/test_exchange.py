@@ -22,7 +22,6 @@ from support.servers import need_program
 
 from obygaze.films.elan import TierMapping
 from obygaze.films.exchange import (
-    _span_in_film,
     export,
     export_segments,
     films_of,
@@ -30,7 +29,6 @@ from obygaze.films.exchange import (
 )
 from obygaze.films.film_segments import (
     FilmSegments,
-    frames_between,
     label_of,
 )
 from obygaze.films.projection import Segment
@@ -38,6 +36,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.times import frames_between
 
 # The rates as players show them, and what they stand for.
 RATES = {
@@ -741,15 +740,6 @@ def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
     assert done["assumed_watched"] == []
 
 
-def test_a_clip_is_placed_by_its_times_in_the_film_or_in_its_window() -> None:
-    in_film = {"film_start_s": "9", "film_end_s": "10"}
-    clip = Clip("c", "m", start_s=1.0, end_s=2.0, extra=in_film)
-    assert _span_in_film(clip, "clip") == (9.0, 10.0)
-    assert _span_in_film(clip, "window") == (1.0, 2.0)
-    assert _span_in_film(replace(clip, start_s=None), "window") is None
-    assert _span_in_film(replace(clip, end_s=None), "window") is None
-
-
 @pytest.mark.parametrize(
     ("extra", "hint"),
     [({"framerate": "25 fps"}, "correct the column framerate"), ({}, "--fps 24")],
@@ -758,7 +748,7 @@ def test_a_frame_rate_that_is_not_known_is_corrected_where_it_was_given(
     extra: dict[str, str], hint: str
 ) -> None:
     clips = (Clip("a-1", "a", level="S", start_s=0.0, end_s=1.0, extra=extra),)
-    with pytest.raises(FixUsage) as caught:
+    with pytest.raises((FixInput, FixUsage)) as caught:
         films_of(Manifest("m", Header("made up"), clips), fps=None)
     assert hint in str(caught.value.hint)
 
