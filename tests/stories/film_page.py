@@ -35,7 +35,6 @@ FILM_CHOICE = "#film-choice"
 SCORES_CHOICE = "#cell-choice"
 START_OF_MARK = "#start_frame"
 START_BUTTON = "#mark [data-key=i]"
-SAVE_MINE = "#mark-mine"
 # Collects what the page says in its line of messages, also if it is what stood there before.
 LISTEN = """
 const line = document.querySelector("#status");
@@ -45,10 +44,13 @@ window.listener = new MutationObserver(() => window.said.push(line.textContent))
 window.listener.observe(line, { childList: true, characterData: true, subtree: true });
 """
 # What the page calls its film once it knows when each picture is shown.
-IS_SHOWN = "return film?.id === arguments[0] && Boolean(film.lanes)"
-IS_READY = (
-    "return film?.id === arguments[0] && Boolean(film.times.get(film.pieces[0].key))"
-)
+IS_SHOWN = """
+return import("/state.js").then(({ state }) => state.film?.id === arguments[0]);
+"""
+IS_READY = """
+return Promise.all([import("/state.js"), import("/player.js")]).then(([{ state }, player]) =>
+  state.film?.id === arguments[0] && player.knowsPictures());
+"""
 LEVEL_KEYS = {"EN": "1", "HN": "2", "NS": "3", "S": "4"}
 
 
@@ -134,7 +136,10 @@ class FilmPage:
         """
         self.choose(FILM_CHOICE, film)
         if is_readable:
+          try:
             self.wait_for_film(film)
+          except Exception:
+            print("LOG", self.browser.get_log("browser")); print(self.browser.execute_script("return fetch('/state.js').then(r => r.status + ' ' + r.headers.get('content-type'), e => String(e))")); raise
         else:
             wait(lambda: self.browser.execute_script(IS_SHOWN, film))
 
@@ -204,7 +209,10 @@ class FilmPage:
         """Press a key once, and wait until the page says a message that begins with these words."""
         self.browser.execute_script(LISTEN)
         self.press(key)
-        wait(lambda: any(said.startswith(words) for said in self._said()))
+        try:
+            wait(lambda: any(said.startswith(words) for said in self._said()))
+        except AssertionError:
+            print("SAID", self._said(), self.text()[:300]); raise
 
     def _said(self) -> list[str]:
         found: list[str] = self.browser.execute_script("return window.said")

@@ -33,7 +33,7 @@ FLAGS = (
 
 
 # A busy machine may take long for anything; a page that never gets there fails after this time.
-WAIT_S = 120
+WAIT_S = 25
 # Else a message that a test reads may be gone, if the machine had no time for the test before.
 KEEP_MESSAGES = (
     "if (typeof tell === 'function') tell = (text) => ($('status').textContent = text)"

@@ -18,7 +18,7 @@ from sklearn.preprocessing import normalize
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.marks import NAME, MarkChange, MarkTable, TableState
-from obygaze.films.page.axis import FilmAxis, axis_of, span_in_video
+from obygaze.films.page.axis import FilmAxis, axis_of
 from obygaze.films.page.media import Media
 from obygaze.films.page.vocabulary import (
     Vocabulary,
@@ -33,10 +33,14 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.film_choice import title_of_clip
-from obygaze_features.manifest.frame_rate import known_frame_rate
-from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
+from obygaze_features.manifest.times import (
+    film_rate,
+    film_times,
+    span_in_file,
+    span_in_film,
+)
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
 from obygaze_models.report.lookup import ReportRun, grouped
@@ -114,17 +118,17 @@ class Site:
         """Return a film: its time line, its videos, and what annotators marked in it."""
         axis = self._axis(film)
         notes = []
-        if axis.unknown:
-            missing = ", ".join(axis.unknown)
+        times = axis.times
+        if times.unknown:
+            missing = ", ".join(times.unknown)
             notes.append(
                 f"The lengths of videos are not known, so marks have no place: {missing}."
             )
-        elif axis.rate is None:
+        elif times.rate is None:
             notes.append("The pictures per second are not known: marks have no place.")
         pieces = []
-        for piece in axis.pieces:
-            facts = self.media.describe(piece.video)
-            pieces.append({**asdict(piece), **facts})
+        for piece in axis.pieces():
+            pieces.append({**piece, **self.media.describe(piece["video"])})
         marks = self.marks_of(film)
         notes += marks.pop("notes")
         watched: list[Document] = []
@@ -136,12 +140,12 @@ class Site:
         return {
             "id": film,
             "title": self._title(film),
-            "rate": float(axis.rate or 0),
-            "counts": axis.counts,
-            "end_s": axis.end_s,
-            "n_pictures": axis.n_pictures,
+            "rate": float(times.rate or 0),
+            "counts": times.axis,
+            "end_s": times.end_s,
+            "n_pictures": times.n_frames,
             "can_mark": self.marks is not None and axis.has_places,
-            "spans": axis.spans,
+            "spans": times.spans,
             "pieces": pieces,
             "n_in_strip": N_IN_STRIP,
             "watched": watched,
@@ -290,9 +294,10 @@ class Site:
             return MarkChange(sent)
         axis, rate = self._axis_for_marks(film)
         # What a file says of its length may be a few pictures less than it shows.
-        if last >= axis.n_pictures + rate and sent.get("deleted") is not True:
+        n_pictures = axis.times.n_frames
+        if last >= n_pictures + rate and sent.get("deleted") is not True:
             raise FixInput(
-                f"the last picture of {film} is {axis.n_pictures - 1}, not {last}"
+                f"the last picture of {film} is {n_pictures - 1}, not {last}"
             )
         return MarkChange(sent, rate, (float(first / rate), float((last + 1) / rate)))
 
@@ -306,7 +311,7 @@ class Site:
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
-        stretches = checked_stretches(sent, axis.n_pictures)
+        stretches = checked_stretches(sent, axis.times.n_frames)
         if sent.get("removed") is True:
             return self._placed(self.watched.remove(film, stretches), axis)
         return self._placed(self.watched.add(film, stretches, rate), axis)
@@ -330,15 +335,16 @@ class Site:
     def _axis_for_marks(self, film: str) -> tuple[FilmAxis, Fraction]:
         """Return the time line of a film in which marks have a place, and its rate."""
         axis = self._axis(film)
+        rate = axis.times.rate
         hint = f"obygaze manifest link {self.manifest.name} FOLDER, with all videos of the film"
-        if axis.rate is None:
+        if rate is None:
             raise FixUsage(
                 f"the pictures per second of {film} are not known", hint=hint
             )
-        if axis.unknown:
-            length = f"the length of {axis.unknown[0]} is not known"
+        if axis.times.unknown:
+            length = f"the length of {axis.times.unknown[0]} is not known"
             raise FixUsage(f"marks in {film} have no place: {length}", hint=hint)
-        return axis, axis.rate
+        return axis, rate
 
     @cached_property
     def watched(self) -> WatchedTable | None:
@@ -381,20 +387,9 @@ class Site:
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:
         clips = self.films[film]
-        return axis_of(clips, self.rate(film), self._length, self._boundaries)
-
-    def rate(self, film: str) -> Fraction | None:
-        """Return the pictures per second of a film: of the manifest, else of a video of it."""
-        clips = self.films[film]
-        for clip in clips:
-            rate = known_frame_rate(clip.extra.get("framerate", ""))
-            if rate is not None:
-                return rate
-        for video in dict.fromkeys(clip.video for clip in clips if clip.video):
-            rate = known_frame_rate(self.media.facts(video).rate)
-            if rate is not None:
-                return rate
-        return None
+        rate = film_rate(clips, lambda video: self.media.facts(video).rate)
+        times = film_times(clips, rate=rate, length_of=self._length)
+        return axis_of(times, self._boundaries)
 
     def _length(self, video: str) -> float:
         """Return the length of a video in seconds; 0 if it is not known."""
@@ -422,7 +417,7 @@ class Site:
 
     def _entry(self, clip: Clip) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
-        start, end = film_span(clip) or span_in_video(clip) or (None, None)
+        start, end = span_in_film(clip) or span_in_file(clip) or (None, None)
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,
