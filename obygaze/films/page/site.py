@@ -20,7 +20,7 @@ from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.marks import NAME, MarkChange, MarkTable, TableState
 from obygaze.films.page.axis import FilmAxis, axis_of
 from obygaze.films.page.media import Media
-from obygaze.films.page.vocabulary import (
+from obygaze.films.vocabulary import (
     Vocabulary,
     read_vocabulary,
     vocabulary_path,

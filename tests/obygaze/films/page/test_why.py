@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.experiments import films, planted, write_workspace
 
-from obygaze.films.site import Site
-from obygaze.films.view import open_site
+from obygaze.films.page.site import Site
+from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.protocols import train
 from obygaze_models.zoo import predict

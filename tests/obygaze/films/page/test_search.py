@@ -16,9 +16,8 @@ from support.cli import environment, without_torch
 from support.film_pages import Answer, OneText, ask, film_clips, served, site
 from support.stores import a_recipe, made_store, some_values
 
-from obygaze.films import site as pages
-from obygaze.films.app import export
-from obygaze.films.server import PageServer
+from obygaze.films.page import site as pages
+from obygaze.films.page.server import PageServer
 from obygaze_features.extraction.recipes import recipe_of, view_of
 from obygaze_features.store import Array, Recipe, Row, Store
 
@@ -168,7 +167,7 @@ def test_without_torch_the_page_names_what_to_install(tmp_path: Path) -> None:
     write_tiny_card("clip", tmp_path / "backbones")
     a_store(tmp_path / "s", named_recipe("tiny-clip"), 4)
     hidden = without_torch(tmp_path / "hidden")["PYTHONPATH"]
-    tests = str(Path(__file__).parents[2])
+    tests = str(Path(__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path)],
         env=environment({"PYTHONPATH": os.pathsep.join((hidden, tests))}),
@@ -187,10 +186,3 @@ def test_without_features_the_option_is_named(tmp_path: Path) -> None:
     with served(site(tmp_path, CLIPS)) as server:
         found = search(server, "a dog")
     assert found.json() == {"error": "a search needs features", "hint": "--store STORE"}
-    export(site(tmp_path, CLIPS), tmp_path / "page")
-    text = (
-        (tmp_path / "page" / "data.js")
-        .read_text("utf-8")
-        .removeprefix("const EXPORTED = ")
-    )
-    assert not [name for name in json.loads(text) if name.startswith("search")]

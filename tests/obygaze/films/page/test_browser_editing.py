@@ -24,10 +24,10 @@ from support.film_pages import film_clips, mark, served, site, table
 from support.killed_server import running
 from support.videos import write_video
 
-from obygaze.films.app import server_of
 from obygaze.films.marks import MarkChange
-from obygaze.films.server import PageServer
-from obygaze.films.site import Site
+from obygaze.films.page.routes import server_of
+from obygaze.films.page.server import PageServer
+from obygaze.films.page.site import Site
 from obygaze.films.vocabulary import (
     Term,
     Vocabulary,

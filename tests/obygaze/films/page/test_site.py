@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +18,38 @@ from support.film_pages import ask, film_clips, mark, segment, served, site, tab
 from support.runs import cell, write_run
 from support.videos import read_number, write_video
 
-from obygaze.films.app import SCRIPTS, export
 from obygaze.films.decisions import (
     cell_facts,
     cells_of,
     named_cell,
     scores_of,
 )
-from obygaze.films.view import open_site
-from obygaze_features.core.errors import AlreadyThere, ObygazeError
-from obygaze_features.manifest.model import Clip
+from obygaze.films.page.view import open_site
+from obygaze.films.projection import Segment
 from obygaze_features.store import open_store, subset
 from obygaze_models.protocols import read_run, run
 from obygaze_models.report.lookup import ReportRun
 
 
+def placed(one: Segment) -> dict[str, Any]:
+    """A segment as the page gets it: with its place in seconds, at 25 pictures a second."""
+    start, end = one.start_frame / 25, (one.end_frame + 1) / 25
+    return {**asdict(one), "start": start, "end": end}
+
+
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
-    page = site(tmp_path, film_clips("lake", "", 3), "ada")
+    clips = film_clips("lake", "", 3)
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
+    page = site(tmp_path, clips, "ada")
     theirs = [segment(0, 9, "ben"), segment(30, 39, "ben", "HN"), segment(5, 7, "eva")]
     for name in ("ben", "eva"):
         own = [one for one in theirs if one.annotator == name]
         write_segments(tmp_path / "segments" / f"films.{name}.csv", own)
     write_segments(tmp_path / "segments" / "others.ben.csv", [segment(50, 60, "ben")])
     (tmp_path / "segments" / "films.broken.csv").write_text("nothing\n", "utf-8")
-    shots = "movie_id,start_frame,end_frame\nlake,0,24\nlake,25,99\npond,0,9\n"
-    (tmp_path / "segments" / "films.shots.csv").write_text(shots, "utf-8")
     table(tmp_path, page.manifest, "ada").save(mark(1))
     found = page.film("lake")
-    assert found["segments"] == [asdict(one) for one in theirs]
-    assert found["shots"] == [(0, 24), (25, 99)]
+    assert found["segments"] == [placed(one) for one in theirs]
     assert [one["comment"] for one in found["marks"]] == ["why"]
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
 
@@ -190,50 +192,6 @@ def test_copies_are_made_once_and_played(films: Path) -> None:
     assert copy.stat().st_mtime_ns == before
     assert page.media.playable("pond.avi") == copy
     assert page.film("pond")["pieces"][0]["refused"] == ""
-
-
-def test_an_exported_page_has_no_video_and_pictures_by_choice(
-    films: Path, tmp_path: Path
-) -> None:
-    clips = [
-        *film_clips("lake", "lake.mp4", 2),
-        Clip("gone", "lake", 9, "gone.mp4", 0.0, 1.0),
-    ]
-    page, target = site(films, clips, "ada"), tmp_path / "page"
-    assert page.marks is not None
-    page.marks.save(mark(1))
-    export(page, target)
-    names = sorted(file.name for file in target.rglob("*"))
-    scripts = [f"{name}.js" for name in SCRIPTS]
-    assert names == sorted(["data.js", "index.html", "thumb", "view.css", *scripts])
-    started = re.findall(
-        r'<script src="(.*?)" defer>', (target / "index.html").read_text("utf-8")
-    )
-    assert started == ["data.js", *scripts]
-    text = (target / "data.js").read_text("utf-8").removeprefix("const EXPORTED = ")
-    assert json.loads(text)["film lake"]["pieces"] == []
-    assert json.loads(text)["overview"]["annotator"] is None
-    assert [one["annotator"] for one in json.loads(text)["film lake"]["segments"]] == [
-        "ada"
-    ]
-    assert str(films) not in text
-    export(page, target, thumbnails=True)  # replaces the page
-    pictures = sorted(file.name for file in (target / "thumb").iterdir())
-    assert pictures == ["0.jpg", "1.jpg"]
-    for added in (target / "thesis.txt", target / "thumb" / "lake.jpg"):
-        added.write_text("mine", "utf-8")  # what a user added is never removed
-        with pytest.raises(
-            AlreadyThere, match=f"also holds '{added.relative_to(target)}'"
-        ):
-            export(page, target)
-        assert added.read_text("utf-8") == "mine"
-        added.unlink()
-    export(page, target, thumbnails=True)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("mine", "utf-8")
-    with pytest.raises((AlreadyThere, ObygazeError)):
-        export(page, tmp_path / "mine")
-    assert (tmp_path / "mine" / "notes.txt").read_text("utf-8") == "mine"
 
 
 def test_unknown_names_are_said(tmp_path: Path) -> None:

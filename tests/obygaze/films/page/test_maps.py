@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,10 +16,9 @@ from support.film_pages import ask, served
 from support.stores import a_recipe, made_store
 
 import obygaze as og
-from obygaze.films.app import export
-from obygaze.films.media import Media
-from obygaze.films.site import Site
-from obygaze.films.view import open_site
+from obygaze.films.page.media import Media
+from obygaze.films.page.site import Site
+from obygaze.films.page.view import open_site
 from obygaze.maps.drawing import overlay, without_padding
 from obygaze.maps.pictures import exact_pictures
 from obygaze.maps.stores import grid_of, write_maps
@@ -119,22 +117,6 @@ def test_the_reason_is_sent_if_the_pictures_are_not_those_of_the_maps(
     video.write_bytes(before)
     assert answer.status == 400
     assert "would not be those of the features" in answer.json()["error"]
-
-
-def test_an_exported_page_has_maps_with_thumbnails_only(
-    page: Site, tmp_path: Path
-) -> None:
-    for thumbnails, want in ((False, []), (True, DIRECTIONS)):
-        export(page, tmp_path / "page", thumbnails=thumbnails)
-        text = (tmp_path / "page" / "data.js").read_text("utf-8")
-        data = json.loads(text.removeprefix("const EXPORTED = "))
-        assert [fact["name"] for fact in data["clip tt0-002"]["maps"]] == want
-        sheets = sorted((tmp_path / "page" / "thumb").glob("map*.png"))
-        assert len(sheets) == 2 * len(want)
-    assert data["maps"][4] == ["tt0-002", "../<b>&"]
-    with served(page) as server:
-        shown = ask(server, f"/map/tt0-002?direction={quote('../<b>&')}").body
-    assert sheets[4].read_bytes() == shown
 
 
 def test_the_blind_arm_has_no_maps(place: Path) -> None:

@@ -12,9 +12,7 @@ import pytest
 from support.film_pages import Answer, ask, site, table
 from support.killed_server import KilledServer, running
 
-from obygaze.films.drafts import DraftTable
-from obygaze.films.site import Site
-from obygaze.films.watched import WatchedTable
+from obygaze.films.page.site import Site
 from obygaze_features.manifest.model import Clip
 
 pytestmark = [pytest.mark.check("kills processes"), pytest.mark.timeout(400)]
@@ -174,52 +172,3 @@ def test_500_random_edits_with_kills_leave_the_table_as_before_or_after(
 def wait_for_orders(server: KilledServer) -> None:
     """Ask for something that changes nothing, so that the order before it was read."""
     ask(server, "/api/overview")  # type: ignore[arg-type]
-
-
-def test_drafts_and_what_was_watched_are_as_before_or_after_a_kill(
-    tmp_path: Path,
-) -> None:
-    page, draw = long_film(tmp_path), random.Random(37)
-    drafts = DraftTable(tmp_path / "segments" / "films.eva.drafts.json")
-    watched = WatchedTable(tmp_path / "segments" / "films.eva.watched.csv", "eva")
-    comments: dict[str, str] = {}
-    n_kills = 0
-    for number in range(80):
-        place = draw.randrange(1, 9)
-        with running(page) as server:
-            server.kill_at(place)
-            wait_for_orders(server)
-            seen_before = watched.stretches("lake")
-            name = id_of(draw.randrange(6))
-            form = {"start_frame": number, "level": "S", "comment": str(number)}
-            is_draft = draw.random() < 0.5
-            if is_draft:
-                forgets = draw.random() < 0.3
-                value = {"movie_id": "lake", "mark": name, "form": form}
-                if forgets:
-                    value["form"] = None
-                answer = sent(server, "/api/draft", value)
-                after = {**comments, name: str(number)}
-                if forgets:
-                    after.pop(name)
-                kept = {
-                    one["mark"]: one["form"]["comment"]
-                    for one in drafts.of_film("lake")
-                }
-                assert kept in (comments, after), (number, place)
-                assert answer is None or kept == after
-                comments = kept
-            else:
-                first = draw.randrange(N_FRAMES - 20)
-                stretch = [first, first + 9]
-                value = {"movie_id": "lake", "stretches": [stretch]}
-                answer = sent(server, "/api/watched", value)
-                seen = {
-                    n for a, b in watched.stretches("lake") for n in range(a, b + 1)
-                }
-                before = {n for a, b in seen_before for n in range(a, b + 1)}
-                with_it = before | set(range(first, first + 10))
-                assert seen in (before, with_it), (number, place)
-                assert answer is None or seen == with_it
-            n_kills += answer is None
-    assert n_kills > 20

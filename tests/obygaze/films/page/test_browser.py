@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from obygaze.films.app import export
 from support.browsers import (
     browser,
     go,
@@ -34,10 +35,9 @@ from support.stores import a_recipe, made_store
 from support.video_kinds import KINDS
 from support.videos import write_video
 
-from obygaze.films import site as pages
-from obygaze.films.app import export
-from obygaze.films.site import Site
-from obygaze.films.view import leading_page
+from obygaze.films.page import site as pages
+from obygaze.films.page.site import Site
+from obygaze.films.page.view import leading_page
 from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Row

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.film_pages import Answer, ask, film_clips, mark, save, served, site
 
-from obygaze.films import server as server_module
-from obygaze.films.app import server_of
-from obygaze.films.server import PageServer, byte_range
-from obygaze.films.view import usual_port
+from obygaze.films.page import server as server_module
+from obygaze.films.page.routes import server_of
+from obygaze.films.page.server import PageServer, byte_range
+from obygaze.films.page.view import usual_port
 from obygaze_features.core.errors import FixUsage
 
 VIDEO = bytes(range(256)) * 40
@@ -84,7 +84,7 @@ def test_a_part_of_a_file_that_changed_is_not_sent(server: PageServer) -> None:
 
 
 def test_head_has_the_headers_of_get_without_a_body(server: PageServer) -> None:
-    for path in ("/media/0", "/view.js", "/api/overview"):
+    for path in ("/media/0", "/main.js", "/api/overview"):
         get, head = ask(server, path), ask(server, path, method="HEAD")
         assert (head.status, head.body) == (200, b"")
         assert head.headers["Content-Length"] == str(len(get.body))
@@ -98,7 +98,7 @@ def test_byte_ranges_of_an_empty_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/view.js", "/api/overview", "/media/0", "/nothing"]
+    "path", ["/", "/main.js", "/api/overview", "/media/0", "/nothing"]
 )
 def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> None:
     for cookie in (None, f"{server.cookie}=wrong", f"obygaze-1={server.secret}"):
@@ -186,7 +186,7 @@ def test_other_pages_are_refused(server: PageServer) -> None:
     for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
         assert ask(server, "/api/overview", {"Origin": origin}).status == 403
     for origin in ("http://evil.example", "null", None):
-        answer = ask(server, "/api/mark", {"Origin": origin}, "POST", mark(1))
+        answer = ask(server, "/api/marks", {"Origin": origin}, "POST", mark(1))
         assert answer.status == 403
     assert ask(server, "/api/film?film=lake").json()["marks"] == []
 
@@ -204,7 +204,7 @@ def test_other_pages_are_refused(server: PageServer) -> None:
         "/thumb/../../secret.txt",
         "/thumb/..%2Fsecret.txt",
         "/secret.txt",
-        "/static/view.js",
+        "/static/main.js",
         "//evil.example/media/0",
         "/subtitles/0",
     ],
@@ -225,7 +225,7 @@ def test_bad_requests_are_answered_and_the_server_goes_on(
     server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "MAX_BODY", 65_536)
-    post = "/api/mark"
+    post = "/api/marks"
     assert ask(server, post, method="POST", sent=b"{").status == 400
     assert ask(server, post, method="POST", sent=b"[]").status == 400
     assert ask(server, post, method="POST", sent=b" " * 70_000).status == 413

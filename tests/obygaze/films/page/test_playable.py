@@ -10,7 +10,7 @@ from support.kills import kill_everywhere
 from support.video_kinds import KINDS
 from support.videos import read_numbers
 
-from obygaze.films.media import make_proxy, media_facts, proxy_path
+from obygaze.films.page.media import make_proxy, media_facts, proxy_path
 from obygaze_features.core.console import Quiet
 from obygaze_features.video import View, decode_clip
 from obygaze_features.video.container import open_video
