@@ -17,7 +17,6 @@ import pytest
 from support.data import golden
 from support.videos import write_video
 
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 RATES = {
@@ -384,7 +383,7 @@ def test_agreement_of_the_golden_pair(ws: Workspace) -> None:
     )
 
 
-# ---- promises that are not kept yet --------------------------------------------------------------
+# ---- promises that were once not kept -----------------------------------------------------------
 
 
 def levels_said(text: str) -> bool:
@@ -445,16 +444,14 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     assert levels_said(text), "the mark of level S is all of the second clip"
 
 
-@fails_today("F3: a clip of which a fifth was watched is an easy negative")
 def test_a_clip_that_was_hardly_watched_is_no_negative(ws: Workspace) -> None:
     write_clips(ws, (0, 99), (100, 199))
     write_segments(ws, "lake,ada,0,19,watched,\nlake,ada,100,199,S,Look\n")
     found = dict(projected(ws))
     assert found["lake-2"] == "S"
-    not_yet(found["lake-1"] is None, "80 of 100 pictures were not seen")
+    assert found["lake-1"] is None, "80 of 100 pictures were not seen"
 
 
-@fails_today("F4: a level that nobody knows becomes a comment, and nothing is said")
 @pytest.mark.parametrize("name", ["marks.csv", "lake.vtt"])
 def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
     ws.write(
@@ -469,12 +466,9 @@ def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
     )
     line = f"manifest import segments {name} --fps 25 -o marks"
     answer = ws(line, code=(0, 1))
-    not_yet("Sx" in answer.text, "the import says that Sx is no level")
+    assert "Sx" in answer.text, "the import says that Sx is no level"
 
 
-@fails_today(
-    "F7: an annotator whose name ends in watched loses marks on the way to ELAN"
-)
 def test_a_name_of_an_annotator_loses_no_marks(ws: Workspace) -> None:
     marks: list[Mark] = [("lake", "ada watched", 0, 49, "S", ("Look",), "")]
     marks.append(("lake", "ben", 50, 99, "HN", (), ""))
@@ -486,10 +480,9 @@ def test_a_name_of_an_annotator_loses_no_marks(ws: Workspace) -> None:
     if not is_refused:
         ws("manifest import segments elan/lake.eaf --fps 25 -o back")
         found = marks_of_manifest(ws, "back")
-    not_yet(is_refused or found == marks, "the marks come back, or the name is refused")
+    assert is_refused or found == marks, "the marks come back, or the name is refused"
 
 
-@fails_today("F7: a table in seconds can be projected, but not imported")
 def test_a_table_in_seconds_is_imported_as_it_is_projected(ws: Workspace) -> None:
     ws.write(
         "segments.csv",
@@ -499,22 +492,18 @@ def test_a_table_in_seconds_is_imported_as_it_is_projected(ws: Workspace) -> Non
     write_clips(ws, (0, 49), (50, 99))
     assert projected(ws) == [("lake-1", "EN"), ("lake-2", "S")]
     answer = ws("manifest import segments segments.csv -o marks", code=(0, 1))
-    not_yet(answer.code == 0, f"the table is read: {answer.text}")
+    assert answer.code == 0, f"the table is read: {answer.text}"
 
 
-@fails_today("F9: an annotator who watched and marked nothing cannot be projected")
 def test_who_watched_and_marked_nothing_gives_negatives(ws: Workspace) -> None:
     write_clips(ws, (0, 99))
     write_segments(ws, "lake,ada,0,99,watched,\n", "ada.watched.csv")
     write_segments(ws, "", "ada.csv")
     answer = ws("manifest project ada.csv --clips clips.csv", code=(0, 1))
-    not_yet("lake-1 EN EN" in answer.text, f"the clip is EN: {answer.text}")
+    assert "lake-1 EN EN" in answer.text, f"the clip is EN: {answer.text}"
     assert answer.code == 0
 
 
-@fails_today(
-    "F10: a clip whose marks are all too short has no label, in the paper it is EN"
-)
 def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> None:
     write_clips(ws, (0, 99))
     write_segments(
@@ -522,4 +511,4 @@ def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> No
     )
     assert projected(ws, "--threshold 2/5") == [("lake-1", "S")]
     found = projected(ws, "--threshold 1/2")
-    not_yet(found == [("lake-1", "EN")], "no mark reaches the threshold")
+    assert found == [("lake-1", "EN")], "no mark reaches the threshold"

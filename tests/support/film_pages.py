@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.page.routes import server_of
+from obygaze.films.mark_tables import Segment
 from obygaze.films.marks import MarkTable
-from obygaze.films.projection import Segment
+from obygaze.films.page.routes import server_of
 from obygaze.films.page.server import PageServer
 from obygaze.films.page.site import Site
 from obygaze_features.core.errors import FixInput

@@ -421,7 +421,7 @@ def _read_table(files: Tree, folder: Path) -> None:
 def _read_segments(files: Tree, folder: Path) -> None:
     from fractions import Fraction
 
-    from obygaze.films.projection import read_inputs
+    from support.film import read_inputs
 
     place = written(files, folder)
     read_inputs(place / "s.csv", place / "c.csv")
@@ -433,7 +433,7 @@ def _exchanged() -> list[Tree]:
 
     from obygaze.films.exchange import export
     from obygaze.films.film_segments import FilmSegments
-    from obygaze.films.projection import Segment
+    from obygaze.films.mark_tables import Segment
 
     segments = [
         Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),

@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
+from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
 from obygaze.films.marks import NAME, MarkChange, MarkTable, TableState
 from obygaze.films.page.axis import FilmAxis, axis_of
 from obygaze.films.page.media import Media
+from obygaze.films.projection import SEEN_SHARE
 from obygaze.films.vocabulary import (
     Vocabulary,
     read_vocabulary,
     vocabulary_path,
 )
-from obygaze.films.projection import WATCHED, Segment, read_segments, watched_path
 from obygaze.films.watched import WatchedTable, checked_stretches
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
@@ -43,7 +44,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
-from obygaze_models.report.lookup import ReportRun, grouped
+from obygaze_models.report.lookup import ReportRun
 
 N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line
@@ -111,6 +112,7 @@ class Site:
             "annotator": self.marks.annotator if self.marks else None,
             "marks": str(self.marks.path) if self.marks else None,
             "blind": self.blind,
+            "seen_percent": float(100 * SEEN_SHARE),
             "can_search": self.store is not None and not self.blind,
         }
 
@@ -382,7 +384,10 @@ class Site:
     @cached_property
     def films(self) -> dict[str, list[Clip]]:
         """The clips of each film."""
-        return grouped(self.manifest, lambda clip: clip.movie_id)
+        clips_of_film: dict[str, list[Clip]] = {}
+        for clip in self.manifest:
+            clips_of_film.setdefault(clip.movie_id, []).append(clip)
+        return clips_of_film
 
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:

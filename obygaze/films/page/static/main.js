@@ -105,6 +105,7 @@ async function showPage() {
   $("vocabulary-problem").textContent = page.problem;
   $("vocabulary-file").textContent = page.vocabulary;
   $("marks-file").textContent = page.marks ?? "";
+  $("seen-percent").textContent = page.seen_percent;
   $("of-marks").hidden = !annotator;
   $("no-concepts").hidden = Object.keys(concepts).length > 0;
   fill($("definitions"), ...Object.entries(concepts).flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning || "no definition")]));

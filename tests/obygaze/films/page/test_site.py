@@ -24,8 +24,8 @@ from obygaze.films.decisions import (
     named_cell,
     scores_of,
 )
+from obygaze.films.mark_tables import Segment
 from obygaze.films.page.view import open_site
-from obygaze.films.projection import Segment
 from obygaze_features.store import open_store, subset
 from obygaze_models.protocols import read_run, run
 from obygaze_models.report.lookup import ReportRun
