@@ -136,10 +136,7 @@ class FilmPage:
         """
         self.choose(FILM_CHOICE, film)
         if is_readable:
-          try:
             self.wait_for_film(film)
-          except Exception:
-            print("LOG", self.browser.get_log("browser")); print(self.browser.execute_script("return fetch('/state.js').then(r => r.status + ' ' + r.headers.get('content-type'), e => String(e))")); raise
         else:
             wait(lambda: self.browser.execute_script(IS_SHOWN, film))
 

@@ -13,6 +13,7 @@ let originOf = new Map(); // the time in the file at which these times are 0, by
 let presented = null;
 let wanted = null; // the picture that was asked for, and other times at which it should be shown
 let isHeld = false; // the page itself stopped the video, at a picture that it knows
+let isPlaying = false; // until somebody stops it: at its end a video is paused, too
 let playsNext = false; // play as soon as the next video is loaded
 let loop = null; // start and end of the stretch that is played again and again
 
@@ -100,6 +101,7 @@ export function openVideos() {
 export function seek(time, isStep = false) {
   state.at = Math.min(Math.max(time, 0), state.film.end_s - EPS);
   const piece = pieceAt(state.at);
+  isPlaying = !video.paused;
   show(piece);
   changed("seek");
   const times = piece && timesOf.get(piece.key);
@@ -230,7 +232,7 @@ function follow() {
   if (isLooped(time)) return;
   const next = film.pieces[film.pieces.indexOf(piece) + 1];
   // At the end of a piece the clock is ahead of the picture.
-  if (next && (video.ended || time >= piece.end_s - EPS)) {
+  if (next && isPlaying && (video.ended || time >= piece.end_s - EPS)) {
     playsNext = true;
     return seek(next.start_s + EPS);
   }
@@ -239,9 +241,13 @@ function follow() {
 
 for (const name of ["timeupdate", "ended"]) video.addEventListener(name, follow);
 video.requestVideoFrameCallback(watchPictures);
-video.addEventListener("play", () => (isHeld = false));
+video.addEventListener("play", () => {
+  isHeld = false;
+  isPlaying = true;
+});
 // Something else stopped it: the number shown must be that of the picture.
 video.addEventListener("pause", () => {
+  if (!video.ended) isPlaying = false;
   if (!isHeld && !video.ended && !video.seeking && state.piece && !video.hidden) seek(timeOnScreen());
 });
 video.addEventListener("loadedmetadata", () => {
@@ -299,7 +305,7 @@ export const loops = () => Boolean(loop);
 function isLooped(time) {
   if (!loop) return false;
   // A file may end before the stretch does; the last one ends the film.
-  const isOver = video.ended && state.piece === state.film.pieces.at(-1);
+  const isOver = isPlaying && video.ended && state.piece === state.film.pieces.at(-1);
   const isAtEnd = loop.isInside && (time >= loop.end - EPS || isOver);
   loop.isInside = isAtEnd || (time >= loop.start - EPS && time < loop.end);
   if (!isAtEnd) return false;
