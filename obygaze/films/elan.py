@@ -663,7 +663,8 @@ def _check_xml(data: bytes) -> None:
     def doctype(*_: Any) -> None:
         raise ValueError("a document type is not allowed")
 
-    parser = expat.ParserCreate()
+    # With name spaces as pympi reads it, which raises no error of its own for what is wrong there.
+    parser = expat.ParserCreate(namespace_separator="}")
     parser.StartDoctypeDeclHandler = doctype
     parser.StartElementHandler = start
     parser.Parse(data, True)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.tables import whole_number
 
 FILM_COLUMNS = ("film_start_s", "film_end_s")
 # The pictures of its film that a clip has, both included.
@@ -290,11 +291,10 @@ def _frames_given(clips: Iterable[Clip]) -> dict[str, Frames]:
     """Return the pictures of the clips for which the manifest has them, by clip id."""
     frames_given = {}
     for clip in clips:
-        first, last = (clip.extra.get(column, "") for column in FRAME_COLUMNS)
-        if not (first.isascii() and first.isdigit()):
-            continue
-        if last.isascii() and last.isdigit() and int(last) >= int(first):
-            frames_given[clip.clip_id] = (int(first), int(last))
+        cells = [clip.extra.get(column, "") for column in FRAME_COLUMNS]
+        first, last = map(whole_number, cells)
+        if first is not None and last is not None and 0 <= first <= last:
+            frames_given[clip.clip_id] = (first, last)
     return frames_given
 
 

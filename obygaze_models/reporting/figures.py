@@ -19,7 +19,7 @@ from obygaze_models.reporting.lookup import (
     pair_name,
     pair_of,
 )
-from obygaze_models.reporting.svg import LEFT, RIGHT, WIDTH, Axis, Drawing
+from obygaze_models.reporting.svg import LEFT, RIGHT, WIDTH, Axis, Box, Drawing
 from obygaze_models.reporting.tables import Heading, slug
 from obygaze_models.runner.summary import CellRows, short
 from obygaze_models.runner.tables import Row
@@ -28,6 +28,7 @@ ROW_HEIGHT = 36
 HEADING_HEIGHT = 26
 DOT_APART = 6.5  # two dots that are nearer cover each other
 MOST_FILMS = 24  # whose clips are drawn
+MOST_DOTS = 200  # of films in a row; more are points without names
 DEPTH_OF_TREE = 4
 BOX_WIDTH = 118
 BOX_HEIGHT = 62
@@ -170,6 +171,7 @@ def _draw_films(
     steps = spread_dots(places, DOT_APART)
     farthest = max(map(abs, steps), default=1) or 1
     step = min(DOT_APART, (ROW_HEIGHT / 2 - 3) / farthest)
+    boxes: dict[str, list[Box]] = {}
     for (film, value), x, moved in zip(values.items(), places, steps, strict=True):
         kind = "film guess"
         about = f"{run.film_name(film)}: {short(value)}"
@@ -178,7 +180,12 @@ def _draw_films(
             kind = "film model" if is_better else "open"
         if film in guessed:
             about += f", guess {short(guessed[film])}"
-        drawing.dot(x, y + step * moved, 3.2, kind, about)
+        if len(values) <= MOST_DOTS:
+            drawing.dot(x, y + step * moved, 3.2, kind, about)
+        else:
+            boxes.setdefault(kind, []).append((x - 1, y + step * moved - 1, 2, 2))
+    for kind, of_kind in boxes.items():
+        drawing.bars(of_kind, kind)
 
 
 def _draw_value(
@@ -286,7 +293,7 @@ def _draw_film(
 ) -> None:
     top = drawing.height + 5
     drawing.label(top + 17, name)
-    boxes: dict[str, list[tuple[float, float, float, float]]] = {}
+    boxes: dict[str, list[Box]] = {}
     for number, clip in enumerate(clips):
         x = LEFT + number * width
         level = clip.clip.level if clip.clip.level in LEVELS else "none"

@@ -21,8 +21,17 @@ from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.reporting.figures import Figure, figure_of_pair
-from obygaze_models.reporting.lookup import ReportRun, opened_runs, pair_of
-from obygaze_models.reporting.sections import Section, sections_of
+from obygaze_models.reporting.lookup import (
+    NOT_SHOWN,
+    PERHAPS_BETTER,
+    PERHAPS_WORSE,
+    WORSE,
+    ReportRun,
+    opened_runs,
+    pair_of,
+    verdict,
+)
+from obygaze_models.reporting.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.reporting.svg import COLOURS, DARK, STYLE, colour_names
 from obygaze_models.reporting.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
@@ -39,6 +48,14 @@ if TYPE_CHECKING:
 
 Format = Literal["html", "csv", "latex", "svg"]
 FORMATS: Sequence[Format] = ("html", "csv", "latex", "svg")
+# How the answer begins where a model is not surely better than the best guess.
+BEGINNINGS = {
+    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
+    "differences",
+    NOT_SHOWN: "This run does not show that {model} is better than guessing",
+    PERHAPS_WORSE: "{model} may be worse than guessing",
+    WORSE: "{model} is worse than guessing",
+}
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
 )
@@ -202,7 +219,7 @@ def chapter_of(run: ReportRun) -> Chapter:
         run.folder.name,
         _asked(run),
         _data(run),
-        answer(run),
+        _answer(run),
         figure,
         [*_scale(run), *(warning.text for warning in warnings_of(run))],
         sections_of(run),
@@ -215,6 +232,19 @@ def _asked(run: ReportRun) -> str:
         if question["text"]:
             return str(question["text"])
     return run.title
+
+
+def _answer(run: ReportRun) -> str:
+    """Return one sentence that answers the question; it first says what is not shown."""
+    text = answer(run)
+    cell = run.main
+    guess = None if cell is None else run.guess_of(cell, run.ranking)
+    if cell is None or guess is None:
+        return text
+    beginning = BEGINNINGS.get(verdict(run.difference(cell, guess)))
+    if beginning is None:
+        return text
+    return f"{beginning.format(model=run.label(cell))}: {text[0].lower()}{text[1:]}"
 
 
 def _data(run: ReportRun) -> str:
@@ -231,20 +261,25 @@ def _data(run: ReportRun) -> str:
 
 
 def _scale(run: ReportRun) -> Iterator[str]:
-    """Yield what a random order has on the test of the answer, and what an interval is over."""
+    """Yield what a random order has, what an interval is over, and which concepts are found."""
     cell = run.main
     if cell is None:
         return
     name = metric_name(run.ranking)
     text = f"A random order has {name} {short(run.chance(cell))}"
     if run.ranking == "ap":
-        text += ", about the share of positive clips in a film"
+        text += (
+            " (the share of positive clips in a film, or more in films of few clips)"
+        )
     yield f"{text}; a perfect one has 1."
     if cell.has_interval(run.ranking):
         yield (
             f"The interval says how the value depends on the {groups(cell.n_films, run)} that "
             "were drawn; other kinds of films can differ more."
         )
+    sentence = sentence_of_concepts(run)
+    if sentence:
+        yield sentence
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
@@ -24,6 +24,7 @@ from obygaze_models.reporting.figures import (
     figures_of_tasks,
 )
 from obygaze_models.reporting.lookup import (
+    ALPHA,
     CEILINGS,
     Pair,
     ReportRun,
@@ -52,6 +53,7 @@ from obygaze_models.runner.tables import Row
 BEST_GUESS = "best guess"
 MOST_MISSING = 50
 MOST_COLUMNS = 6
+MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NOT_STATED = "not stated"
 
@@ -95,14 +97,16 @@ def results(run: ReportRun) -> Section:
     section = Section("results", "Results")
     if not run.all_cells:
         return section
-    for metric in run.metrics:
-        section.tables.append(_table_of_tasks(run, metric))
+    pairs = {pair_of(cell) for cell in run.all_cells}
+    if len(pairs) > 1 or not run.cells:
+        for metric in run.metrics:
+            section.tables.append(_table_of_tasks(run, metric))
     section.figures += figures_of_tasks(run)
     if run.argmax:
         section.tables.append(_table_of_argmax(run))
     if run.cells:
         section.tables.append(_table_beside_guess(run))
-    if run.main is not None:
+    if run.main is not None and run.main.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, pair_of(run.main)))
     return section
 
@@ -168,7 +172,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     name = metric_name(metric)
     headers = (
         "model",
-        name,
+        *map(metric_name, run.metrics),
         BEST_GUESS,
         f"{name} of the guess",
         "difference",
@@ -188,8 +192,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
                 films = f"{n_above} of {n_films}"
                 value = Number(guess.value(metric))
                 beside = (run.label(guess), value, Number.of(row), verdict(row), films)
-            own = (run.label(cell), _number(cell, metric))
-            rows.append((*own, *beside, leaked_of(cell)))
+            values = [_number(cell, name) for name in run.metrics]
+            rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
     note = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
         "of the run is below .05; not certain, if only the interval is. Films: in how many of "
@@ -549,6 +553,22 @@ def concepts(run: ReportRun) -> Section:
     return section
 
 
+def sentence_of_concepts(run: ReportRun) -> str:
+    """Return which concepts the features show in films that vectors were not found on."""
+    found: dict[str, bool] = {}
+    for row in run.table("concepts.csv"):
+        is_found = row["p_holm"] < ALPHA
+        found[row["concept"]] = found.get(row["concept"], False) or is_found
+    if not found:
+        return ""
+    shown = [name for name, is_found in found.items() if is_found]
+    others = [name for name, is_found in found.items() if not is_found]
+    n_found = f"{len(shown)} of {count(len(found), 'concept')}"
+    named = f" ({few(shown)})" if shown else ""
+    text = f"In unseen films the features show {n_found}{named}"
+    return f"{text}; not shown: {few(others)}." if others else f"{text}."
+
+
 def _model_of(row: Row) -> tuple[str, str, str]:
     return row["store"], row["model"], row["train"]
 
@@ -646,13 +666,10 @@ def made(run: ReportRun) -> Section:
     section = Section("made", "How it was made")
     about = run.about
     protocol = run.protocol
-    stores = " ".join(
-        f"--store {name}={facts['location']}" for name, facts in about["stores"].items()
-    )
+    draws = f"{protocol['report']['replicates']:,} draws of films"
     section.sentences.append(
-        f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}, "
-        f"{protocol['report']['replicates']:,} draws of films. Again, with this protocol: obygaze "
-        f"run {protocol['name']} --manifest {about['manifest']['path']} {stores}".rstrip()
+        f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}, {draws}. run.json has "
+        "every setting, and what was chosen in each fold."
     )
     section.sentences += protocol["report"]["notes"]
     for name, facts in about["stores"].items():
@@ -703,12 +720,13 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         ("protocol", run.protocol["name"], about["protocol_sha256"]),
         (
             "manifest",
-            f"{manifest['name']} ({manifest['view']} view)",
+            f"{manifest['path']} ({manifest['view']} view)",
             manifest["sha256"],
         ),
     ]
     for name, facts in about["stores"].items():
-        content = f"{name}: {facts['backbone']}, array {facts['array']}, {facts['width']} wide"
+        array = f"array {facts['array']}, {facts['width']} wide"
+        content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         rows.append(("store", content, facts["seal"]))
     for name, sha256 in about["files"].items():
         rows.append(("table", name, sha256))

@@ -19,6 +19,10 @@ LEFT = 170  # the width of the labels of rows
 RIGHT = 20
 LETTERS = 21  # of a label, in one line
 ROUNDING = 1e-9
+
+# Left, top, width and height.
+Box = tuple[float, float, float, float]
+
 COLOURS = {
     "ink": "#26251f",
     "paper": "#ffffff",
@@ -117,10 +121,8 @@ class Drawing:
             f'class="box" fill-opacity="{shade:.2f}"/>'
         )
 
-    def bars(
-        self, boxes: Iterable[tuple[float, float, float, float]], kind: str
-    ) -> None:
-        """Draw filled rectangles of one colour as one element: x, y, width and height of each."""
+    def bars(self, boxes: Iterable[Box], kind: str) -> None:
+        """Draw filled rectangles of one colour as one element."""
         path = [
             f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
             for x, y, width, height in boxes

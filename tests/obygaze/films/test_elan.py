@@ -139,3 +139,10 @@ def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
     (clip,) = import_segments([path], "marks", 25).manifest
     assert (clip.level, clip.concepts) == ("HN", ("Look",))
     assert (clip.extra["annotator"], clip.extra["comment"]) == ("ada", comment)
+
+
+def test_a_prefix_that_is_not_declared_is_no_file_of_elan(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(document(ADA).replace("xmlns:xsi", "xmlns:xs"), "utf-8")
+    with pytest.raises(FixInput, match="not a file of ELAN: unbound prefix"):
+        import_segments([path], "lake", 25)

@@ -101,7 +101,9 @@ def test_without_times_in_the_film_clips_follow_each_other() -> None:
         Clip("b", "lake", 2, "b.mp4"),
         Clip("a", "lake", 1, "a.mp4", 3.0, 5.0),
     ]
-    times = film_times(clips, rate=PAL, length_of={"a.mp4": 9.0, "b.mp4": 4.0}.get)
+    times = film_times(
+        clips, rate=PAL, length_of={"a.mp4": 9.0, "b.mp4": 4.0}.__getitem__
+    )
     assert times.axis == IN_A_ROW
     assert times.spans == {"a": (0, 2), "b": (2, 6)}
     assert [piece.offset_s for piece in times.pieces] == [3.0, 0.0]

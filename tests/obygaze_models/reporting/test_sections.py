@@ -22,6 +22,7 @@ from obygaze_features.manifest.io import manifest_sha256, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.reporting.clips import scored_clips, surest_errors
 from obygaze_models.reporting.figures import (
+    figure_of_pair,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
@@ -402,11 +403,23 @@ def test_how_it_was_made_has_inputs_versions_and_what_to_cite(tmp_path: Path) ->
     assert rows_of(sources) == [["features", "x", "CC0-1.0", "not stated"]]
     kinds = [row[0] for row in rows_of(inputs)]
     assert kinds[:3] == ["protocol", "manifest", "store"]
-    assert ["store", "x: toy, array clip, 4 wide", "2" * 64] in rows_of(inputs)
-    assert (
-        "obygaze run honest --manifest nowhere.toml --store x=stores/x"
-        in (section.sentences[0])
+    assert ["store", "x=stores/x: toy, array clip, 4 wide", "2" * 64] in rows_of(inputs)
+    assert section.sentences[0].startswith(
+        "Protocol honest, splits nested, 1,000 draws"
     )
+
+
+def test_very_many_films_are_points_without_names(tmp_path: Path) -> None:
+    films = [f"film{number:04d}" for number in range(210)]
+    clips = clips_of(films=films)
+    cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
+    made = made_run(tmp_path / "run", [cell])
+    figure = figure_of_pair(ReportRun.of(made), ("EN_S", "EN_S"))
+    assert "film0007" not in figure.file
+    (points,) = [line for line in figure.file.splitlines() if line.startswith("<path")]
+    assert points.count("z") == 210
+    keys = [table.key for table in sections_by_key(made)["results"].tables]
+    assert keys == ["summary"]
 
 
 @pytest.mark.parametrize("n_tasks", [2, 9])
