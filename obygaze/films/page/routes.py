@@ -10,17 +10,18 @@ from obygaze.films.page.server import PageServer, Reply
 from obygaze.films.page.site import Site
 
 STATIC = {"index.html": "text/html", "page.css": "text/css"}
+# Each imports only some of those before it.
 SCRIPTS = (
-    "main",
     "state",
     "tools",
     "player",
     "watched",
     "marks",
-    "form",
     "timeline",
+    "form",
     "clips",
     "keys",
+    "main",
 )
 STATIC |= {f"{name}.js": "text/javascript" for name in SCRIPTS}
 Asked = Mapping[str, str]

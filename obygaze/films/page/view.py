@@ -21,6 +21,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.options import Option
+from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def open_site(
     blind: Annotated[bool, Option(group="Annotate")] = False,
     workspace: PathLike | None = None,
 ) -> Site:
-    """Return the page of a manifest, for `server_of`.
+    """Return the page of a manifest, for `server_of` or `export`.
 
     Args:
         manifest: The clips. The default is those of the run, or the only manifest of the workspace.
@@ -169,6 +170,12 @@ def _options_of_site(function: F) -> F:
     click.option(
         "--proxy", is_flag=True, help="First copy the videos that browsers do not play."
     ),
+    click.option(
+        "--export",
+        "folder",
+        type=TypedPath(file_okay=False, path_type=Path),
+        help="Write the page as files, without videos, and end.",
+    ),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
     click.option(
         "--port",
@@ -181,6 +188,7 @@ def view(
     session: Session,
     /,
     proxy: bool,
+    folder: Path | None,
     no_browser: bool,
     port: int | None,
     **inputs: Any,
@@ -193,7 +201,9 @@ def view(
         obygaze view films --run honest
         obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
         obygaze view films --annotate ada --blind
+        obygaze view films --run honest --export page
     """
+    from obygaze.films.page.export import export
     from obygaze.films.page.routes import server_of
 
     console = session.console
@@ -202,6 +212,11 @@ def view(
         console.note(f"{site.manifest.name} has no concepts: marks have levels only")
     if proxy:
         site.media.make_proxies(console.progress)
+    if folder is not None:
+        export(site, folder)
+        index = str(folder / "index.html")
+        console.show({"page": index}, index)
+        return
     ports = (port,) if port else (usual_port(session.workspace.root), 0)
     with server_of(site, ports) as server:
         address = server.new_address()

@@ -30,6 +30,7 @@ export function prepareFilters() {
   options(filters.concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
   options(filters.order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
   for (const name of ["level", "concept", "where"]) filters[name].parentNode.hidden = page.blind;
+  if (page.is_exported) filters.where.parentNode.hidden = true;
   filters.text.parentNode.hidden = !page.can_search;
   filters.order.parentNode.hidden = !scores;
   if (!scores) filters.order.value = "film";
@@ -172,6 +173,7 @@ function explain(clip, switched) {
     bar.style.width = `${(4 * Math.abs(one.adds)) / most}rem`;
     const select = el("select", { "aria-label": `${one.name}: what if` });
     options(select, [["", "as it is"], ["off", "absent"], ["on", "present"]], switched[one.name] ?? "");
+    select.disabled = Boolean(state.page.is_exported);
     select.onchange = () => guarded(() => openClip(clip.id, { ...switched, [one.name]: select.value }));
     const name = el("th", { scope: "row", title: state.page.concepts[one.name] ?? "" }, one.name);
     const cells = [one.adds.toFixed(2), bar, percent(one.off), percent(one.on), select];

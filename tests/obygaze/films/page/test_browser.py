@@ -35,9 +35,11 @@ from support.videos import read_number, write_video
 
 from obygaze.films.mark_tables import read_segments
 from obygaze.films.page import site as pages
+from obygaze.films.page.export import export
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import leading_page
 from obygaze_features.core.console import Console
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Row
 
@@ -368,11 +370,25 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
 # ---- what everybody can use ----------------------------------------------------------------------
 
 
+def nameless_elements(browser: Any) -> list[str]:
+    """Return what can be used and has no name; [] while the page is being drawn."""
+    from selenium.common.exceptions import StaleElementReferenceException
+
+    shown = "input, select, textarea, button, a, video, [tabindex='0']"
+    nameless = []
+    try:
+        for one in browser.find_elements("css selector", shown):
+            if one.is_displayed() and not one.accessible_name:
+                nameless.append(one.get_attribute("outerHTML"))
+    except StaleElementReferenceException:
+        return []
+    return nameless or ["all have names"]
+
+
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 def test_nothing_is_wider_than_the_window_and_all_have_names(
     browser: Any, tmp_path: Path, width: int
 ) -> None:
-    shown = "input, select, textarea, button, a, video, [tabindex='0']"
     with served(films(tmp_path)) as server:
         resize(browser, width)
         open_page(browser, server.new_address(), "films")
@@ -381,18 +397,9 @@ def test_nothing_is_wider_than_the_window_and_all_have_names(
             title = next(iter(place.values()), "films")
             wait(lambda title=title: browser.title.startswith(title))
             script = "const root = document.documentElement; return [innerWidth, root.scrollWidth]"
-            wait(
-                lambda: (
-                    browser.execute_script("return document.readyState") == "complete"
-                )
-            )
+            assert wait(lambda: nameless_elements(browser)) == ["all have names"]
             inner, wide = browser.execute_script(script)
             assert inner == width >= wide
-            nameless = []
-            for one in browser.find_elements("css selector", shown):
-                if one.is_displayed() and not one.accessible_name:
-                    nameless.append(one.get_attribute("outerHTML"))
-            assert nameless == []
     resize(browser, 1400)
 
 
@@ -539,6 +546,39 @@ def test_no_request_leaves_the_machine_and_nothing_fails(
         assert {urlsplit(url).netloc for url in requests_of(browser)} == {server.host}
     severe = [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
     assert severe == []
+
+
+def test_an_exported_page_needs_no_server_and_sends_nothing(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = films(tmp_path)
+    folder = tmp_path / "page"
+    export(page, folder)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"index.html", "page.css", "page.js", "data.js"}
+    data = (folder / "data.js").read_text("utf-8")
+    assert str(tmp_path) not in data
+    documents = json.loads(data.removeprefix("const EXPORTED = "))
+    assert documents["overview"]["annotator"] is None
+    browser.get_log("performance")
+    browser.get_log("browser")
+    open_page(browser, (folder / "index.html").as_uri(), "films")
+    assert "10 of 10 clips" in text(browser, "#n-clips")
+    go(browser, film="lake", t=1.2)
+    wait(lambda: text(browser, "#time") == "0:00:01.200")
+    wait(lambda: "clip lake-001: S sure; Look" in text(browser, "#here"))
+    assert "ada: S sure; Look" in text(browser, "#here")
+    assert not browser.find_element("id", "mark").is_displayed()
+    go(browser, clip="lake-001")
+    wait(lambda: browser.title.startswith("lake-001"))
+    assert {urlsplit(url).scheme for url in requests_of(browser)} == {"file"}
+    errors = [one["message"] for one in browser.get_log("browser")]
+    # Pictures are not there; nothing else fails.
+    assert [one for one in errors if "ERR_FILE_NOT_FOUND" not in one] == []
+    (folder / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
+        export(page, folder)
+    assert (folder / "thesis.txt").read_text("utf-8") == "mine"
 
 
 def test_no_script_makes_a_global(browser: Any, tmp_path: Path) -> None:

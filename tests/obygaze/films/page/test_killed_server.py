@@ -166,7 +166,11 @@ def test_500_random_edits_with_kills_leave_the_table_as_before_or_after(
     # What was left behind is no table that somebody could open by mistake.
     names = {path.name for path in (tmp_path / "segments").iterdir()}
     visible = {name for name in names if not name.startswith(".")}
-    assert visible == {"films.eva.csv", "films.eva.history.jsonl"}
+    assert visible == {
+        "films.eva.csv",
+        "films.eva.history.jsonl",
+        "films.eva.watched.csv",
+    }
 
 
 def wait_for_orders(server: KilledServer) -> None:

@@ -135,7 +135,7 @@ def test_why_a_store_cannot_be_searched_by_a_text(
     def download(card: Any) -> None:
         raise AssertionError("the page must not use the network")
 
-    monkeypatch.setattr(hub, "_download", download)
+    monkeypatch.setattr(hub, "download_files", download)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     store, _ = a_store(tmp_path / "s", named_recipe(card), 4)
     with served(site(tmp_path, CLIPS, store=store)) as server:
