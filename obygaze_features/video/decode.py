@@ -140,14 +140,17 @@ class _ClipDecoder:
         if self.source.film.decoded is not None:
             canvas.damage |= set(self.source.film.decoded.damage.tolist())
         is_in_order = True
-        for run in index.runs(index.order[list(canvas.wanted)].tolist()):
+        positions = index.order[list(canvas.wanted)].tolist()
+        for run in index.runs(positions, self.source.late):
             outcome = self.source.run(run, canvas.offer_at)
             is_whole = set(outcome.out) >= run.wanted
             is_from_key = run.start == 0 or not outcome.denies_key(run.start)
-            if outcome.reported or not is_whole or not is_from_key:
+            if outcome.has_reports or not is_whole or not is_from_key:
                 outcome = self._run_with_care(canvas, run)
-            canvas.damage |= {at for at in outcome.reported if at >= run.start}
-            is_in_order &= self._is_in_order(canvas, outcome.out)
+            canvas.damage |= {at for at in outcome.damage if at >= run.start}
+            # The pictures after the last one that is wanted only show what is reported of it.
+            out = [at for at in outcome.out if at <= max(run.wanted)]
+            is_in_order &= self._is_in_order(canvas, out)
         missing = index.order[canvas.missing()].tolist()
         if not is_in_order or not index.affected(canvas.damage, missing).all():
             message = "its pictures come out of the decoder in another order"

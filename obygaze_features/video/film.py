@@ -250,7 +250,7 @@ def _decode_whole(source: VideoSource, sink: Sink | None = None) -> Values:
     outcome = source.run(source.whole, take)
     # What is before the first picture is the end of one that is not in the file.
     first = int(source.film.index.order.min())
-    damage = [at for at in sorted(outcome.reported) if at >= first]
+    damage = [at for at in sorted(outcome.damage) if at >= first]
     return {
         "positions": np.array(outcome.out, np.int64),
         "key": np.array([at in outcome.keys for at in outcome.out], bool),
@@ -417,7 +417,7 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
         return index
     outcome = source.run(PacketRun(0, int(head.max()), frozenset()), lambda _, __: None)
     lost = np.setdiff1d(head, outcome.out)
-    if outcome.reported:
+    if outcome.has_reports:
         # Damage, if later than the beginning, is no reason to forget a picture.
         lost = lost[(lost < first) | (index.pts[lost] < index.pts[first])]
     return replace(index, order=index.order[~np.isin(index.order, lost)])
