@@ -181,10 +181,11 @@ def main() -> None:
             path = make(case, folder)
             if path is None:
                 continue
-            of_file = Tally()
-            compare(case, path, folder, None, of_file)
-            of_file.wrong = [f"{line}, {said_of(path)}" for line in of_file.wrong]
-            tallies.setdefault(case.codec, Tally()).add(of_file)
+            tally = tallies.setdefault(case.codec, Tally())
+            n_before = len(tally.wrong)
+            compare(case, path, folder, None, tally)
+            of_file = tally.wrong[n_before:]
+            tally.wrong[n_before:] = [f"{line}, {said_of(path)}" for line in of_file]
         for codec, tally in tallies.items():
             print(f"{codec:8} {tally}")
             for line in tally.wrong:

@@ -141,14 +141,6 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
-        """Add the counts of other files."""
-        self.n_files += other.n_files
-        self.n_right += other.n_right
-        self.n_marked += other.n_marked
-        self.refused += other.refused
-        self.wrong += other.wrong
-
     def __str__(self) -> str:
         refused = ", ".join(f"{reason} {n}" for reason, n in self.refused.items())
         return (
