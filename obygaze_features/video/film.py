@@ -35,7 +35,7 @@ from obygaze_features.video.packets import (
     reorder_depth,
 )
 from obygaze_features.video.picture import PictureGeometry
-from obygaze_features.video.source import CHECKED, TRIES, Sink, VideoSource, is_key
+from obygaze_features.video.source import CHECKED, TRIES, VideoSource, is_key
 
 # Packets of files up to this size stay in memory after the one pass over them.
 KEEP_BYTES = 256 * 1024 * 1024
@@ -211,16 +211,13 @@ def distrust(film: Film) -> None:
             file.unlink()
 
 
-def decoded_order(source: VideoSource, sink: Sink | None = None) -> DecodedOrder:
-    """Return which pictures come out of the decoder; the whole film is decoded for it, once.
-
-    `sink` gets the pictures if the film is decoded now and its index is not kept.
-    """
+def decoded_order(source: VideoSource) -> DecodedOrder:
+    """Return which pictures come out of the decoder; the whole film is decoded for it, once."""
     film = source.film
     if film.decoded is not None:
         return film.decoded
     if film.folder is None:
-        film.decoded = DecodedOrder(**_decode_whole(source, sink))
+        film.decoded = DecodedOrder(**_decode_whole(source))
         return film.decoded
     packets = np.concatenate([film.index.pts, film.index.size, film.offset])
     of_index = sha256_bytes(packets.tobytes())
@@ -239,15 +236,9 @@ def decoded_order(source: VideoSource, sink: Sink | None = None) -> DecodedOrder
     return film.decoded
 
 
-def _decode_whole(source: VideoSource, sink: Sink | None = None) -> Values:
+def _decode_whole(source: VideoSource) -> Values:
     """Decode a film from its beginning; return what comes out, and the damage."""
-
-    def take(position: int, frame: Any) -> None:
-        source.progress()
-        if sink is not None:
-            sink(position, frame)
-
-    outcome = source.run(source.whole, take)
+    outcome = source.run(source.whole, lambda _, __: source.progress())
     # What is before the first picture is the end of one that is not in the file.
     first = int(source.film.index.order.min())
     damage = [at for at in sorted(outcome.damage) if at >= first]

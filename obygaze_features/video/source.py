@@ -142,7 +142,7 @@ class VideoSource:
         Some errors are only seen when the picture comes out that was held back, or one that is
         built on it.
         """
-        return self.decoder.reorder_depth + 1
+        return int(self.decoder.reorder_depth) + 1
 
     def read_geometry(self) -> None:
         """Decode the first picture that can be decoded, which sets `geometry` and `first`."""
