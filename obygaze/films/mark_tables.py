@@ -174,6 +174,38 @@ def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
     return tuple(segment for segment in segments if segment is not None)
 
 
+def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
+    """Return what an annotator watched, from a table of nothing else, which may have no rows.
+
+    Args:
+        path: The table.
+        annotator: The only annotator that it may have; "" allows each.
+        columns: The columns that it may have: who writes it anew would lose others.
+    """
+    violations = Violations(path)
+    table = _read(path, violations)
+    for name in table.filled_columns:
+        if name not in columns:
+            violations.add(
+                1, name, "remove this column: the page writes the table anew"
+            )
+    rates = _rates_of_films(table.rows, None)
+    segments = []
+    for row in table.rows:
+        if row["level"] != WATCHED:
+            row.add(
+                "level",
+                f"expected {WATCHED}, got {row['level']!r}: marks have their table",
+            )
+        if annotator and row["annotator"] != annotator:
+            row.add("annotator", f"expected {annotator}, got {row['annotator']!r}")
+        segment = segment_of(row, rates)
+        if segment is not None:
+            segments.append(segment)
+    violations.raise_if_any("this table of what was watched cannot be read")
+    return Marks(tuple(segments), rates)
+
+
 def segment_of(
     row: TableRow,
     rates: Mapping[str, Fraction] | None = None,
