@@ -298,7 +298,9 @@ def _set_back(times: Ints, reorder: int) -> Ints:
     ahead = steps[steps > 0]
     if not len(ahead):
         return with_time[:0]
-    return with_time[:-1][steps < -(reorder + 2) * np.median(ahead)] + 1
+    is_back = steps < -(reorder + 2) * np.median(ahead)
+    after: Ints = with_time[:-1][is_back] + 1
+    return after
 
 
 def reorder_depth(codec: Any) -> int:
