@@ -167,10 +167,13 @@ def times_of_films(
 
 
 def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
-    """Return start and end of clips in their films, by clip id, where these are known."""
+    """Return start and end of clips in their films, by clip id, where these are known.
+
+    Of clips in a row they are not: what is between them in the film is unknown.
+    """
     spans: dict[str, Span] = {}
     for times in times_of_films(clips).values():
-        if not times.unknown:
+        if times.axis != IN_A_ROW and not times.unknown:
             spans.update(times.spans)
     return spans
 

@@ -209,7 +209,8 @@ class FilmPage:
         try:
             wait(lambda: any(said.startswith(words) for said in self._said()))
         except AssertionError:
-            print("SAID", self._said(), self.text()[:300]); raise
+            print("SAID", self._said(), self.text()[:300])
+            raise
 
     def _said(self) -> list[str]:
         found: list[str] = self.browser.execute_script("return window.said")

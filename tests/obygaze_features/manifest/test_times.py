@@ -112,6 +112,9 @@ def test_without_times_in_the_film_clips_follow_each_other() -> None:
     assert without_lengths.unknown == ["b.mp4"]
     assert without_lengths.frames_of("a") is None
     assert spans_in_films(clips) == {}
+    parts = [Clip(one, "lake", n, f"{one}.mp4", 0.0, 5.0) for n, one in enumerate("ab")]
+    assert film_times(parts, rate=PAL).frames_of("b") == (125, 249)
+    assert spans_in_films(parts) == {}
 
 
 def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
