@@ -206,11 +206,7 @@ class FilmPage:
         """Press a key once, and wait until the page says a message that begins with these words."""
         self.browser.execute_script(LISTEN)
         self.press(key)
-        try:
-            wait(lambda: any(said.startswith(words) for said in self._said()))
-        except AssertionError:
-            print("SAID", self._said(), self.text()[:300])
-            raise
+        wait(lambda: any(said.startswith(words) for said in self._said()))
 
     def _said(self) -> list[str]:
         found: list[str] = self.browser.execute_script("return window.said")

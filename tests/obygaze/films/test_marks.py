@@ -572,6 +572,13 @@ def test_time_that_nobody_watched_is_no_easy_negative(tmp_path: Path) -> None:
         "--permutations",
         "0",
     )
+    # The first mark says that nothing was watched: only the clip with marks can be compared.
+    nothing = run_obygaze(*words, cwd=tmp_path).ok()
+    assert "counts as watched" not in nothing.stderr
+    assert nothing.json()["pairs"][0]["n"] == 1
+    # Tables from elsewhere say nothing of it.
+    for name in ("ada", "ben"):
+        (tmp_path / "segments" / f"films.{name}.watched.csv").unlink()
     unknown = run_obygaze(*words, cwd=tmp_path).ok()
     assert "so the whole film counts as watched: ada in lake" in unknown.stderr
     assert unknown.json()["pairs"][0]["n"] == 12
