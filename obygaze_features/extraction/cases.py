@@ -47,7 +47,11 @@ class Case(NamedTuple):
 SAME = Case("same", KEEP, "{n} clips are there already")
 NEW = Case("new", COMPUTE, "{n} clips are not in the store yet")
 MISSING = Case("not extracted", COMPUTE, "{n} clips are planned and not extracted yet")
-VIDEO_FOUND = Case("video found", COMPUTE, "{n} clips had no video, and have one now")
+PICTURES_FOUND = Case(
+    "pictures found",
+    COMPUTE,
+    "{n} clips had no video, and have one now, or frames that were kept",
+)
 FAILED_BEFORE = Case(
     "failed before", KEEP, "{n} clips failed before; --retry-failed tries them again"
 )
@@ -116,30 +120,6 @@ LATER_VERSION = Case(
     "another version of the program made this store; each row has its maker",
 )
 MIXED = Case("mixed", KEEP, "the store becomes a mixture; each row has its maker")
-
-CASES = (
-    SAME,
-    NEW,
-    MISSING,
-    VIDEO_FOUND,
-    FAILED_BEFORE,
-    WITHOUT_VIDEO,
-    RETRIED,
-    NOT_IN_MANIFEST,
-    OTHER_CLIPS,
-    WITHDRAWN_BEFORE,
-    TIMES_CHANGED,
-    VIDEO_REPLACED,
-    MANIFEST_CHANGED,
-    AS_PLANNED,
-    ANOTHER_RECIPE,
-    ANOTHER_PLAN,
-    FURTHER_ARRAY,
-    CANNOT_GET_ARRAY,
-    ANOTHER_MAKER,
-    LATER_VERSION,
-    MIXED,
-)
 
 
 @dataclass(frozen=True)
@@ -305,9 +285,9 @@ def case_of_row(
     if stored.is_filling:
         return FAILED_BEFORE, name
     had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
-    if had_no_video and wanted.facts.get(clip.video):
-        return VIDEO_FOUND, name
-    if row.status == NO_VIDEO and not clip.video and name not in wanted.kept:
+    if had_no_video and (wanted.facts.get(clip.video) or name in wanted.kept):
+        return PICTURES_FOUND, name
+    if row.status == NO_VIDEO:
         return WITHOUT_VIDEO, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 

@@ -669,13 +669,13 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     assert open_store(store).status().counts["ok"] == N_CLIPS - 3
 
 
+@pytest.mark.parametrize("n_before", [0, 20])
 def test_a_process_that_fails_at_once_does_not_end_the_others(
-    films: Manifest,
-    tmp_path: Path,
-    undisturbed: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch, n_before: int
 ) -> None:
     """It forgets the plan, since no block was begun; another one had just planned the same."""
+    if n_before:
+        run(some_clips(films, range(n_before)), world)
     make_pool = extracting._decode_pool
     n_failed = 0
 
@@ -687,10 +687,38 @@ def test_a_process_that_fails_at_once_does_not_end_the_others(
         return make_pool(together, *more)
 
     monkeypatch.setattr(extracting, "_decode_pool", fail_elsewhere)
-    (state,) = run(films, tmp_path)
-    assert (state.sealed, n_failed) == (True, 2)
-    assert bytes_of(tmp_path / "stores" / STORE) == bytes_of(undisturbed)
-    assert no_work_is_left(tmp_path / "stores" / STORE)
+    (state,) = run(films, world)
+    assert (state.sealed, state.clips, n_failed) == (True, N_CLIPS, 2)
+    assert not (world / "stores" / f"{STORE}.next").exists()
+
+
+def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
+    films: Manifest, world: Path
+) -> None:
+    run(some_clips(films, range(20)), world)
+    store = world / "stores" / STORE
+
+    def change() -> None:
+        shutil.rmtree(store.with_name(f"{STORE}.next"))
+        subset(store, without=["tt1"], reason="by request", workspace=Workspace(world))
+
+    with pytest.raises(Mismatch, match="was not added: meanwhile another") as error:
+        run(films, world, watch=at_row(3, change))
+    assert str(store) in str(error.value)
+    assert len(open_store(store)) == 20
+    assert run(films, world)[0].clips == 36
+
+
+def test_a_run_whose_rows_failed_again_elsewhere_leaves_the_store(
+    films: Manifest, world: Path
+) -> None:
+    (first,) = run(films, world)
+    meeting = at_row(1, lambda: run(films, world, retry_failed=True))
+    done = run(films, world, retry_failed=True, watch=meeting)
+    assert done[0].seal == first.seal
+    (warning,) = done.warnings
+    assert "nothing was added" in warning
+    assert no_work_is_left(world / "stores" / STORE)
 
 
 def test_the_plan_of_a_further_array_counts_only_that_array(
