@@ -97,7 +97,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "manifest import segments": (
         "obygaze.films.exchange:import_segments",
-        "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
+        "Read segments from ELAN, WebVTT, or a table of marks.",
     ),
     "extract text": (
         "obygaze_features.extraction.text:embed_texts",

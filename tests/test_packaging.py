@@ -35,6 +35,7 @@ EXTRAS = {
     "frames": {"pandas", "xarray"},
     "skops": {"skops"},
     "parquet": {"pyarrow"},
+    "elan": {"pympi-ling"},
     "remote": {"obstore", "huggingface_hub"},
     "tables": {"python-calamine", "xlsxwriter"},
     "docs": {"furo", "myst-nb", "sphinx"},
@@ -99,7 +100,7 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == [
-        "obygaze[mlp,extract,captions,fast,frames,remote,skops,tables,parquet]"
+        "obygaze[mlp,extract,captions,elan,fast,frames,remote,skops,tables,parquet]"
     ]
     assert "obygaze[video]" in extras["extract"]
     assert "obygaze[extract]" in extras["captions"]

@@ -10,25 +10,23 @@ if TYPE_CHECKING:
     from obygaze.films.agreement import (
         measure_agreement as measure_agreement,
     )
+    from obygaze.films.clip_spans import read_clips as read_clips
     from obygaze.films.exchange import export_segments as export_segments
     from obygaze.films.labels import project_segments as project_segments
+    from obygaze.films.mark_tables import Marks as Marks
+    from obygaze.films.mark_tables import Segment as Segment
+    from obygaze.films.mark_tables import read_marks as read_marks
     from obygaze.films.projection import ClipSpan as ClipSpan
     from obygaze.films.projection import Projection as Projection
-    from obygaze.films.projection import Segment as Segment
     from obygaze.films.projection import project as project
-    from obygaze.films.projection import read_inputs as read_inputs
 
 if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.films.agreement": ("measure_agreement",),
         "obygaze.films.exchange": ("export_segments",),
+        "obygaze.films.clip_spans": ("read_clips",),
         "obygaze.films.labels": ("project_segments",),
-        "obygaze.films.projection": (
-            "ClipSpan",
-            "Projection",
-            "Segment",
-            "project",
-            "read_inputs",
-        ),
+        "obygaze.films.mark_tables": ("Marks", "Segment", "read_marks"),
+        "obygaze.films.projection": ("ClipSpan", "Projection", "project"),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -1,41 +1,238 @@
-"""Read the tiers of ELAN files: what each of them is, and the marks that its annotators made.
+"""Write marks as ELAN files, and read the tiers of ELAN files, both with pympi.
 
-A tier is used only where it is certain what it means: by the words in it, by its type in files
-that this program wrote, or by a mapping. All other tiers are kept as they are.
+In a file that this program writes, each annotator has a tier of levels, below it tiers of concepts
+and of comments, and a tier of what was watched. The linguistic types of the tiers say what they
+are; names of tiers are only names.
+
+In other files a tier is used where it is certain what it means: where most of its words are levels,
+or by a mapping. All other tiers are not used, and the import says so.
 """
 
-import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path, PureWindowsPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from xml.parsers import expat
 
-from obygaze.films.film_segments import Mark, Text, plain
-from obygaze.films.projection import WATCHED
+from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
+from obygaze.films.mark_tables import WATCHED, Segment
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file
+from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_check import Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled
-from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
+from obygaze_features.manifest.model import LEVELS, clock
+from obygaze_features.manifest.tables import open_file
+from obygaze_features.manifest.vocabulary import (
+    canonical_concept,
+    canonical_level,
+    concept_meaning,
+    concepts,
+)
 
-KEEP = "keep"
+UNUSED = "unused"
 # What a tier can be; the last one is not used.
-ROLES = ("levels", "concepts", "comments", WATCHED, KEEP)
-# Types of tiers in files that this program wrote.
+ROLES = ("levels", "concepts", "comments", WATCHED, UNUSED)
+# The linguistic types of the tiers in files that this program writes.
 OWN_TYPES = {
     "level": "levels",
     "concept": "concepts",
     "comment": "comments",
+    WATCHED: WATCHED,
 }
-_MS = re.compile(r"-?[0-9]{1,12}")
-_SEPARATORS = re.compile(r"[|,;]")
+# The date is fixed, so that the same segments give the same bytes.
+WRITTEN = "2000-01-01T00:00:00+00:00"
+LANGUAGE = "eng"
+_SEPARATORS = str.maketrans(",;", "||")
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def write_elan(film: FilmSegments, relative_video: str = "") -> bytes:
+    """Return the segments of a film as an ELAN file.
+
+    Args:
+        film: The segments.
+        relative_video: The path of the film's file from the folder of the ELAN file.
+    """
+    elan = _elan()
+    document = elan.Eaf(author="")
+    document.adocument["DATE"] = WRITTEN
+    document.header.update({"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
+    document.properties.clear()
+    document.tiers.clear()
+    document.linguistic_types.clear()
+    if film.video is not None:
+        document.media_descriptors.append(
+            {
+                "MEDIA_URL": film.video.absolute().as_uri(),
+                "MIME_TYPE": "video/*",
+                "RELATIVE_MEDIA_URL": relative_video,
+            }
+        )
+    _add_types(document, film)
+    _TierWriter(document, film).write()
+    text: bytes = elan.to_string(document, encoding="utf-8")
+    return text
+
+
+def _add_types(document: Any, film: FilmSegments) -> None:
+    """Add the linguistic types, and the words that annotations of levels and concepts may have."""
+    document.add_language(
+        LANGUAGE, "http://cdb.iso.org/lg/CDB-00138502-001", "English (eng)"
+    )
+    names = dict.fromkeys(concepts())
+    for segment in film.segments:
+        names.update(dict.fromkeys(segment.concepts))
+    for vocabulary, words in (("level", LEVELS), ("concept", names)):
+        document.add_controlled_vocabulary(vocabulary)
+        document.add_cv_description(vocabulary, LANGUAGE)
+        for number, word in enumerate(words):
+            meaning = concept_meaning(word) if vocabulary == "concept" else ""
+            entry = f"cve_{vocabulary}_{number}"
+            document.add_cv_entry(vocabulary, entry, [(word, LANGUAGE, meaning)])
+    document.add_linguistic_type("level")
+    document.add_linguistic_type("concept", "Symbolic_Subdivision", timealignable=False)
+    document.add_linguistic_type("comment", "Symbolic_Association", timealignable=False)
+    document.add_linguistic_type(WATCHED)
+    for name in ("level", "concept"):
+        document.linguistic_types[name]["CONTROLLED_VOCABULARY_REF"] = name
+
+
+class _TierWriter:
+    """Adds the tiers of a film.
+
+    pympi looks for the annotation above a new one among all annotations of a tier, and numbers
+    times as they come. So annotations are written into its documented tables: times in their order.
+    """
+
+    def __init__(self, document: Any, film: FilmSegments) -> None:
+        self.document = document
+        self.film = film
+        self.lanes = _lanes(film.segments)
+        # The names of tiers of levels are taken before those of others.
+        self.names = {lane.name for lane in self.lanes}
+        self.n_annotations = 0
+        self.slot_of: dict[tuple[int, int], str] = {}
+
+    def write(self) -> None:
+        """Add the times, then the tiers."""
+        ends = []
+        for number, segment in enumerate(self._segments()):
+            # Where one segment ends and the next begins, the end comes first.
+            ends.append((self.film.ms(segment.end_frame + 1), 0, number))
+            ends.append((self.film.ms(segment.start_frame), 1, number))
+        for position, (ms, is_start, number) in enumerate(sorted(ends), start=1):
+            slot = f"ts{position}"
+            self.document.timeslots[slot] = ms
+            self.slot_of[is_start, number] = slot
+        numbers = iter(range(len(ends)))
+        for lane in self.lanes:
+            self._write_lane(lane, numbers)
+
+    def _segments(self) -> Iterator[Segment]:
+        for lane in self.lanes:
+            yield from lane.segments
+
+    def _write_lane(self, lane: "_Lane", numbers: Iterator[int]) -> None:
+        """Add the tier of a lane, and those of its concepts and comments."""
+        annotations = self._tier(lane.name, lane.type_name, lane.annotator, None)[0]
+        ids = []
+        for segment in lane.segments:
+            number = next(numbers)
+            text = WATCHED if segment.is_watched else segment.level
+            slots = (self.slot_of[1, number], self.slot_of[0, number])
+            ids.append(self._new_id())
+            annotations[ids[-1]] = (*slots, text, None)
+        if lane.type_name == WATCHED:
+            return
+        texts: dict[str, list[tuple[str, ...]]] = {
+            "concept": [segment.concepts for segment in lane.segments],
+            "comment": [(one.comment,) if one.comment else () for one in lane.segments],
+        }
+        for type_name, texts_of_marks in texts.items():
+            if not any(texts_of_marks):
+                continue
+            name = _unused_name(f"{lane.name} {type_name}s", self.names)
+            below = self._tier(name, type_name, lane.annotator, lane.name)[1]
+            for mark_id, texts_of_mark in zip(ids, texts_of_marks, strict=True):
+                previous = None
+                for text in texts_of_mark:
+                    new_id = self._new_id()
+                    below[new_id] = (mark_id, text, previous, None)
+                    previous = new_id
+
+    def _tier(
+        self, name: str, type_name: str, annotator: str, parent: str | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Add a tier, and return its tables of annotations with times and of those that refer."""
+        self.names.add(name)
+        self.document.add_tier(name, type_name, parent=parent, ann=annotator)
+        aligned, referring, *_ = self.document.tiers[name]
+        return aligned, referring
+
+    def _new_id(self) -> str:
+        self.n_annotations += 1
+        return f"a{self.n_annotations}"
+
+
+@dataclass
+class _Lane:
+    """Segments of one annotator that do not overlap, in their order."""
+
+    name: str
+    annotator: str
+    type_name: str
+    segments: list[Segment] = field(default_factory=list)
+
+
+def _lanes(segments: Iterable[Segment]) -> list[_Lane]:
+    """Return segments in lanes, marks before what was watched; what overlaps is in others."""
+    lanes_of: dict[tuple[str, str], list[_Lane]] = {}
+    for segment in sorted(segments, key=lambda one: (one.annotator, one.start_frame)):
+        type_name = WATCHED if segment.is_watched else "level"
+        lanes = lanes_of.setdefault((type_name, segment.annotator), [])
+        for lane in lanes:
+            if lane.segments[-1].end_frame < segment.start_frame:
+                lane.segments.append(segment)
+                break
+        else:
+            lanes.append(_Lane("", segment.annotator, type_name, [segment]))
+    named: set[str] = set()
+    in_order = []
+    # A first lane has the name of its annotator alone; no other lane may take it.
+    for type_name, annotator in sorted(lanes_of):
+        for number, lane in enumerate(lanes_of[type_name, annotator]):
+            if type_name == "level" and number == 0:
+                lane.name = annotator
+                named.add(annotator)
+            in_order.append(lane)
+    for lane in in_order:
+        if not lane.name:
+            name = lane.annotator
+            if lane.type_name == WATCHED:
+                name = f"{name} {WATCHED}"
+            lane.name = _unused_name(name, named)
+            named.add(lane.name)
+    return in_order
+
+
+def _unused_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number where it is taken."""
+    numbered = name
+    number = 1
+    while numbered in taken:
+        number += 1
+        numbered = f"{name} #{number}"
+    return numbered
+
+
+# ---- what tiers are ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -77,411 +274,58 @@ def read_tier_mapping(path: Path) -> TierMapping:
     return mapping
 
 
+class _Annotation(NamedTuple):
+    """An annotation with its text: with two time slots, or with the one that it refers to."""
+
+    text: str
+    slots: tuple[str, str] | None
+    refers_to: str
+
+
 @dataclass(eq=False)
 class Tier:
-    """A tier of an ELAN file; `parent` is the tier that it is linked to, None if there is none.
+    """A tier of an ELAN file; `parent` is the tier above it, None if there is none."""
 
-    A tier that is used is a lane, with a mark for each annotation, or belongs to one.
-    """
-
-    element: Element
     name: str
     type_name: str
     annotator: str
+    annotations: Mapping[str, _Annotation]
     parent: "Tier | None" = None
-    role: str = KEEP
+    role: str = UNUSED
 
     @property
     def belongs_to_parent(self) -> bool:
-        """Whether its annotations are concepts or comments of those that they refer to."""
+        """Whether its annotations are concepts or comments of the marks above them."""
         if self.parent is None or self.role not in ("concepts", "comments"):
             return False
-        return self.parent.role not in (KEEP, WATCHED)
+        return self.parent.role in ("levels", "concepts")
 
     @property
     def is_lane(self) -> bool:
         """Whether each of its annotations is a mark."""
-        return self.role != KEEP and not self.belongs_to_parent
+        return self.role != UNUSED and not self.belongs_to_parent
 
     def ancestors(self) -> Iterator["Tier"]:
-        """Yield the tier that this one is linked to, then the one of that, and so on."""
+        """Yield the tier above this one, then the one above that, and so on."""
         tier = self.parent
         while tier is not None:
             yield tier
             tier = tier.parent
 
-    def elements(self) -> list[Element]:
-        """Return its annotations."""
-        return [
-            element
-            for element in self.element.iterfind("ANNOTATION/*")
-            if isinstance(element.tag, str)
-        ]
-
-    def values(self) -> list[str]:
+    def texts(self) -> list[str]:
         """Return the texts of its annotations that are not empty."""
-        texts = map(value_of, self.elements())
+        texts = [annotation.text for annotation in self.annotations.values()]
         return [text for text in texts if text.strip()]
 
     def made_of(self) -> str:
-        """Return in words what became of the tier."""
-        if self.role == KEEP:
-            return "kept as it is, not used"
+        """Return in words what the import made of the tier."""
+        if self.role == UNUSED:
+            return "not used"
         if self.belongs_to_parent and self.parent is not None:
             return f"{self.role} of the tier {self.parent.name}"
         if self.role == WATCHED:
             return f"what {self.annotator} has watched"
         return f"{self.role} of {self.annotator}"
-
-
-@dataclass(eq=False)
-class ElanMark:
-    """An annotation of a lane with its times, None where the file has none.
-
-    `dependents` are the annotations of further tiers, used or not, that refer to it or lie in it.
-    """
-
-    tier: Tier
-    element: Element
-    times_ms: tuple[int, int] | None
-    dependents: list[tuple[Tier, Element]] = field(default_factory=list)
-
-
-def value_of(element: Element) -> str:
-    """Return the text of an annotation."""
-    return element.findtext("ANNOTATION_VALUE") or ""
-
-
-class _SafeBuilder(ElementTree.TreeBuilder):
-    """Build a tree that has the comments of the file; a document type is refused."""
-
-    def __init__(self) -> None:
-        super().__init__(insert_comments=True, insert_pis=True)
-
-    def doctype(self, *_: Any) -> None:
-        # It could define entities. The parser calls this in every encoding.
-        raise ValueError("a document type is not allowed")
-
-
-class ElanDocument:
-    """An ELAN file, with what each tier is.
-
-    >>> data = b"<ANNOTATION_DOCUMENT><HEADER/><TIER TIER_ID='Music'/></ANNOTATION_DOCUMENT>"
-    >>> [(tier.name, tier.role) for tier in ElanDocument(data, Path("a.eaf")).tiers]
-    [('Music', 'keep')]
-    """
-
-    def __init__(
-        self, data: bytes, path: Path, mapping: TierMapping | None = None
-    ) -> None:
-        self.path = path
-        self.root = xml_root(data, path, ("ANNOTATION_DOCUMENT",))
-        self.mapping = _with_vocabularies(mapping or TierMapping(), self.root)
-        self.origin_ms = _origin_ms(self.root)
-        self.media_name = _media_name(self.root)
-        self.tiers = _linked_tiers(self.root, self.mapping)
-        known: set[str] = set()
-        for tier in self.tiers:
-            self._find_role(tier, known)
-
-    def _find_role(self, tier: Tier, known: set[str]) -> None:
-        """Set the role of a tier, after those that it is linked to."""
-        if tier.name in known:
-            return
-        known.add(tier.name)
-        if tier.parent is not None:
-            self._find_role(tier.parent, known)
-        tier.role = self.mapping.tiers.get(tier.name) or self._guessed_role(tier)
-
-    def _guessed_role(self, tier: Tier) -> str:
-        """Return what the words and the type of a tier say that it is."""
-        words = (tier.type_name.casefold(), *tier.name.casefold().split())
-        if WATCHED in words:
-            return WATCHED
-        values = tier.values()
-        own_role = OWN_TYPES.get(tier.type_name)
-        parent_role = KEEP if tier.parent is None else tier.parent.role
-        # First, as a comment may be the word of a level, such as "not sure".
-        is_below = parent_role in ("levels", "concepts")
-        if is_below and own_role in ("concepts", "comments"):
-            return own_role
-        if own_role == "levels" and not values:
-            return own_role
-        if _are_most(values, lambda text: self.mapping.level(text) is not None):
-            return "levels"
-        if parent_role == "levels" and _are_most(values, self._is_of_concepts):
-            return "concepts"
-        return KEEP
-
-    def _is_of_concepts(self, text: str) -> bool:
-        """Whether a text is one concept, or several with separators."""
-        words = [word for word in _SEPARATORS.split(text) if word.strip()]
-        return all(self.mapping.concept(word) for word in words)
-
-    def concepts_in(self, text: str, tier: Tier) -> list[str]:
-        """Return the concepts in a text of a tier; unknown ones are as they are written.
-
-        The types of this program have a concept in each annotation, which may have a comma.
-        """
-        whole = self.mapping.concept(text)
-        if whole:
-            return [whole]
-        words = [word.strip() for word in _SEPARATORS.split(text) if word.strip()]
-        is_known = any(self.mapping.concept(word) for word in words)
-        if not is_known and tier.type_name in OWN_TYPES:
-            return [text]
-        return [self.mapping.concept(word) or word for word in words]
-
-    def texts_of(self, mark: ElanMark) -> list[Text]:
-        """Return the texts of a mark, each with its kind."""
-        texts = self._texts(mark.tier, mark.element)
-        for tier, element in mark.dependents:
-            lanes_above = [above for above in tier.ancestors() if above.is_lane]
-            if tier.belongs_to_parent and lanes_above[0] is mark.tier:
-                texts += self._texts(tier, element)
-        return texts
-
-    def _texts(self, tier: Tier, element: Element) -> list[Text]:
-        """Return the texts of one annotation."""
-        if tier.role == WATCHED:
-            return [("comment", WATCHED)]
-        text = value_of(element)
-        if tier.role == "comments":
-            return [("comment", text)]
-        if tier.role == "concepts":
-            return [("concept", name) for name in self.concepts_in(text, tier)]
-        return [("level", self.mapping.level(text) or text)]
-
-    def marks(self) -> list[ElanMark]:
-        """Return the annotations of all lanes, each with its dependents."""
-        references = _References(self.root, self.tiers)
-        marks: list[ElanMark] = []
-        for lane in self.tiers:
-            if not lane.is_lane:
-                continue
-            marks_of_lane: list[ElanMark] = []
-            for element in lane.elements():
-                times_ms = references.times_ms(element)
-                marks_of_lane.append(ElanMark(lane, element, times_ms))
-            marks += marks_of_lane
-            finder = _MarkFinder(references, marks_of_lane)
-            for tier in self.tiers:
-                if lane not in tier.ancestors():
-                    continue
-                for element in tier.elements():
-                    mark = finder.mark_of(element)
-                    if mark is not None:
-                        mark.dependents.append((tier, element))
-        return marks
-
-    def check_times(self, marks: Sequence[ElanMark]) -> list[str]:
-        """Return a warning with the number of used annotations that have no times."""
-        dependents: set[int] = set()
-        for mark in marks:
-            dependents.update(id(element) for _, element in mark.dependents)
-        n_without = sum(self.film_times_ms(mark) is None for mark in marks)
-        for tier in self.tiers:
-            if tier.belongs_to_parent:
-                n_without += sum(id(one) not in dependents for one in tier.elements())
-        if n_without == 0:
-            return []
-        n_annotations = count(n_without, "annotation")
-        return [f"{self.path}: left out, because they have no times: {n_annotations}"]
-
-    def made_of(self, tier: Tier) -> str:
-        """Return in words what became of a tier, with its words that are not used as levels."""
-        made_of = tier.made_of()
-        if tier.role != "levels":
-            return made_of
-        unknown_words: dict[str, None] = {}
-        for word in tier.values():
-            if self.mapping.level(word) is None:
-                unknown_words[plain(word)] = None
-        if not unknown_words:
-            return made_of
-        return f"{made_of}; not levels, so comments: {few(list(unknown_words), 5)}"
-
-    def film_times_ms(self, mark: ElanMark) -> tuple[int, int] | None:
-        """Return the times of a mark in the film, None where they are not known."""
-        if mark.times_ms is None or self.origin_ms is None:
-            return None
-        start_ms, end_ms = mark.times_ms
-        return start_ms + self.origin_ms, end_ms + self.origin_ms
-
-
-class _References:
-    """The annotations of a file by their ids, and their times."""
-
-    def __init__(self, root: Element, tiers: Iterable[Tier]) -> None:
-        self.element_of: dict[str, Element] = {}
-        for tier in tiers:
-            for element in tier.elements():
-                self.element_of[element.get("ANNOTATION_ID", "")] = element
-        self.exact_ms: dict[str, int] = {}
-        self.nearest_ms: dict[str, int] = {}
-        # Slots are in the order of time; one without a time has that of the slot before it.
-        latest_ms = 0
-        for slot in root.iterfind("TIME_ORDER/TIME_SLOT"):
-            name = slot.get("TIME_SLOT_ID", "")
-            written = slot.get("TIME_VALUE", "")
-            if _MS.fullmatch(written):
-                latest_ms = int(written)
-                self.exact_ms[name] = latest_ms
-            self.nearest_ms[name] = latest_ms
-
-    def chain(self, element: Element) -> Iterator[Element]:
-        """Yield an annotation, the one that it refers to, and so on."""
-        seen: set[str] = set()
-        next_element: Element | None = element
-        while next_element is not None:
-            yield next_element
-            name = next_element.get("ANNOTATION_REF", "")
-            next_element = None if name in seen else self.element_of.get(name)
-            seen.add(name)
-
-    def times_ms(self, element: Element) -> tuple[int, int] | None:
-        """Return start and end of an annotation, or of the first one that it refers to."""
-        *_, first = self.chain(element)
-        start_ms = self.exact_ms.get(first.get("TIME_SLOT_REF1", ""))
-        end_ms = self.exact_ms.get(first.get("TIME_SLOT_REF2", ""))
-        if start_ms is None or end_ms is None:
-            return None
-        return start_ms, end_ms
-
-
-class _MarkFinder:
-    """Finds the mark of a lane that an annotation refers to, or lies in."""
-
-    def __init__(self, references: _References, marks: Sequence[ElanMark]) -> None:
-        self.references = references
-        self.mark_by_name: dict[str, ElanMark] = {}
-        for mark in marks:
-            name = mark.element.get("ANNOTATION_ID", "")
-            self.mark_by_name[name] = mark
-        with_times = [mark for mark in marks if mark.times_ms]
-        self.in_order = sorted(with_times, key=lambda mark: mark.times_ms or (0, 0))
-        self.starts_ms = [(mark.times_ms or (0, 0))[0] for mark in self.in_order]
-
-    def mark_of(self, element: Element) -> ElanMark | None:
-        """Return the mark of an annotation of a tier below the lane, None if there is none."""
-        last = element
-        for referred in self.references.chain(element):
-            mark = self.mark_by_name.get(referred.get("ANNOTATION_ID", ""))
-            if mark is not None:
-                return mark
-            last = referred
-        start_ms = self.references.nearest_ms.get(last.get("TIME_SLOT_REF1", ""))
-        if start_ms is None:
-            return None
-        index = bisect_right(self.starts_ms, start_ms) - 1
-        if index < 0:
-            return None
-        mark = self.in_order[index]
-        is_inside = mark.times_ms is not None and start_ms < mark.times_ms[1]
-        return mark if is_inside else None
-
-
-def xml_root(data: bytes, path: Path, tags: Sequence[str]) -> Element:
-    """Return the root of a file of ELAN, whose tag is one of those given."""
-    parser = ElementTree.XMLParser(target=_SafeBuilder())
-    try:
-        root: Element = ElementTree.fromstring(data, parser=parser)
-        if root.tag not in tags:
-            raise ValueError(f"expected an {' or '.join(tags)}, got {root.tag}")
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
-        problem = f"not a file of ELAN: {error}"
-        raise FixInput(problem, where=str(path), hint="save it again in ELAN") from None
-    return root
-
-
-def _films_of(root: Element) -> list[Element]:
-    """Return the media of a file, the videos first: the film is the first of them."""
-    media = root.findall("HEADER/MEDIA_DESCRIPTOR")
-    videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
-    return [*videos, *media]
-
-
-def _media_name(root: Element) -> str:
-    """Return the name of the film's file, without the folder that it had; "" without one."""
-    films = _films_of(root)
-    if not films:
-        return ""
-    url = films[0].get("RELATIVE_MEDIA_URL") or films[0].get("MEDIA_URL") or ""
-    return PureWindowsPath(unquote(url)).name
-
-
-def _origin_ms(root: Element) -> int | None:
-    """Return where in the film's video the times of a file begin; None where it is not a number.
-
-    A file may have several media, each with its own beginning: the film is the first video.
-    """
-    films = _films_of(root)
-    if not films:
-        return 0
-    origin = films[0].get("TIME_ORIGIN", "0")
-    return int(origin) if _MS.fullmatch(origin) else None
-
-
-def _with_vocabularies(mapping: TierMapping, root: Element) -> TierMapping:
-    """Return a mapping that also has the words of the vocabularies of a file."""
-    levels = dict(mapping.levels)
-    concepts = dict(mapping.concepts)
-    for vocabulary in root.iterfind("CONTROLLED_VOCABULARY"):
-        levels.update(_other_words(vocabulary, mapping.level))
-        concepts.update(_other_words(vocabulary, mapping.concept))
-    return replace(mapping, levels=levels, concepts=concepts)
-
-
-def _other_words(
-    vocabulary: Element, meaning_of: Callable[[str], str | None]
-) -> dict[str, str]:
-    """Return the unknown words of a vocabulary with the meaning of their entry.
-
-    An entry has a word in each language. Where one of them is known, the others mean the same;
-    but only in a vocabulary most of whose entries have such a word.
-    """
-    meanings: dict[str, str] = {}
-    n_known = 0
-    entries = vocabulary.findall("CV_ENTRY_ML")
-    for entry in entries:
-        words = [(value.text or "").strip() for value in entry.iterfind("CVE_VALUE")]
-        known_meanings = {meaning_of(word) for word in words} - {None}
-        if len(known_meanings) != 1:
-            continue
-        n_known += 1
-        meaning = known_meanings.pop()
-        for word in words:
-            if word and meaning is not None and meaning_of(word) is None:
-                meanings[word] = meaning
-    return meanings if 2 * n_known > len(entries) else {}
-
-
-def _linked_tiers(root: Element, mapping: TierMapping) -> list[Tier]:
-    """Return the tiers of a file, each with the one that it is linked to."""
-    tiers: dict[str, Tier] = {}
-    parent_names: dict[str, str] = {}
-    for element in root.iterfind("TIER"):
-        name = element.get("TIER_ID", "")
-        type_name = element.get("LINGUISTIC_TYPE_REF", "")
-        annotator = mapping.annotators.get(name) or element.get("ANNOTATOR") or name
-        tiers[name] = Tier(element, name, type_name, annotator)
-        parent_names[name] = element.get("PARENT_REF", "")
-    for name, tier in tiers.items():
-        parent = tiers.get(parent_names[name])
-        # A circle of tiers is cut where it closes.
-        if parent is not None and all(one is not tier for one in _upwards(parent)):
-            tier.parent = parent
-    return list(tiers.values())
-
-
-def _upwards(tier: Tier) -> list[Tier]:
-    """Return a tier and those that it is linked to."""
-    return [tier, *tier.ancestors()]
-
-
-def _are_most(values: Sequence[str], fits: Callable[[str], bool]) -> bool:
-    """Whether more than half of some values fit."""
-    return 2 * sum(map(fits, values)) > len(values)
 
 
 @dataclass(frozen=True)
@@ -498,13 +342,337 @@ class TierReport:
         return dict(vars(self))
 
 
-def reports_of(document: ElanDocument) -> list[TierReport]:
-    """Return what became of each tier of a file."""
-    file = document.path.name
-    return [
-        TierReport(file, tier.name, tier.role, document.made_of(tier))
-        for tier in document.tiers
-    ]
+class ElanDocument:
+    """An ELAN file, with what each tier is."""
+
+    def __init__(self, path: Path, mapping: TierMapping | None = None) -> None:
+        self.path = path
+        self.document = _read(path)
+        self.mapping = _with_vocabularies(mapping or TierMapping(), self.document)
+        media = self.document.media_descriptors
+        videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
+        # A file may have several media, each with its own beginning: the film is the first video.
+        self.film: Mapping[str, str] = next(iter([*videos, *media]), {})
+        self.tiers = self._linked_tiers()
+        self.slots_ms = self._nearest_ms()
+        for tier in self._from_the_top():
+            given = self.mapping.tiers.get(tier.name)
+            tier.role = given or self._guessed_role(tier)
+
+    @property
+    def media_name(self) -> str:
+        """The name of the film's file, without the folder that it had; "" without one."""
+        url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
+        return PureWindowsPath(unquote(url)).name
+
+    def reports(self) -> list[TierReport]:
+        """Return what the import made of each tier."""
+        file = self.path.name
+        return [
+            TierReport(file, tier.name, tier.role, tier.made_of())
+            for tier in self.tiers
+        ]
+
+    def marks(self, warnings: list[str]) -> Iterator[ReadMark]:
+        """Yield the marks that have times; a warning has the number of annotations without."""
+        self._check_levels()
+        n_without = 0
+        for lane in self.tiers:
+            if not lane.is_lane:
+                continue
+            tiers_below = self._tiers_below(lane)
+            below, n_lost = self._below(lane, tiers_below)
+            n_without += n_lost
+            for name, annotation in lane.annotations.items():
+                times_s = self._times_s(lane, name)
+                if times_s is None:
+                    n_without += 1 + len(below.get(name, ()))
+                    continue
+                texts = [(lane.role, annotation.text), *below.get(name, ())]
+                yield self._mark(lane, times_s, texts)
+        if n_without:
+            n_annotations = count(n_without, "annotation")
+            warnings.append(
+                f"{self.path}: left out, because they have no times: {n_annotations}"
+            )
+
+    def _mark(
+        self,
+        lane: Tier,
+        times_s: tuple[Fraction, Fraction],
+        texts: Iterable[tuple[str, str]],
+    ) -> ReadMark:
+        """Return the mark of an annotation, from the texts of all tiers with what they are."""
+        level = ""
+        names: list[str] = []
+        comments: list[str] = []
+        for role, text in texts:
+            if role == WATCHED:
+                comments.append(WATCHED)
+            elif role == "levels":
+                level = self.mapping.level(text) or ""
+            elif role == "concepts":
+                names += self._concepts_in(text, lane)
+            elif text.strip():
+                comments.append(plain(text))
+        concepts_of_mark = tuple(dict.fromkeys(names))
+        comment = " ".join(comments)
+        return ReadMark(lane.annotator, *times_s, level, concepts_of_mark, comment)
+
+    def _concepts_in(self, text: str, lane: Tier) -> list[str]:
+        """Return the concepts in a text; unknown ones are as they are written.
+
+        The types of this program have a concept in each annotation, which may have a comma.
+        """
+        if not text.strip():
+            return []
+        whole = self.mapping.concept(text)
+        if whole:
+            return [whole]
+        words = _words(text)
+        is_known = any(self.mapping.concept(word) for word in words)
+        if not is_known and lane.type_name in OWN_TYPES:
+            return [concept_of(text)]
+        return [self.mapping.concept(word) or concept_of(word) for word in words]
+
+    def _check_levels(self) -> None:
+        """Raise an error that lists the words in tiers of levels that are no levels."""
+        unknown: dict[str, None] = {}
+        for tier in self.tiers:
+            if tier.role != "levels":
+                continue
+            for name, annotation in tier.annotations.items():
+                text = annotation.text
+                if text.strip() and self.mapping.level(text) is None:
+                    times_s = self._times_s(tier, name)
+                    place = f" at {clock(float(times_s[0]))}" if times_s else ""
+                    unknown[f"tier {tier.name}{place}: {plain(text)!r}"] = None
+        if unknown:
+            raise FixInput(
+                f"{count(len(unknown), 'annotation')} of tiers of levels"
+                f" with words that are no levels: {few(list(unknown), 3)}",
+                where=str(self.path),
+                hint="say what they mean under [levels] in a file for --mapping, or under [tiers]"
+                f' that the tier is "{UNUSED}"',
+                details=list(unknown),
+            )
+
+    def _guessed_role(self, tier: Tier) -> str:
+        """Return what the type and the words of a tier say that it is."""
+        texts = tier.texts()
+        own_role = OWN_TYPES.get(tier.type_name)
+        parent_role = UNUSED if tier.parent is None else tier.parent.role
+        # First, as a comment may be the word of a level, such as "not sure".
+        is_below = parent_role in ("levels", "concepts")
+        if own_role in ("concepts", "comments") and is_below:
+            return own_role
+        if own_role in ("levels", WATCHED):
+            return own_role
+        if texts and all(text.strip() == WATCHED for text in texts):
+            return WATCHED
+        if _are_most(texts, lambda text: self.mapping.level(text) is not None):
+            return "levels"
+        if parent_role == "levels" and _are_most(texts, self._is_of_concepts):
+            return "concepts"
+        return UNUSED
+
+    def _is_of_concepts(self, text: str) -> bool:
+        return all(self.mapping.concept(word) for word in _words(text))
+
+    def _linked_tiers(self) -> list[Tier]:
+        """Return the tiers, each with the one above it."""
+        tiers: dict[str, Tier] = {}
+        for name, (aligned, referring, facts, _) in self.document.tiers.items():
+            annotations = {}
+            for key, (start, end, text, _) in aligned.items():
+                annotations[key] = _Annotation(text, (start, end), "")
+            for key, (refers_to, text, *_) in referring.items():
+                annotations[key] = _Annotation(text, None, refers_to)
+            annotator = self.mapping.annotators.get(name) or facts.get("ANNOTATOR")
+            type_name = facts.get("LINGUISTIC_TYPE_REF", "")
+            tiers[name] = Tier(name, type_name, annotator or name, annotations)
+        for name, tier in tiers.items():
+            parent = tiers.get(self.document.tiers[name][2].get("PARENT_REF") or "")
+            # A circle of tiers is cut where it closes.
+            if parent is not None and tier not in (parent, *parent.ancestors()):
+                tier.parent = parent
+        return list(tiers.values())
+
+    def _from_the_top(self) -> list[Tier]:
+        return sorted(self.tiers, key=lambda tier: len(list(tier.ancestors())))
+
+    def _tiers_below(self, lane: Tier) -> list[Tier]:
+        """Return the tiers with concepts and comments of a lane."""
+        tiers = []
+        for tier in self._from_the_top():
+            lanes_above = [above for above in tier.ancestors() if above.is_lane]
+            if tier.belongs_to_parent and lanes_above[0] is lane:
+                tiers.append(tier)
+        return tiers
+
+    def _below(
+        self, lane: Tier, tiers: Sequence[Tier]
+    ) -> tuple[dict[str, list[tuple[str, str]]], int]:
+        """Return role and text of what belongs to each mark, and how many belong to none."""
+        starts = []
+        for name, annotation in lane.annotations.items():
+            times_ms = self._exact_ms(annotation)
+            if times_ms is not None:
+                starts.append((*times_ms, name))
+        starts.sort()
+        mark_of = {name: name for name in lane.annotations}
+        texts_of_mark: dict[str, list[tuple[str, str]]] = {}
+        n_lost = 0
+        for tier in tiers:
+            for name, annotation in tier.annotations.items():
+                mark = mark_of.get(annotation.refers_to)
+                if annotation.slots is not None:
+                    start_ms = self.slots_ms.get(annotation.slots[0], 0)
+                    mark = _mark_at(start_ms, starts)
+                if mark is None:
+                    n_lost += 1
+                    continue
+                mark_of[name] = mark
+                texts_of_mark.setdefault(mark, []).append((tier.role, annotation.text))
+        return texts_of_mark, n_lost
+
+    def _exact_ms(self, annotation: _Annotation) -> tuple[int, int] | None:
+        """Return the times of an annotation, None where a slot has none."""
+        if annotation.slots is None:
+            return None
+        start_ms, end_ms = (
+            self.document.timeslots.get(one) for one in annotation.slots
+        )
+        if start_ms is None or end_ms is None:
+            return None
+        return start_ms, end_ms
+
+    def _nearest_ms(self) -> dict[str, int]:
+        """Return the time of each slot; one without a time has that of the slot before it."""
+        latest_ms = 0
+        nearest = {}
+        for name, ms in self.document.timeslots.items():
+            latest_ms = latest_ms if ms is None else ms
+            nearest[name] = latest_ms
+        return nearest
+
+    def _times_s(self, tier: Tier, name: str) -> tuple[Fraction, Fraction] | None:
+        """Return the times of an annotation in the film, also of one that refers to another."""
+        above: Tier | None = tier
+        annotation = tier.annotations[name]
+        while annotation.slots is None:
+            above = None if above is None else above.parent
+            if above is None or annotation.refers_to not in above.annotations:
+                return None
+            annotation = above.annotations[annotation.refers_to]
+        times_ms = self._exact_ms(annotation)
+        origin = self.film.get("TIME_ORIGIN", "0")
+        if times_ms is None or not origin.removeprefix("-").isdecimal():
+            return None
+        start_ms, end_ms = (ms + int(origin) for ms in times_ms)
+        return Fraction(start_ms, 1000), Fraction(end_ms, 1000)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text that are separated by | , or ;."""
+    words = text.translate(_SEPARATORS).split("|")
+    return [word.strip() for word in words if word.strip()]
+
+
+def _mark_at(ms: int, starts: Sequence[tuple[int, int, str]]) -> str | None:
+    """Return the mark at a time; `starts` has start, end and name of each in order."""
+    index = bisect_right(starts, ms, key=lambda one: one[0]) - 1
+    if index < 0:
+        return None
+    _, end_ms, name = starts[index]
+    return name if ms < end_ms else None
+
+
+def _are_most(texts: Sequence[str], fits: Callable[[str], bool]) -> bool:
+    """Whether more than half of some texts fit."""
+    return 2 * sum(map(fits, texts)) > len(texts)
+
+
+def _with_vocabularies(mapping: TierMapping, document: Any) -> TierMapping:
+    """Return a mapping that also has the words of the vocabularies of a file.
+
+    An entry has a word in each language: where one of them is known, the others mean the same.
+    """
+    levels = dict(mapping.levels)
+    names = dict(mapping.concepts)
+    for _, entries, _ in document.controlled_vocabularies.values():
+        for meaning_of, words in ((mapping.level, levels), (mapping.concept, names)):
+            words.update(_other_words(entries.values(), meaning_of))
+    return TierMapping(mapping.tiers, mapping.annotators, levels, names)
+
+
+def _other_words(
+    entries: Iterable[Any], meaning_of: Callable[[str], str | None]
+) -> dict[str, str]:
+    """Return the unknown words of entries with the meaning of another word of their entry.
+
+    Only vocabularies most of whose entries have a known word are of levels or of concepts.
+    """
+    meanings: dict[str, str] = {}
+    n_known = 0
+    entries = list(entries)
+    for values, _ in entries:
+        words = [(word or "").strip() for word, *_ in values]
+        known = {meaning_of(word) for word in words} - {None}
+        if len(known) != 1:
+            continue
+        n_known += 1
+        for word in words:
+            if word and meaning_of(word) is None:
+                meanings[word] = str(*known)
+    return meanings if 2 * n_known > len(entries) else {}
+
+
+def _elan() -> Any:
+    return need("pympi.Elan", "elan", "reading and writing ELAN files")
+
+
+def _read(path: Path) -> Any:
+    """Return the file as pympi reads it; an error if it is not a file of ELAN."""
+    elan = _elan()
+    with open_file(path) as stream:
+        data = stream.read()
+    try:
+        _check_xml(data)
+        return elan.Eaf(str(path), suppress_version_warning=True)
+    except KeyError as error:
+        problem = f"{error} is missing"
+    except (expat.ExpatError, LookupError, TypeError, ValueError) as error:
+        problem = str(error)
+    raise FixInput(
+        f"not a file of ELAN: {problem}", where=str(path), hint="save it again in ELAN"
+    )
+
+
+def _check_xml(data: bytes) -> None:
+    """Raise an error for what is no ELAN document, or has a document type.
+
+    That could define entities. The parser calls its handler in every encoding.
+    """
+    tags: list[str] = []
+
+    def start(tag: str, _: Any) -> None:
+        tags.append(tag)
+        parser.StartElementHandler = None
+
+    def doctype(*_: Any) -> None:
+        raise ValueError("a document type is not allowed")
+
+    # With name spaces as pympi reads it, which raises no error of its own for what is wrong there.
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler = start
+    parser.Parse(data, True)
+    if tags != ["ANNOTATION_DOCUMENT"]:
+        raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {tags[0]}")
+
+
+# ---- reports and mappings ------------------------------------------------------------------------
 
 
 def notes_of(reports: Sequence[TierReport]) -> list[str]:
@@ -527,48 +695,36 @@ def used_mapping(
     """Return a mapping with all tiers of files and what they are."""
     roles = dict(mapping.tiers)
     annotators = dict(mapping.annotators)
-    levels = dict(mapping.levels)
-    concepts = dict(mapping.concepts)
+    levels: dict[str, str] = {}
+    names: dict[str, str] = {}
     for document in documents:
-        levels = {**document.mapping.levels, **levels}
-        concepts = {**document.mapping.concepts, **concepts}
+        levels.update(document.mapping.levels)
+        names.update(document.mapping.concepts)
         for tier in document.tiers:
             role = roles.setdefault(tier.name, tier.role)
             if role != tier.role:
-                problem = (
+                raise FixInput(
                     f"the tier {tier.name} is {role} in one file and {tier.role} in another,"
-                    " a mapping has one role for a tier"
+                    " a mapping has one role for a tier",
+                    where=str(document.path),
+                    hint="import these files one after another, or name the tier in --mapping",
                 )
-                hint = "import these files one after another, or name the tier in --mapping"
-                raise FixInput(problem, where=str(document.path), hint=hint)
-            if tier.is_lane and tier.element.get("ANNOTATOR") is None:
+            if tier.is_lane and tier.annotator == tier.name:
                 annotators.setdefault(tier.name, tier.annotator)
-    return TierMapping(roles, annotators, levels, concepts)
+    return TierMapping(
+        roles, annotators, {**levels, **mapping.levels}, {**names, **mapping.concepts}
+    )
 
 
 def check_names(mapping: TierMapping, documents: Sequence[ElanDocument]) -> None:
     """Raise an error if a mapping names a tier that is in no file."""
-    names: list[str] = []
+    names: dict[str, None] = {}
     for document in documents:
-        names += [tier.name for tier in document.tiers]
+        names.update(dict.fromkeys(tier.name for tier in document.tiers))
     for table in ("tiers", "annotators"):
         for name in getattr(mapping, table):
             if name not in names:
-                tiers_of_files = few(list(dict.fromkeys(names)), 10)
                 raise FixInput(
                     f"[{table}] of the mapping names the tier {name!r}, which no file has",
-                    hint=f"the tiers of the files: {tiers_of_files}",
+                    hint=f"the tiers of the files: {few(list(names), 10)}",
                 )
-
-
-def marks_of(document: ElanDocument, warnings: list[str]) -> Iterator[Mark]:
-    """Yield the marks of a file that have times; a warning has the number of the others."""
-    marks = document.marks()
-    warnings += document.check_times(marks)
-    for mark in marks:
-        times_ms = document.film_times_ms(mark)
-        if times_ms is None:
-            continue
-        start_s = Fraction(times_ms[0], 1000)
-        end_s = Fraction(times_ms[1], 1000)
-        yield "", mark.tier.annotator, start_s, end_s, document.texts_of(mark)

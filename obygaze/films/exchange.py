@@ -1,51 +1,36 @@
-"""Exchange segments, labels and predictions with annotation tools and editing programs.
+"""`obygaze manifest export` and `manifest import segments`: marks and scores of other programs.
 
-A template writes the segments of one film in each format; a function reads each format into
-marks. Times are exact fractions of frames. Milliseconds are rounded up, so that a player that
-seeks to one shows the frame; reading takes the nearest frame.
+Times are exact fractions of frames. Milliseconds are rounded up, so that a player that seeks to
+one shows the frame; reading takes the nearest frame.
 """
 
-import codecs
-import html
 import os
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.elan import (
-    KEEP,
+    UNUSED,
     ElanDocument,
     TierMapping,
     TierReport,
     check_names,
-    marks_of,
     notes_of,
     read_tier_mapping,
-    reports_of,
     used_mapping,
+    write_elan,
 )
-from obygaze.films.film_segments import (
-    FilmSegments,
-    Label,
-    Mark,
-    frames_between,
-    label_of,
-    plain,
-)
-from obygaze.films.projection import (
-    WATCHED,
-    Segment,
-    film_rates,
-    watched_path,
-)
+from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
+from obygaze.films.mark_tables import WATCHED, Segment, read_marks
 from obygaze.films.video_rate import video_rate
 from obygaze.films.vocabulary import unknown_concepts
+from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
@@ -61,50 +46,29 @@ from obygaze_features.core.written_tables import (
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.csv_table import write_mapping_file
-from obygaze_features.manifest.frame_rate import (
-    frame_rate,
-    frame_rate_text,
-    known_frame_rate,
-)
-from obygaze_features.manifest.link import film_span
+from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text
 from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import CsvTable, open_file, read_table
-from obygaze_features.manifest.vocabulary import (
-    canonical_level,
-    concept_meaning,
-    concepts,
+from obygaze_features.manifest.times import (
+    FilmTimes,
+    film_rate,
+    film_times,
+    frames_between,
 )
+from obygaze_features.manifest.vocabulary import canonical_level, concepts
 from obygaze_features.manifest.workbooks import READ as WORKBOOKS
-from obygaze_features.manifest.workbooks import is_workbook
 
 Format = Literal["csv", "elan", "vtt"]
-# The template of each format; its extension is that of the files.
-FORMATS = {
-    path.stem: path
-    for path in sorted(Path(__file__).with_name("exchange_formats").iterdir())
-}
+FORMATS = get_args(Format)
 ELAN = ".eaf"
-# Formats in which the time that was watched is no mark: a tier of its own, a level of the table.
-WITH_WATCHED = ("elan", "csv")
+VTT = ".vtt"
+TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
-SHOT_COLUMNS = {
-    "Start Frame": "start_frame",
-    "End Frame": "end_frame",
-    "Scene Number": "comment",
-}
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
-_TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
-_CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
-_VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
-_TAG = re.compile(r"<[^>]*>")
-_TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
-
 # Names of tables of formats that are not written; they are no names of folders.
 _OTHER_TABLES = (".tsv", ".txt", ".xls", ".ods")
 Marked = tuple[str, str, str, tuple[str, ...], str]
-# A mark with the frame rate of its film.
-RatedMark = tuple[Mark, Fraction]
 
 
 def films_of(
@@ -119,90 +83,69 @@ def films_of(
     is the frame rate of clips without a column `framerate`; without it, it is that of their video.
     """
     films: dict[str, FilmSegments] = {}
-    videos = _film_videos(manifest)
+    clips_of_film: dict[str, list[Clip]] = defaultdict(list)
+    for clip in manifest:
+        clips_of_film[clip.movie_id].append(clip)
+    times_of_film: dict[str, FilmTimes] = {}
     without_times: list[str] = []
     for clip_id, annotator, level, names, comment in _marked(manifest, predictions):
-        clip = manifest[clip_id]
-        span_s = _span_in_film(clip, manifest.header.unit)
-        if span_s is None:
+        movie_id = manifest[clip_id].movie_id
+        times = times_of_film.get(movie_id)
+        if times is None:
+            times = film_times(clips_of_film[movie_id])
+            times_of_film[movie_id] = times
+        if times.unknown or clip_id not in times.spans:
             without_times.append(clip_id)
             continue
-        rate = _rate_of(clip, fps, videos.get(clip.movie_id))
-        film = films.get(clip.movie_id)
-        if film is None:
-            film = FilmSegments(clip.movie_id, rate, videos.get(clip.movie_id))
-            films[clip.movie_id] = film
-        if film.fps != rate:
-            shown = f"{frame_rate_text(film.fps)} and {frame_rate_text(rate)}"
-            problem = (
-                f"clips of the film {clip.movie_id} have several frame rates: {shown}"
-            )
-            raise FixInput(
-                problem, where=manifest.name, hint="correct the column framerate"
-            )
-        start_s, end_s = (Fraction(repr(seconds)) for seconds in span_s)
-        first, last = frames_between(start_s, end_s, rate)
+        if movie_id not in films:
+            video = _video_of_film(times, manifest.header.video_root)
+            rate = _rate_of_film(manifest, clips_of_film[movie_id], fps, video)
+            times_of_film[movie_id] = replace(times, rate=rate)
+            films[movie_id] = FilmSegments(movie_id, rate, video)
+        first, last = times_of_film[movie_id].frames_of(clip_id) or (0, 0)
         concepts_marked = tuple(dict.fromkeys(plain(name) for name in names))
         segment = Segment(
-            movie_id=clip.movie_id,
+            movie_id=movie_id,
             annotator=plain(annotator),
             start_frame=first,
-            end_frame=last,
+            end_frame=max(first, last),
             level=level,
             concepts=concepts_marked,
             comment=plain(comment),
         )
-        film.segments.append(segment)
+        films[movie_id].segments.append(segment)
     if not films:
         raise _nothing_to_export(manifest, without_times)
     return list(films.values()), without_times
 
 
-def _span_in_film(clip: Clip, unit: str) -> tuple[float, float] | None:
-    """Return start and end of a clip in its film, in seconds; None where they are unknown."""
-    if unit != "window":
-        return film_span(clip)
-    if clip.start_s is None or clip.end_s is None:
+def _video_of_film(times: FilmTimes, video_root: str) -> Path | None:
+    """Return the file of a whole film; None where its clips have files of their own."""
+    videos = {piece.video for piece in times.pieces}
+    if len(times.pieces) != 1 or times.pieces[0].start_s or times.pieces[0].offset_s:
         return None
-    return clip.start_s, clip.end_s
+    return Path(video_root, *videos)
 
 
-def _rate_of(clip: Clip, fps: float | str | None, video: Path | None) -> Fraction:
-    """Return the frame rate of a clip's film: of the manifest, the given one, or of its video."""
-    in_manifest = clip.extra.get("framerate")
-    written = in_manifest or fps or ""
-    if not written and video is not None:
-        rate_of_video = video_rate(video)
-        if rate_of_video is not None:
-            return rate_of_video
-    rate = known_frame_rate(written)
+def _rate_of_film(
+    manifest: Manifest,
+    clips: Sequence[Clip],
+    fps: float | str | None,
+    video: Path | None,
+) -> Fraction:
+    """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
+    rate = film_rate(clips)
+    if rate is None and fps:
+        return frame_rate(fps)
+    if rate is None and video is not None:
+        rate = video_rate(video)
     if rate is None:
-        problem = (
-            f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
+        raise FixUsage(
+            f"the frame rate of the film {clips[0].movie_id} is not known",
+            where=manifest.name,
+            hint="--fps 24, or that of the film",
         )
-        hint = "--fps 24, or that of the film"
-        if in_manifest:
-            hint = "correct the column framerate of the manifest: a number, such as 25"
-        raise FixUsage(problem, hint=hint)
     return rate
-
-
-def _film_videos(manifest: Manifest) -> dict[str, Path]:
-    """Return the file of each whole film; films whose clips have files of their own have none."""
-    files_of: dict[str, set[str]] = defaultdict(set)
-    for clip in manifest:
-        if clip.video:
-            # Times of a part of the film's file are times in the film.
-            is_part = _span_in_film(clip, manifest.header.unit) == (
-                clip.start_s,
-                clip.end_s,
-            )
-            files_of[clip.movie_id].add(clip.video if is_part else "")
-    videos: dict[str, Path] = {}
-    for movie_id, files in files_of.items():
-        if len(files) == 1 and "" not in files:
-            videos[movie_id] = Path(manifest.header.video_root, *files)
-    return videos
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
@@ -260,32 +203,30 @@ def _table_of_predictions(path: Path) -> CsvTable:
     )
 
 
-def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
-    """Return the files of films in one of the `FORMATS`, by their paths in a folder."""
-    from jinja2 import Template
-
-    path = FORMATS[kind]
-    template = Template(
-        path.read_text("utf-8"),
-        autoescape=True,
-        trim_blocks=True,
-        extensions=["jinja2.ext.do"],
-    )
-    meanings = {name: concept_meaning(name) for name in concepts()}
+def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
+    """Return the files of films with their contents, for ELAN or as WebVTT."""
     files: dict[Path, bytes] = {}
     for film in films:
-        if kind not in WITH_WATCHED:
-            film = film.without_watched()
-        if not film.segments:
-            continue
-        text = template.render(
-            film=film,
-            fps_text=frame_rate_text(film.fps),
-            meanings=meanings,
-            relative_video=_relative_path(film.video, folder),
-        )
-        files[folder / f"{film.movie_id}{path.suffix}"] = text.encode()
+        if kind == "elan":
+            path = folder / f"{film.movie_id}{ELAN}"
+            files[path] = write_elan(film, _relative_path(film.video, folder))
+        elif film.marks:
+            files[folder / f"{film.movie_id}{VTT}"] = write_vtt(film)
     return files
+
+
+def films_of_marks(table: Path, fps: float | str | None = None) -> list[FilmSegments]:
+    """Return the segments of each film of a table of marks, with what was watched."""
+    marks = read_marks(table, fps=fps)
+    films: dict[str, FilmSegments] = {}
+    for segment in marks.segments:
+        film = segment.movie_id
+        if film not in films:
+            films[film] = FilmSegments(film, marks.rate_of(film))
+        names = tuple(plain(name) for name in segment.concepts)
+        comment = plain(segment.comment)
+        films[film].segments.append(replace(segment, concepts=names, comment=comment))
+    return list(films.values())
 
 
 def _relative_path(video: Path | None, folder: Path) -> str:
@@ -383,18 +324,17 @@ def export_segments(
     *,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
-    frames: bool = False,
     folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ExportedSegments:
     """Write segments for other programs.
 
-    FORMAT is elan, vtt or csv; each film becomes a file. Of csv it is one table of all clips, with
-    times in seconds: a file named .csv, .xlsx, .parquet or .json, or MANIFEST.csv in a folder. With
-    --frames it is a table of segments for each film, as `manifest project` reads it. The time that
-    was watched is a tier of ELAN and a level with --frames; VTT does not have it. --predictions
-    takes what `models predict` and `search` write with -o, and the predictions.csv of a run.
+    FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
+    film becomes a file; ELAN also gets the time that was watched, as a tier. Of csv it is one table
+    of all clips, with times in seconds: a file named .csv, .xlsx, .parquet or .json, or
+    MANIFEST.csv in a folder. --predictions takes what `models predict` and `search` write with -o,
+    and the predictions.csv of a run.
 
     Args:
         kind: The format.
@@ -402,7 +342,6 @@ def export_segments(
         predictions: CSV of clips with scores, instead of the levels.
         fps: Frames per second of clips: 25, 23.976, 24000/1001. [default: that of the linked video]
             A rate in the column framerate of the manifest takes precedence, with a warning.
-        frames: csv: write the segments of each film in frames.
         folder: The folder for the files; of csv also the file.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
@@ -410,33 +349,32 @@ def export_segments(
     Commands:
         obygaze manifest export csv films -o films.csv
         obygaze manifest export elan mobygaze -o elan
+        obygaze manifest export elan segments/films.ada.csv -o elan
         obygaze manifest export vtt films --predictions predicted.csv -o subtitles
     """
     if kind not in FORMATS:
         raise FixUsage(f"unknown format {kind!r}", hint=f"one of {', '.join(FORMATS)}")
-    marked = read_manifest(manifest, workspace=workspace)
     table = None if predictions is None else Path(predictions)
-    if frames and kind != "csv":
-        raise FixUsage("--frames is for csv, the other formats have no times in frames")
-    if kind == "csv" and not frames:
-        if fps is not None:
-            problem = "--fps is for frames, the table of clips has times in seconds"
-            raise FixUsage(problem, hint="add --frames, or leave --fps out")
-        path = Path(folder)
-        if path.suffix.lower() in _OTHER_TABLES and not path.is_dir():
-            check_table_name(path)
-        if path.suffix.lower() not in SUFFIXES:
-            path = path / f"{marked.name}.csv"
-        columns = clip_table(marked, table)
-        write_table(path, columns, force=force)
-        return ExportedSegments((path,), ())
+    if kind == "csv":
+        return _export_clips(manifest, table, fps, Path(folder), force, workspace)
     given_rate = None if fps is None else frame_rate(fps)
-    films, without_times = films_of(marked, table, fps=fps)
+    without_times: list[str] = []
+    marks_table = _table_of_marks(manifest)
+    if marks_table is not None:
+        if table is not None:
+            raise FixUsage(
+                "--predictions are of the clips of a manifest",
+                hint="name the manifest instead of the table of marks",
+            )
+        films = films_of_marks(marks_table, fps)
+    else:
+        marked = read_manifest(manifest, workspace=workspace)
+        films, without_times = films_of(marked, table, fps=fps)
     files = export(films, kind, Path(folder))
     if not files:
         raise FixInput(
-            "nothing to export: the manifest has only time that was watched",
-            where=marked.name,
+            "nothing to export: there is only time that was watched",
+            where=str(manifest),
         )
     write_all_new(files, force=force)
     other_rates = {}
@@ -447,137 +385,33 @@ def export_segments(
     return ExportedSegments(tuple(files), tuple(without_times), other_rates)
 
 
-def read_vtt(data: bytes, path: Path, fps: Fraction | None) -> Iterator[RatedMark]:
-    """Yield the cues of a WebVTT file, one for each voice; the annotator of a cue is its voice."""
-    if fps is None:
-        raise _unknown_rate(path)
-    text = _vtt_text(data, path)
-    for block in re.split(r"\n{2,}", text):
-        if "-->" not in block:
-            continue
-        cue = _CUE.fullmatch(block)
-        if cue is None:
-            shown = plain(next(line for line in block.splitlines() if "-->" in line))[
-                :60
-            ]
-            problem = (
-                f"expected times such as 00:01:02.500 --> 00:01:04.000, got {shown!r}"
-            )
-            raise FixInput(problem, where=str(path), hint="correct the cue")
-        *cells, payload = cue.groups("")
-        start_s = _clock_s(cells[:3])
-        end_s = _clock_s(cells[3:])
-        if end_s < start_s:
-            shown = next(line for line in block.splitlines() if "-->" in line)
-            problem = f"the cue ends before it begins: {shown}"
-            raise FixInput(problem, where=str(path), hint="correct its times")
-        for annotator, spoken in _voices(payload):
-            texts = [
-                (match[1] or "", html.unescape(match[2] or match[3] or ""))
-                for match in _TEXT.finditer(spoken)
-            ]
-            yield ("", annotator, start_s, end_s, texts), fps
+def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
+    """Return the path of a table of marks, None for a manifest."""
+    if isinstance(manifest, Manifest):
+        return None
+    path = Path(manifest)
+    return path if path.suffix in TABLES and path.is_file() else None
 
 
-def _unknown_rate(path: Path) -> FixUsage:
-    """Return the error for a file that does not say how many frames a second has."""
-    return FixUsage(
-        "the frame rate is not known",
-        where=str(path),
-        hint="--fps 25, or that of the film",
-    )
-
-
-def _vtt_text(data: bytes, path: Path) -> str:
-    """Return the text of a WebVTT file with the line breaks of Unix."""
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        problem = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
-        hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
-        raise FixInput(problem, where=f"{path}:{line}", hint=hint) from None
-
-
-def _voices(payload: str) -> list[tuple[str, str]]:
-    """Return the text of each voice of a cue; of one voice (or none) it is the whole text."""
-    # The text before the first voice, then each name with the text that follows it.
-    before, *parts = _VOICE.split(payload)
-    names = [html.unescape(name) for name in parts[::2]]
-    if len(set(names)) < 2:
-        return [(names[0] if names else "", payload)]
-    spoken: dict[str, str] = {}
-    if _TAG.sub("", before).strip():
-        spoken[""] = before
-    for name, text in zip(names, parts[1::2], strict=True):
-        spoken[name] = spoken.get(name, "") + text
-    return list(spoken.items())
-
-
-def _clock_s(cells: Sequence[str]) -> Fraction:
-    hours, minutes, seconds = cells
-    return 3600 * int(hours or 0) + 60 * int(minutes) + Fraction(seconds)
-
-
-def read_rows(data: bytes, path: Path, fps: Fraction | None) -> Iterator[RatedMark]:
-    """Yield the rows of a table of segments, or of the shots that PySceneDetect found.
-
-    A column framerate has the rate of each film; `fps` is the rate of films without one.
-    """
-    table: bytes | None = None
-    first_number = 0
-    if not is_workbook(path):
-        table, first_number = _table_of_segments(data)
-    # The page leaves a table of what was watched without rows, if all of it was taken back.
-    is_of_watched = path.stem.endswith(f".{WATCHED}")
-    content = None if is_of_watched else "rows"
-    rows_table = read_table(path, required=EXTRA[1:3], content=content, data=table)
-    if not rows_table.rows:
-        return
-    if fps is None and "framerate" not in rows_table.columns:
-        raise _unknown_rate(path)
-    rows = rows_table.rows
-    violations = rows[0].violations
-    rates = film_rates(rows_table, fps, violations)
-    hint = None
-    if fps is not None and violations:
-        hint = "leave out --fps: each film has its rate in the column framerate; correct it there"
-    violations.raise_if_any("the frame rates of this table cannot be used", hint)
-    for row in rows:
-        first, last = row.frames() or (first_number, first_number)
-        if first < first_number:
-            row.add(
-                "start_frame", "shots of PySceneDetect are numbered from 1, got frame 0"
-            )
-        texts = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
-        texts += [(kind, row.cells.get(kind, "")) for kind in ("level", "comment")]
-        annotator = row.cells.get("annotator", "shots")
-        movie_id = row.cells.get("movie_id", "")
-        rate = rates[movie_id]
-        start_s = (first - first_number) / rate
-        end_s = (last + 1 - first_number) / rate
-        yield (movie_id, annotator, start_s, end_s, texts), rate
-    violations.raise_if_any("this table cannot be read")
-
-
-def _table_of_segments(data: bytes) -> tuple[bytes, int]:
-    """Return a table with our names of columns, and the number of the first frame of a film."""
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if data.startswith(b"Timecode List"):
-        data = data.partition(b"\n")[2]
-    header, line_end, lines = data.partition(b"\n")
-    if not all(title.encode() in header for title in SHOT_COLUMNS):
-        return header + line_end + lines, 0
-    for title, column in SHOT_COLUMNS.items():
-        header = header.replace(title.encode(), column.encode(), 1)
-    return header + line_end + lines, 1
-
-
-READERS = {
-    ".vtt": read_vtt,
-    ".csv": read_rows,
-    **dict.fromkeys(WORKBOOKS, read_rows),
-}
+def _export_clips(
+    manifest: PathLike | Manifest,
+    predictions: Path | None,
+    fps: float | str | None,
+    path: Path,
+    force: bool,
+    workspace: PathLike | None,
+) -> ExportedSegments:
+    """Write the clips of a manifest as one table."""
+    marked = read_manifest(manifest, workspace=workspace)
+    if fps is not None:
+        problem = "--fps is for elan and vtt, the table of clips has times in seconds"
+        raise FixUsage(problem, hint="leave --fps out")
+    if path.suffix.lower() in _OTHER_TABLES and not path.is_dir():
+        check_table_name(path)
+    if path.suffix.lower() not in SUFFIXES:
+        path = path / f"{marked.name}.csv"
+    write_table(path, clip_table(marked, predictions), force=force)
+    return ExportedSegments((path,), ())
 
 
 class ImportedSegments(ImportedManifest):
@@ -614,11 +448,10 @@ def import_segments(
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
 ) -> ImportedManifest:
-    """Read segments from ELAN, WebVTT, PySceneDetect, or a table.
+    """Read segments from ELAN, WebVTT, or a table of marks.
 
-    FILES are .eaf and .vtt, each called after its film, a folder of them, and .csv: lists of shots
-    of PySceneDetect or tables of segments as for `manifest project`, which may be spreadsheets too.
-    What was watched is read from FILE.watched.csv beside a table.
+    FILES are .eaf and .vtt, each called after its film, a folder of them, and tables of marks as
+    for `manifest project`. What was watched is read from FILE.watched.csv beside a table.
 
     A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
     it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
@@ -634,105 +467,172 @@ def import_segments(
 
     Commands:
         obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
-        obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
+        obygaze manifest import segments segments/films.ada.csv -o ada
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     given_rate = None if fps is None else frame_rate(fps)
     paths: list[Path] = []
     for file in files:
         paths += _files_in(Path(file))
-    paths = _with_watched(paths)
-    tier_mapping = _tier_mapping(mapping)
-    documents: list[ElanDocument] = []
-    clips: list[Clip] = []
-    warnings: list[str] = []
-    file_of: dict[str, Path] = {}
-    rates: dict[str, Fraction] = {}
+    importer = _Importer(given_rate, _tier_mapping(mapping))
     for path in paths:
-        if path.suffix not in (ELAN, *READERS):
-            shown = ", ".join((ELAN, *READERS))
+        importer.read(path)
+    importer.check()
+    if write_mapping is not None:
+        used = used_mapping(importer.mapping, importer.documents)
+        write_mapping_file(Path(write_mapping), used)
+    if not importer.clips:
+        raise _nothing_to_import(files, importer.reports)
+    return importer.manifest(name, paths)
+
+
+class _Importer:
+    """Collects the marks of files as the clips of a manifest."""
+
+    def __init__(self, rate: Fraction | None, mapping: TierMapping) -> None:
+        self.rate = rate
+        self.mapping = mapping
+        self.clips: list[Clip] = []
+        self.documents: list[ElanDocument] = []
+        self.warnings: list[str] = []
+        self.rates_of_videos: dict[str, Fraction] = {}
+        self.file_of: dict[str, Path] = {}
+
+    @property
+    def reports(self) -> list[TierReport]:
+        """What the import made of each tier."""
+        reports: list[TierReport] = []
+        for document in self.documents:
+            reports += document.reports()
+        return reports
+
+    def read(self, path: Path) -> None:
+        """Add the marks of a file."""
+        if path.suffix in TABLES:
+            self._read_table(path)
+        elif path.suffix in (ELAN, VTT):
+            self._read_film(path)
+        else:
+            shown = ", ".join((ELAN, VTT, *TABLES))
             raise FixUsage(f"expected a file named {shown}", where=str(path))
-        with open_file(path) as stream:
-            data = stream.read()
-        stem = ascii_id(_film_name(path))
-        # Files may be called after one film, but not after two that only their ids confuse.
-        earlier = file_of.setdefault(stem, path)
-        if _film_name(earlier) != _film_name(path):
-            problem = f"two films would have the id {stem!r}"
+
+    def check(self) -> None:
+        """Raise an error if the mapping names a tier that is in no file."""
+        check_names(self.mapping, self.documents)
+
+    def _read_table(self, path: Path) -> None:
+        marks = read_marks(path, fps=self.rate)
+        for segment in marks.segments:
+            rate = marks.rate_of(segment.movie_id)
+            # A manifest has no level for what was only watched: there it is a comment.
+            level = "" if segment.is_watched else segment.level
+            comment = WATCHED if segment.is_watched else plain(segment.comment)
+            names = tuple(dict.fromkeys(map(concept_of, segment.concepts)))
+            changed = replace(segment, level=level, concepts=names, comment=comment)
+            self._add(changed, rate)
+
+    def _read_film(self, path: Path) -> None:
+        """Add the marks of a file that is called after its film."""
+        name = unicodedata.normalize("NFC", path.stem).strip()
+        film = ascii_id(name)
+        earlier = self.file_of.setdefault(film, path)
+        if unicodedata.normalize("NFC", earlier.stem).strip() != name:
+            problem = f"two films would have the id {film!r}"
             raise FixInput(
                 problem, where=f"{earlier}, {path}", hint="rename one of them"
             )
         if path.suffix == ELAN:
-            document = ElanDocument(data, path, tier_mapping)
-            elan_rate = given_rate
-            if elan_rate is None:
-                elan_rate = _rate_of_elan(document)
-                rates[stem] = elan_rate
-            documents.append(document)
-            marks: Iterable[RatedMark] = [
-                (mark, elan_rate) for mark in marks_of(document, warnings)
-            ]
+            document = ElanDocument(path, self.mapping)
+            self.documents.append(document)
+            rate = self.rate or self._rate_of_video(film, document)
+            read: Iterator[ReadMark] = document.marks(self.warnings)
         else:
-            marks = READERS[path.suffix](data, path, given_rate)
-        for (movie_id, annotator, start_s, end_s, texts), rate in marks:
-            label = label_of(texts)
-            frames = frames_between(start_s, end_s, rate)
-            number = len(clips) + 1
-            clip = _clip_of(movie_id or stem, annotator, number, frames, rate, label)
-            levels = label[0]
-            if len(levels) > 1:
-                shown = ", ".join(levels)
-                warnings.append(
-                    f"{path}: {clip.clip_id} has the levels {shown}; it gets the first"
+            if self.rate is None:
+                raise FixUsage(
+                    "the frame rate is not known",
+                    where=str(path),
+                    hint="--fps 25, or that of the film",
                 )
-            clips.append(clip)
-    check_names(tier_mapping, documents)
-    reports: list[TierReport] = []
-    for document in documents:
-        reports += reports_of(document)
-    if write_mapping is not None:
-        used = used_mapping(tier_mapping, documents)
-        write_mapping_file(Path(write_mapping), used)
-    if not clips and any(report.role == KEEP for report in reports):
-        tiers = "; ".join(notes_of(reports))
-        raise FixInput(
-            f"no tier has annotations that are used: {tiers}",
-            where=", ".join(map(str, files)),
-            hint="--write-mapping FILE, change in it what the tiers are, then --mapping FILE",
+            rate = self.rate
+            with open_file(path) as stream:
+                read = read_vtt(stream.read(), path)
+        for mark in read:
+            first, last = frames_between(mark.start_s, mark.end_s, rate)
+            first = max(0, first)
+            segment = Segment(
+                film,
+                mark.annotator,
+                first,
+                max(first, last),
+                mark.level,
+                mark.concepts,
+                mark.comment,
+            )
+            self._add(segment, rate)
+
+    def _rate_of_video(self, film: str, document: ElanDocument) -> Fraction:
+        """Return the frame rate of the video beside an ELAN file; an error if it is not known."""
+        name = document.media_name
+        rate = video_rate(document.path.parent / name) if name else None
+        if rate is None:
+            beside = f": {name} is not beside it, or cannot be read" if name else ""
+            raise FixUsage(
+                f"the frame rate of the film is not known{beside}",
+                where=str(document.path),
+                hint="--fps 25, or that of the film",
+            )
+        self.rates_of_videos[film] = rate
+        return rate
+
+    def _add(self, segment: Segment, rate: Fraction) -> None:
+        """Add the clip of a segment."""
+        annotator = plain(segment.annotator) or "cue"
+        number = len(self.clips) + 1
+        self.clips.append(
+            Clip(
+                clip_id=ascii_id(f"{segment.movie_id}-{annotator}-{number:04d}"),
+                movie_id=segment.movie_id,
+                start_s=float(segment.start_frame / rate),
+                end_s=float((segment.end_frame + 1) / rate),
+                level=segment.level,
+                concepts=segment.concepts,
+                extra={
+                    "annotator": annotator,
+                    "start_frame": str(segment.start_frame),
+                    "end_frame": str(segment.end_frame),
+                    "framerate": frame_rate_text(rate),
+                    "comment": segment.comment,
+                },
+            )
         )
-    if not clips:
-        hint = (
-            "check that the program that wrote the file opens it and shows annotations"
+
+    def manifest(self, name: str, paths: Sequence[Path]) -> ImportedSegments:
+        """Return the manifest of all clips."""
+        marked_concepts: set[str] = set()
+        for clip in self.clips:
+            marked_concepts.update(clip.concepts)
+        # What a mapping says is meant as it is.
+        unknown = unknown_concepts(
+            marked_concepts - set(self.mapping.concepts.values()), paths
         )
-        raise FixInput(
-            "no annotation has times", where=", ".join(map(str, files)), hint=hint
-        )
-    marked_concepts: set[str] = set()
-    for clip in clips:
-        marked_concepts.update(clip.concepts)
-    # What a mapping says is meant as it is.
-    marked_concepts.difference_update(tier_mapping.concepts.values())
-    unknown = unknown_concepts(marked_concepts, paths)
-    if unknown:
-        warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
-    modality_of: dict[str, str] = {}
-    for clip in clips:
-        modality_of.update(dict.fromkeys(clip.concepts, "unknown"))
-    modality_of.update(concepts())
-    sources = tuple(map(source_of, paths))
-    header = Header(name, modality_of, unit="segment", sources=sources)
-    manifest = Manifest(name, header, tuple(clips), EXTRA)
-    imported = ImportedSegments(manifest, tuple(warnings))
-    imported.reports = tuple(reports)
-    imported.rates = rates
-    return imported
+        if unknown:
+            self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
+        modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
+        modality_of.update(concepts())
+        sources = tuple(map(source_of, paths))
+        header = Header(name, modality_of, unit="segment", sources=sources)
+        manifest = Manifest(name, header, tuple(self.clips), EXTRA)
+        imported = ImportedSegments(manifest, tuple(self.warnings))
+        imported.reports = tuple(self.reports)
+        imported.rates = self.rates_of_videos
+        return imported
 
 
 def _files_in(path: Path) -> list[Path]:
     """Return the files of ELAN in a folder, else those of WebVTT; a file as it is."""
     if not path.is_dir():
         return [path]
-    for suffix in (ELAN, ".vtt"):
+    for suffix in (ELAN, VTT):
         paths = sorted(path.glob(f"*{suffix}"))
         if paths:
             return paths
@@ -743,31 +643,6 @@ def _files_in(path: Path) -> list[Path]:
     )
 
 
-def _rate_of_elan(document: ElanDocument) -> Fraction:
-    """Return the frame rate of the video beside an ELAN file; an error if it is not known."""
-    name = document.media_name
-    rate = video_rate(document.path.parent / name) if name else None
-    if rate is None:
-        beside = f": {name} is not beside it, or cannot be read" if name else ""
-        raise FixUsage(
-            f"the frame rate of the film is not known{beside}",
-            where=str(document.path),
-            hint="--fps 25, or that of the film",
-        )
-    return rate
-
-
-def _with_watched(paths: Sequence[Path]) -> list[Path]:
-    """Return files, each table with the one beside it that says what was watched."""
-    with_watched = list(paths)
-    for path in paths:
-        beside = watched_path(path)
-        is_table = path.suffix == ".csv" or path.suffix in WORKBOOKS
-        if is_table and beside.is_file() and beside not in with_watched:
-            with_watched.append(beside)
-    return with_watched
-
-
 def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
     """Return a mapping of tiers; that of a file is read."""
     if isinstance(mapping, str | Path):
@@ -775,36 +650,19 @@ def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
     return mapping or TierMapping()
 
 
-def _clip_of(
-    film: str,
-    annotator: str,
-    number: int,
-    frames: tuple[int, int],
-    rate: Fraction,
-    label: Label,
-) -> Clip:
-    """Return the clip of the mark with a number; of several levels it has the first."""
-    first, last = frames
-    levels, concepts_marked, comment = label
-    return Clip(
-        clip_id=ascii_id(f"{film}-{annotator or 'cue'}-{number:04d}"),
-        movie_id=film,
-        scene=None,
-        video="",
-        start_s=float(first / rate),
-        end_s=float((last + 1) / rate),
-        level=levels[0] if levels else "",
-        concepts=concepts_marked,
-        extra={
-            "annotator": plain(annotator) or "cue",
-            "start_frame": str(first),
-            "end_frame": str(last),
-            "framerate": frame_rate_text(rate),
-            "comment": comment,
-        },
+def _nothing_to_import(
+    files: Sequence[str | Path], reports: Sequence[TierReport]
+) -> FixInput:
+    """Return the error for files without a mark."""
+    where = ", ".join(map(str, files))
+    if any(report.role == UNUSED for report in reports):
+        return FixInput(
+            f"no tier has annotations that are used: {'; '.join(notes_of(reports))}",
+            where=where,
+            hint="--write-mapping FILE, change in it what the tiers are, then --mapping FILE",
+        )
+    return FixInput(
+        "no annotation has times",
+        where=where,
+        hint="check that the program that wrote the file opens it and shows annotations",
     )
-
-
-def _film_name(path: Path) -> str:
-    """Return the name of the film that a file is called after, however its accents are coded."""
-    return unicodedata.normalize("NFC", path.stem.removesuffix("-Scenes")).strip()

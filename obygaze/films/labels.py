@@ -8,24 +8,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
+from obygaze.films.clip_spans import equal_clips, read_clips
+from obygaze.films.mark_tables import Marks, Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
     Projection,
-    Segment,
     as_threshold,
     project,
     projection_to_csv,
-    read_inputs,
 )
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest import read_manifest
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
@@ -88,8 +87,9 @@ def project_segments(
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
     segments that each cover the threshold's share of a clip is the clip's level.
 
-    A clip without a mark is EN where the annotator has watched it: segments with the level
-    `watched`, here or in SEGMENTS.watched.csv, say where. Without any, that is the whole film.
+    Where none covers that share, the clip is EN if the annotator has seen four fifths of it, else
+    it has no label. Segments with the level `watched`, here or in SEGMENTS.watched.csv, say what
+    was seen. Without any, that is the whole film, and a warning says so.
 
     Args:
         segments: One or more such tables, or names of manifests.
@@ -133,11 +133,12 @@ def project_tables(
     cut = _clips_or_length(clips, every, workspace)
     names = table_names(segments)
     paths = [_table_path(name, workspace) for name in names]
-    marked, spans = read_inputs(paths, cut, fps=fps)
+    marks = read_marks(paths, fps=fps)
+    spans = _spans_of(cut, marks)
     concepts: set[str] = set()
-    for segment in marked:
+    for segment in marks.segments:
         concepts.update(segment.concepts)
-    projection = project(marked, spans, threshold)
+    projection = project(marks.segments, spans, threshold, recorded=marks.recorded)
     if not projection.merged and clips is not None:
         raise FixInput(
             "no clip lies in a film with segments",
@@ -152,8 +153,15 @@ def project_tables(
         )
     warnings = _warnings(projection, unknown_concepts(concepts, paths))
     if projection.unseen:
-        warnings += _films_without_clips(marked, spans)
+        warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))
+
+
+def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:
+    """Return the clips of a table, or those of a length."""
+    if isinstance(cut, Fraction):
+        return equal_clips(marks, cut)
+    return read_clips(cut, marks)
 
 
 def _films_without_clips(
@@ -178,34 +186,12 @@ def _clips_or_length(
             hint="--clips FILE, a table or manifest of clips with times, or --every 30",
         )
     if clips is not None:
-        path = _table_path(clips, workspace)
-        _require_times(path)
-        return path
+        return _table_path(clips, workspace)
     if not _LENGTH.fullmatch(str(every)):
         raise FixUsage(
             f"--every must be a number of seconds, got {every!r}", hint="--every 30"
         )
     return Fraction(str(every))
-
-
-def _require_times(path: Path) -> None:
-    """Raise an error for a manifest whose clips are whole files, without times in their films."""
-    header = path.with_suffix(".toml")
-    if not header.is_file():
-        return
-    try:
-        clips = read_manifest(header)
-    except ObygazeError:
-        return  # another file of that name, such as a mapping
-    has_times = any(clip.start_s is not None for clip in clips)
-    if has_times or "start_frame" in clips.columns:
-        return
-    raise FixInput(
-        "the clips have no times in their films: start_s and end_s are empty",
-        where=str(path),
-        hint="--every 30 cuts the films into clips of 30 s; or a table of clips with start_s and"
-        " end_s",
-    )
 
 
 def table_names(segments: PathLike | Sequence[PathLike]) -> list[PathLike]:
@@ -225,7 +211,7 @@ def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
             [f"{annotator} in {film}" for film, annotator in projection.assumed], 3
         )
         warnings.append(
-            f"not known what was watched, unmarked clips count as EN: {named}"
+            f"nothing says what was watched, so the whole film counts as watched: {named}"
         )
     if projection.unseen:
         n_clips = count(len(projection.unseen), "clip")

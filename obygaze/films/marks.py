@@ -17,12 +17,7 @@ from secrets import token_hex
 from typing import Any
 
 from obygaze.films.film_segments import plain
-from obygaze.films.projection import (
-    MORE_COLUMNS,
-    SEGMENT_COLUMNS,
-    Segment,
-    segment_of,
-)
+from obygaze.films.mark_tables import MORE_COLUMNS, SEGMENT_COLUMNS, Segment, segment_of
 from obygaze.films.queue import is_judgement
 from obygaze.films.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError

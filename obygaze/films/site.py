@@ -34,6 +34,7 @@ from obygaze.films.decisions import (
 from obygaze.films.drafts import DraftTable
 from obygaze.films.lanes import NumberLane, read_lanes
 from obygaze.films.links import data_of, link_base
+from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
 from obygaze.films.marks import (
     NAME,
     SHOTS,
@@ -51,14 +52,7 @@ from obygaze.films.notes import (
     read_notes,
     save_note,
 )
-from obygaze.films.projection import (
-    WATCHED,
-    ClipSpan,
-    Segment,
-    project,
-    read_segments,
-    watched_path,
-)
+from obygaze.films.projection import ClipSpan, project
 from obygaze.films.queue import ASSISTED, QueuedClip
 from obygaze.films.vocabulary import (
     Vocabulary,
@@ -75,9 +69,14 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.film_choice import title_of_clip
 from obygaze_features.manifest.frame_rate import known_frame_rate
-from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file, read_table
+from obygaze_features.manifest.times import (
+    film_rate,
+    film_times,
+    span_in_file,
+    span_in_film,
+)
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
 from obygaze_models.report.lookup import ReportRun, grouped
@@ -85,16 +84,9 @@ from obygaze_models.report.lookup import ReportRun, grouped
 N_NEAREST = 12
 MAX_CHANGES = 200
 MOST_SECONDS = 86_400  # nobody looks at a clip for longer than a day
-NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
 # The arm of films whose marks are in no history: they were added by hand, or copied without it.
 UNKNOWN_ARM = "unknown"
-# What an axis counts.
-FILM = "time in the film"
-VIDEO = "time in the video"
-ORDER = "clips in a row: their times in the film are unknown"
 Document = dict[str, Any]
-# Start and end in seconds.
-Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -774,7 +766,7 @@ class Site:
 
     def _entry(self, clip: Clip) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
-        start, end = film_span(clip) or span_in_video(clip) or (None, None)
+        start, end = span_in_film(clip) or span_in_file(clip) or (None, None)
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,
@@ -816,17 +808,7 @@ class Site:
 
     def rate(self, film: str) -> Fraction | None:
         """Return the pictures per second of a film: of the manifest, else of a video of it."""
-        clips = self.films[film]
-        for clip in clips:
-            rate = known_frame_rate(clip.extra.get("framerate", ""))
-            if rate is not None:
-                return rate
-        videos = dict.fromkeys(clip.video for clip in clips if clip.video)
-        for video in videos:
-            rate = known_frame_rate(self.media.facts(video).rate)
-            if rate is not None:
-                return rate
-        return None
+        return film_rate(self.films[film], lambda video: self.media.facts(video).rate)
 
     def _segments(self, notes: list[str]) -> tuple[list[Segment], str]:
         """Return the segments of all other annotators, and a tag that changes when they do.
@@ -963,106 +945,22 @@ def _watched_by_annotators(
 def lay_out(
     clips: Sequence[Clip], length_of: Callable[[str], float], rate: float
 ) -> Document:
-    """Return the axis of a film, in seconds: the time in the film, or that in the video.
-
-    Clips with files of their own and without times in the film follow each other by their scenes.
-
-    Args:
-        clips: The clips of one film.
-        length_of: The length of a video in seconds; 0 if it is not known.
-        rate: Pictures per second, which numbers the pictures of the film.
-
-    Returns:
-        `axis`: what it counts; `end`; `spans`: start and end by clip; `pieces`: stretches that a
-        video shows, from its second `offset` on, where the film has its picture `frame`; `unknown`:
-        videos without a known length, after which the places of clips in a row are not known.
-    """
-    in_film = _known_spans(clips, film_span)
-    in_video = _known_spans(clips, span_in_video)
-    videos = {clip.video for clip in clips if clip.video}
-    unknown: list[str] = []
-    if len(videos) == 1 and in_video and in_film in ({}, in_video):
-        axis = FILM if in_film else VIDEO
-        spans = in_video
-        (video,) = videos
-        end = max(length_of(video), _last_end(in_video))
-        whole: Document = {"start": 0.0, "end": end, "video": video}
-        pieces = [{**whole, "offset": 0.0, "frame": 0}]
-    else:
-        axis = FILM
-        spans = in_film
-        if not in_film:
-            is_whole_film = len(clips) == 1 and clips[0].scene is None
-            axis = VIDEO if is_whole_film else ORDER
-            spans, unknown = _in_a_row(clips, length_of)
-        end = _last_end(spans)
-        pieces = _pieces(clips, spans, rate)
-    pieces.sort(key=lambda piece: piece["start"])
-    return {
-        "axis": axis,
-        "end": end,
-        "spans": spans,
-        "pieces": pieces,
-        "unknown": unknown,
-    }
-
-
-def _known_spans(
-    clips: Sequence[Clip], span_of: Callable[[Clip], Span | None]
-) -> dict[str, Span]:
-    """Return start and end of the clips that have them, by clip id."""
-    spans = {}
-    for clip in clips:
-        span = span_of(clip)
-        if span is not None:
-            spans[clip.clip_id] = span
-    return spans
-
-
-def _last_end(spans: Mapping[str, Span]) -> float:
-    return max((end for _, end in spans.values()), default=0.0)
-
-
-def _in_a_row(
-    clips: Sequence[Clip], length_of: Callable[[str], float]
-) -> tuple[dict[str, Span], list[str]]:
-    """Return spans of clips that follow each other by their scenes, and videos without a length."""
-    spans: dict[str, Span] = {}
-    unknown = []
-    end = 0.0
-    for clip in sorted(clips, key=lambda clip: clip.scene or 0):
-        first, last = span_in_video(clip) or (0.0, length_of(clip.video))
-        if last <= first:
-            unknown.append(clip.video or clip.clip_id)
-            last = first + NOMINAL_S
-        start = end
-        end = start + last - first
-        spans[clip.clip_id] = (start, end)
-    return spans, unknown
-
-
-def _pieces(
-    clips: Sequence[Clip], spans: Mapping[str, Span], rate: float
-) -> list[Document]:
-    """Return the stretch of the film that the video of each clip shows."""
-    pieces = []
-    for clip in clips:
-        if not clip.video or clip.clip_id not in spans:
-            continue
-        start, end = spans[clip.clip_id]
-        piece = {
-            "start": start,
-            "end": end,
-            "frame": round(start * rate),
-            "video": clip.video,
-            "offset": clip.start_s or 0.0,
+    """Return where the clips of a film are, as a document; see `film_times`."""
+    times = film_times(clips, rate=known_frame_rate(rate), length_of=length_of)
+    pieces = [
+        {
+            "start": piece.start_s,
+            "end": piece.end_s,
+            "frame": times.frame_at(piece.start_s),
+            "video": piece.video,
+            "offset": piece.offset_s,
         }
-        pieces.append(piece)
-    return pieces
-
-
-def span_in_video(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its video; None if it is all of it."""
-    if clip.start_s is None or clip.end_s is None:
-        return None
-    return clip.start_s, clip.end_s
+        for piece in times.pieces
+    ]
+    return {
+        "axis": times.axis,
+        "end": times.end_s,
+        "spans": times.spans,
+        "pieces": pieces,
+        "unknown": times.unknown,
+    }

@@ -152,7 +152,7 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models, maps and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.projection import read_segments
+    from obygaze.films.mark_tables import read_segments
     from obygaze.maps.stores import map_names
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.projection import MORE_COLUMNS, SEGMENT_COLUMNS
+from obygaze.films.mark_tables import MORE_COLUMNS, SEGMENT_COLUMNS
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import (

@@ -11,12 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.projection import (
-    SEGMENT_COLUMNS,
-    WATCHED,
-    Segment,
-    Stretches,
-)
+from obygaze.films.mark_tables import SEGMENT_COLUMNS, WATCHED, Segment
+from obygaze.films.projection import Stretches
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_bytes, locked, write_atomic
 from obygaze_features.manifest.frame_rate import frame_rate_text

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from obygaze_features.backbones.card import HOW_PIXELS_ARE_MADE, Card
+from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.weights import (
+    download_files,
     find_weights,
     is_cached,
     repository_folder,
 )
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.machine import offline
 from obygaze_features.core.metadata import render
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -38,8 +40,8 @@ Precision: TypeAlias = Annotated[
 class BackboneList:
     """The cards that match a pattern, and the errors of card files that cannot be read."""
 
-    cards: tuple[Card, ...]
-    problems: tuple[ObygazeError, ...] = ()
+    cards: list[Card]
+    problems: list[ObygazeError]
 
     @property
     def warnings(self) -> list[str]:
@@ -73,8 +75,6 @@ class CardDescription:
         for name, preset in self.card.presets.items():
             settings = preset.to_json().items()
             given = ", ".join(f"{key} {value}" for key, value in settings if value)
-            if preset.reproduces:
-                given = f"pixels {HOW_PIXELS_ARE_MADE[preset.reproduces]}; {given}"
             presets[name] = given
         facts: dict[str, Any] = {
             "weights": _weights_state(self.card),
@@ -87,34 +87,22 @@ class CardDescription:
 
 @dataclass(frozen=True)
 class FetchedWeights:
-    """The weights of one backbone in the cache; no folder if it needs none."""
+    """Name, bytes and folder of the weights of each backbone; no folder if it needs none."""
 
-    name: str
-    n_bytes: int
-    folder: str | None
-
-    def __str__(self) -> str:
-        if self.folder is None:
-            return f"{self.name}: no weights needed"
-        return f"{self.name}: {human(self.n_bytes)} in {self.folder}"
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """The weights of several backbones in the cache."""
-
-    backbones: tuple[FetchedWeights, ...]
+    backbones: list[dict[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
         """Return the bytes and the folder of each backbone."""
-        documents = []
-        for weights in self.backbones:
-            document = {"name": weights.name, "bytes": weights.n_bytes}
-            documents.append({**document, "folder": weights.folder})
-        return {"backbones": documents}
+        return {"backbones": self.backbones}
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.backbones))
+        lines = []
+        for weights in self.backbones:
+            found = "no weights needed"
+            if weights["folder"] is not None:
+                found = f"{human(weights['bytes'])} in {weights['folder']}"
+            lines.append(f"{weights['name']}: {found}")
+        return "\n".join(lines)
 
 
 def list_backbones(
@@ -133,10 +121,10 @@ def list_backbones(
         obygaze backbones ls 'xclip-*'
         obygaze backbones ls --json
     """
-    matching = find_cards(pattern, Workspace.of(workspace))
-    if not matching.cards and not matching.problems:
+    cards, problems = find_cards(pattern, Workspace.of(workspace))
+    if not cards and not problems:
         raise NotFound(f"no backbone matches {pattern!r}", hint="obygaze backbones ls")
-    return BackboneList(matching.cards, matching.problems)
+    return BackboneList(cards, problems)
 
 
 def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescription:
@@ -163,11 +151,10 @@ def check_backbone(
     dtype: Precision = "float32",
     workspace: PathLike | None = None,
 ) -> "CheckReport":
-    """Check the weights, the outputs and the pixels of a backbone.
+    """Check the weights and the outputs of a backbone.
 
     The checks: every tensor is from the files; the shapes are those of the card; numbers do not
-    depend on other clips of the batch; pixels are those of the checkpoint's own processor, or
-    differ only as the card declares. The network is never used. The exit code is 1 without
+    depend on other clips of the batch. The network is never used. The exit code is 1 without
     weights, and 4 if a check fails.
 
     Args:
@@ -194,11 +181,12 @@ def fetch_weights(
     *,
     to: str | Path | None = None,
     workspace: PathLike | None = None,
-) -> Fetched:
+) -> FetchedWeights:
     """Download the weights of backbones, for nodes without a network.
 
     They are stored in the cache of the Hugging Face hub (HF_HOME), which the nodes must see too.
-    Only the files that are needed are downloaded, and none that are there.
+    Only the files that are needed are downloaded, a text tower's tokenizer among them, and none
+    that are there.
 
     Args:
         names: The names of backbones.
@@ -210,7 +198,7 @@ def fetch_weights(
         obygaze backbones fetch xclip-b16-k600-zs --to weights
     """
     cards = [find_card(name, Workspace.of(workspace)) for name in names]
-    return Fetched(tuple(_fetch(card, to) for card in cards))
+    return FetchedWeights([_fetch(card, to) for card in cards])
 
 
 def load_backbone(
@@ -251,20 +239,26 @@ def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
     return name if isinstance(name, Card) else find_card(name, Workspace.of(workspace))
 
 
-def _fetch(card: Card, to: str | Path | None) -> FetchedWeights:
-    """Download the weights of a card unless they are there, and copy them."""
+def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
+    """Download the weights of a card, and copy them."""
     if not card.family.needs_weights:
-        return FetchedWeights(card.name, 0, None)
-    files = find_weights(card, download=True)
+        return {"name": card.name, "bytes": 0, "folder": None}
+    if card.checkpoint and not (offline() and is_cached(card)):
+        # Another program may have left weights there without their tokenizer.
+        download_files(card)
+    files = find_weights(card)
+    weights = {"name": card.name, "bytes": files.n_bytes}
     if to is None:
-        return FetchedWeights(card.name, files.n_bytes, str(files.folder))
+        return {**weights, "folder": str(files.folder)}
     # In the layout of the hub's cache, so that the node knows whose weights they are.
     repository = repository_folder(card.checkpoint)
     copy = Path(to) / "hub" / repository.name
-    for part in ("refs", "snapshots"):
-        if (repository / part).is_dir():
-            shutil.copytree(repository / part, copy / part, dirs_exist_ok=True)
-    return FetchedWeights(card.name, files.n_bytes, str(copy))
+    snapshot = copy / "snapshots" / files.folder.name
+    shutil.copytree(files.folder, snapshot, dirs_exist_ok=True)
+    reference = copy / "refs" / card.revision
+    reference.parent.mkdir(parents=True, exist_ok=True)
+    reference.write_text(files.folder.name, encoding="ascii")
+    return {**weights, "folder": str(copy)}
 
 
 def _row_of(card: Card) -> list[Any]:

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
-HUB = "hub"
-# What a preset says that it reproduces.
-HOW_PIXELS_ARE_MADE = {
-    HUB: "as the hub's processor makes them",
-    "paper": "as the paper's extraction made them",
-    "training": "as the network's training made them",
-    "own": "in a way of their own",
-}
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
 
@@ -44,8 +36,6 @@ class Preset(Record, frozen=True):
     size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
     rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
     takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
-    `reproduces` names whose pixels these are, the hub's processor where it is empty. It changes no
-    number, so no hash includes it.
     """
 
     mean: tuple[_Number, _Number, _Number] = (0.5, 0.5, 0.5)
@@ -59,7 +49,6 @@ class Preset(Record, frozen=True):
     squash_first: Count = 0
     sampling: Literal["even", "fps"] = "even"
     attention: Attention = "sdpa"
-    reproduces: Literal["", "hub", "paper", "training", "own"] = ""
 
     def resize_to(
         self, geometry: Geometry, checkpoint_edge: int | None = None
@@ -98,12 +87,10 @@ class Preset(Record, frozen=True):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings that change pixels and frames, as plain values, for recipes."""
-        values = structs.asdict(self)
-        del values["reproduces"]
+        """Return the settings as plain values, for recipes."""
         return {
             key: list(value) if isinstance(value, tuple) else value
-            for key, value in values.items()
+            for key, value in structs.asdict(self).items()
         }
 
 
@@ -120,9 +107,6 @@ class Family:
         needs_torch: Whether it computes with torch, so that a GPU can be used.
         takes_mask: Whether a mask can mark the padding of short clips. Without one, every clip
             needs all its frames.
-        attention: What tokens attend to: "joint" (all of a frame or clip), "divided" (time, then
-            space), "factorised" (space in the first layers, then time; all are counted as space) or
-            "messages" (all of a frame, and one message of every other frame).
         live: How many tensors of the size of all tokens exist at once while it computes.
     """
 
@@ -133,11 +117,7 @@ class Family:
     needs_weights: bool = True
     needs_torch: bool = True
     takes_mask: bool = False
-    attention: str = "joint"
     live: float = 15.0
-
-    def __repr__(self) -> str:
-        return short_repr(type(self).__name__, repr(self.name), self.class_name)
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""
@@ -165,7 +145,8 @@ class Family:
         tokens = g.steps * g.patches + g.prefix * (g.frames if g.unit == "frame" else 1)
         scores = 0
         if attention == "eager" and g.depth is not None:
-            in_frames = g.unit == "frame" or self.attention in ("divided", "factorised")
+            # Of a clip at once: too much for networks that divide time and space.
+            in_frames = g.unit == "frame"
             pairs = g.frames * (g.patches + g.prefix) ** 2 if in_frames else tokens**2
             scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
         pixels = g.frames * 3 * prod(g.frame_shape) * itemsize

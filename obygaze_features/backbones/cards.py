@@ -3,7 +3,6 @@
 import difflib
 import fnmatch
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +11,6 @@ from msgspec import Meta, structs
 from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.parts import is_own_code
 from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.core.schema_rules import near
@@ -123,21 +121,9 @@ def card_from(document: Document) -> Card:
 
 
 def _preset(preset: Preset, stated: Mapping[str, Any], default: Preset) -> Preset:
-    """Return a preset; what is not stated is as in the default preset, except `reproduces`."""
-    values = {name: getattr(preset, name) for name in (*stated, "reproduces")}
+    """Return a preset; what is not stated is as in the default preset."""
+    values = {name: getattr(preset, name) for name in stated}
     return structs.replace(default, **values)
-
-
-@dataclass(frozen=True, repr=False)
-class FoundCards:
-    """The cards that could be read, and what is wrong with the files that could not."""
-
-    cards: tuple[Card, ...]
-    problems: tuple[ObygazeError, ...]
-
-    def __repr__(self) -> str:
-        names = ", ".join(card.name for card in self.cards)
-        return short_repr("FoundCards", f"{len(self.problems)} problems", names)
 
 
 def find_card(name: str, workspace: Workspace | None = None) -> Card:
@@ -188,7 +174,9 @@ def split_preset(name: str) -> tuple[str, str]:
     return plain, preset
 
 
-def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundCards:
+def find_cards(
+    pattern: str = "*", workspace: Workspace | None = None
+) -> tuple[list[Card], list[ObygazeError]]:
     """Return the cards whose names match a wildcard, and the errors of those that are not valid.
 
     Args:
@@ -203,7 +191,7 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
             cards.append(_card(sources[name], sources))
         except ObygazeError as error:
             problems.append(error)
-    return FoundCards(tuple(cards), tuple(problems))
+    return cards, problems
 
 
 def _sources(workspace: Workspace | None) -> Sources:

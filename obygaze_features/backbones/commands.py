@@ -10,7 +10,7 @@ HERE = "obygaze_features.backbones.actions"
 COMMANDS = {
     "check": (
         f"{HERE}:check_backbone",
-        "Check the weights, the outputs and the pixels of a backbone.",
+        "Check the weights and the outputs of a backbone.",
     ),
     "fetch": (
         f"{HERE}:fetch_weights",

@@ -53,9 +53,9 @@ def _one(value: Any) -> int:
 def _depth(config: Any, patch: int, tubelet: int = 1) -> Depth:
     hidden = getattr(config, "intermediate_size", None)
     hidden = hidden or int(config.hidden_size * config.mlp_ratio)
-    layers = getattr(config, "num_hidden_layers", None)
-    layers = layers or config.num_spatial_layers + config.num_temporal_layers
-    return Depth(layers, hidden, config.num_attention_heads, patch, tubelet)
+    return Depth(
+        config.num_hidden_layers, hidden, config.num_attention_heads, patch, tubelet
+    )
 
 
 def _image_geometry(
@@ -229,7 +229,6 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         "XCLIPModel",
         package="x_clip",
         outputs={**_OF_FRAMES, **_VECTORS, "mit-output": "step out", "mit-mean": "out"},
-        attention="messages",
         geometry=_xclip_geometry,
         run=_xclip_run,
         keep=_xclip_keep,
@@ -287,14 +286,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
     _video_family(
         "timesformer",
         "TimesformerModel",
-        attention="divided",
         geometry=partial(_video_geometry, prefix=1, order="hwt"),
-    ),
-    _video_family(
-        "videoprism",
-        "VideoPrismVisionModel",
-        model_types=("videoprism_vision_model",),
-        attention="factorised",
     ),
     _video_family(
         "vjepa2",

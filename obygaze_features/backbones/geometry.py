@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-from obygaze_features.core.notebook import short_repr
-
 Unit = Literal["frame", "clip"]
 Order = Literal["thw", "hwt", "hw"]
 _ITEM_BYTES = {"uint8": 1, "float16": 2, "float32": 4}
@@ -22,7 +20,7 @@ class Depth:
     tubelet: int = 1
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Geometry:
     """The shape of the input, and how the tokens are ordered; a card declares all but the depth.
 
@@ -49,9 +47,6 @@ class Geometry:
     out: int = 0
     depth: Depth | None = None
     shape: tuple[int, int] = (0, 0)
-
-    def __repr__(self) -> str:
-        return short_repr("Geometry", *(f"{k}={v}" for k, v in self.declared().items()))
 
     @property
     def input_size(self) -> str:

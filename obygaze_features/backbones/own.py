@@ -10,8 +10,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from importlib import metadata
 from math import prod
+from numbers import Number
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from obygaze_features.backbones.backbone import (
     Placement,
@@ -27,7 +30,7 @@ from obygaze_features.backbones.weights import (
     hashes_of_files,
     tensors_sha256,
 )
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.core.foreign import short_value
@@ -72,8 +75,7 @@ def module_card(
         name: The name in stores and in the names of stores.
         load: Returns the module with its weights.
         run: Returns the arrays of the module for pixels [B, T, 3, height, width], each [B, ...]: a
-            mapping, or a tuple in the order of `arrays`, or the only one. They are tensors or NumPy
-            arrays of any number format.
+            mapping of their names to tensors or NumPy arrays of any number format.
         arrays: The shape of each array of one clip, such as {"clip": [512], "frames": [16, 512]}.
         frames: Frames of a clip.
         size: Height and width of the pixels, where they are the same.
@@ -84,9 +86,9 @@ def module_card(
         title: A few words for lists. The default is the name.
         citation: The publication to cite.
         preset: How frames become pixels.
-        files: Files of the model that are not tensors of the module, such as an ONNX or TFLite
-            model, or a table: their hashes are part of recipes. An empty list says that there are
-            none, for a module without weights.
+        files: Files that `load` and `run` read for anything but tensors, arrays and numbers of the
+            module, such as an ONNX model or settings: their hashes are part of recipes. An empty
+            list says that there are none, for a module without weights.
     """
     texts = {"name": name, "licence": licence, "title": title, "citation": citation}
     for argument, text in texts.items():
@@ -231,31 +233,22 @@ class ModuleFamily(Family):
         import torch
 
         returned = self._call(lambda: self.run(module, pixels), "failed in run()")
-        arrays = self._named(card, returned)
-        absent = sorted(self.shapes.keys() - arrays.keys())
+        if not isinstance(returned, Mapping):
+            raise FixInput(
+                f"{card}: run() must return a mapping of the names in arrays,"
+                f" got {short_value(returned)}"
+            )
+        absent = sorted(self.shapes.keys() - returned.keys())
         if absent:
             raise FixInput(f"{card}: run() returned no array {', '.join(absent)}")
         outputs = {}
-        for name, array in arrays.items():
+        for name, array in returned.items():
             tensor = torch.as_tensor(array, device=pixels.device)
             outputs[name] = tensor if tensor.is_floating_point() else tensor.float()
         return outputs
 
-    def _named(self, card: str, returned: Any) -> dict[str, Any]:
-        """Return what `run` returned by the names of arrays."""
-        if isinstance(returned, Mapping):
-            return dict(returned)
-        several = returned if isinstance(returned, tuple | list) else (returned,)
-        if len(several) != len(self.shapes):
-            raise FixInput(
-                f"{card}: run() returned {count(len(several), 'array')},"
-                f" arrays has {len(self.shapes)}",
-                hint="a mapping of the names in arrays",
-            )
-        return dict(zip(self.shapes, several, strict=True))
-
     def _hashes(self, card: Card, module: Any) -> dict[str, str]:
-        """Return the sha256 of the tensors of a module, and of each file of the model."""
+        """Return the sha256 of what a module holds, and of each file of the model."""
         import torch
 
         if not isinstance(module, torch.nn.Module):
@@ -269,22 +262,19 @@ class ModuleFamily(Family):
                 f"{card.name}: load() must return a module of Python, got TorchScript",
                 hint="make the module by its class, and load its weights",
             )
-        tensors = {
-            key: value
-            for key, value in module.state_dict().items()
-            if value is not None
-        }
-        for key, value in tensors.items():
-            if not isinstance(value, torch.Tensor):
+        for key, value in module.state_dict().items():
+            if value is not None and not isinstance(value, torch.Tensor):
                 raise FixInput(
                     f"{card.name}: {key} of the module is a {type(value).__name__}, which no hash"
                     " of tensors has",
                     where=card.origin,
                     hint="a module whose state_dict has tensors only",
                 )
-        if not tensors and self.files is None:
+        contents = dict(_contents(module, "", set()))
+        has_weights = any(not isinstance(value, Number) for value in contents.values())
+        if not has_weights and self.files is None:
             raise FixInput(
-                f"{card.name}: the module has no weights in its state_dict",
+                f"{card.name}: the module has no weights",
                 where=card.origin,
                 hint="module_card(files=[PATH]) names the files of the model, files=[] says none",
             )
@@ -296,11 +286,50 @@ class ModuleFamily(Family):
                     hint="correct module_card(files=[...])",
                 )
         hashes = hashes_of_files(self.files or ())
-        of_tensors = tensors_sha256(tensors)
-        if hashes and not tensors:
-            # Models in files alone are different ones where their files are.
-            of_tensors = sha256_bytes(canonical_json(hashes))
-        return {TENSORS: of_tensors, **hashes}
+        # Models in files alone are different ones where their files are.
+        parts = {"files": hashes, "module": _hashes_of_contents(contents)}
+        return {TENSORS: sha256_bytes(canonical_json(parts)), **hashes}
+
+
+def _contents(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
+
+    A state_dict leaves out attributes, and the buffers that are not saved.
+    """
+    import torch
+
+    is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
+    if is_array or isinstance(value, torch.Tensor | Number):
+        yield name, value
+        return
+    parts: Mapping[Any, Any] = {}
+    if isinstance(value, torch.nn.Module):
+        parts = vars(value)
+    elif isinstance(value, Mapping):
+        parts = value
+    elif isinstance(value, list | tuple):
+        parts = dict(enumerate(value))
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for key, part in parts.items():
+        yield from _contents(part, f"{name}.{key}", seen)
+
+
+def _hashes_of_contents(contents: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sha256 of each tensor and array, and the text of each number."""
+    import torch
+
+    hashes = {}
+    for name, value in contents.items():
+        if isinstance(value, torch.Tensor):
+            hashes[name] = tensors_sha256({name: value})
+        elif isinstance(value, np.ndarray):
+            kind = f"{value.dtype.str} {value.shape} "
+            hashes[name] = sha256_bytes(kind.encode() + value.tobytes())
+        else:
+            hashes[name] = repr(value)
+    return hashes
 
 
 def _dimensions(shape: Sequence[int], n_frames: int) -> tuple[str, ...]:

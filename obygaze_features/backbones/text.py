@@ -23,13 +23,12 @@ from obygaze_features.backbones.pretrained import (
 )
 from obygaze_features.backbones.weights import (
     TENSORS,
+    TOKENIZERS,
     WeightFiles,
     find_weights,
     is_verified,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.machine import offline
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.typed_files import Record, record_of
 from obygaze_features.core.workspace import Workspace
@@ -42,13 +41,6 @@ SHIPPED = {
     for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))
 }
 BATCH = 64
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.json",
-    "tokenizer.model",
-    "spiece.model",
-    "vocab.txt",
-)
 _NOT_VALID = "this prompt set is not valid"
 
 
@@ -81,18 +73,12 @@ class Prompt(NamedTuple):
     attribute: str
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class PromptSet:
     """Every prompt of a file, attribute by attribute."""
 
     name: str
     prompts: tuple[Prompt, ...]
-
-    def __repr__(self) -> str:
-        attributes = ", ".join(self.attributes)
-        return short_repr(
-            "PromptSet", repr(self.name), f"{len(self.prompts)} prompts", attributes
-        )
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -155,11 +141,6 @@ class TextTower:
     max_length: int
     space_id: str
 
-    def __repr__(self) -> str:
-        return short_repr(
-            "TextTower", self.text.model, f"at most {self.max_length} tokens"
-        )
-
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one raw vector for each text; raise an error for a text that is too long."""
         cased = [each.lower() for each in texts] if self.text.lower else list(texts)
@@ -213,8 +194,8 @@ def load_text_tower(
 
     Args:
         card: A card, or its name.
-        weights: A file or folder of weights; the tokenizer is beside them, or that of the hub. The
-            default is the card's own checkpoint.
+        weights: A file or folder of weights; the tokenizer is beside them. The default
+            is the card's own checkpoint.
         workspace: The workspace whose own cards are found too.
         download: Download what is missing; without, nothing is loaded from the network.
     """
@@ -239,7 +220,7 @@ def load_text_tower(
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
     model.eval().requires_grad_(False)
     config = getattr(model.config, "text_config", model.config)
-    tokenizer = _tokenizer(card, files, download=download and not offline())
+    tokenizer = _tokenizer(card, files)
     if len(tokenizer) > int(config.vocab_size):
         raise FixInput(
             f"the tokenizer has {len(tokenizer)} tokens, the tower {config.vocab_size}:"
@@ -266,18 +247,14 @@ def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
     return TextTable(tower.embed(texts), texts, templates, attributes, tower.space_id)
 
 
-def _tokenizer(card: Card, files: WeightFiles, *, download: bool) -> Any:
-    """Return the tokenizer beside the weights, or that of the hub."""
+def _tokenizer(card: Card, files: WeightFiles) -> Any:
+    """Return the tokenizer beside the weights."""
     auto = library("models.auto.tokenization_auto").AutoTokenizer
     folder = files.folder
-    if any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        error = FixInput("this tokenizer cannot be read", where=str(folder))
-        return from_pretrained(auto, str(folder), error, local_files_only=True)
-    if not card.checkpoint or not download:
-        raise NotFound(
-            "no tokenizer beside the weights",
-            where=str(folder),
-            hint="put tokenizer.json of the checkpoint there, as on the hub",
-        )
-    error = FixInput("this tokenizer cannot be read", where=card.checkpoint)
-    return from_pretrained(auto, card.checkpoint, error, revision=card.revision)
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        hint = "put tokenizer.json of the checkpoint there, as on the hub"
+        if files.is_from_hub:
+            hint = f"obygaze backbones fetch {card.name}"
+        raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
+    error = FixInput("this tokenizer cannot be read", where=str(folder))
+    return from_pretrained(auto, str(folder), error, local_files_only=True)

@@ -38,10 +38,22 @@ TENSORS = "tensors"
 FETCH_AGAIN = "fetch the checkpoint again"
 ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
+# A text tower has a tokenizer, in one of these.
+TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.txt",
+)
 _OTHER_FILES = (
     "config.json",
     "preprocessor_config.json",
-    "video_preprocessor_config.json",
+    *TOKENIZERS,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
 )
 # pytorch_model.bin.3 of an epoch.
 _FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
@@ -99,8 +111,7 @@ def find_weights(
 ) -> WeightFiles:
     """Return the given weights, or the card's own from the cache.
 
-    They may be given as NAME=PATH, as `extract run` takes those of several backbones. The card's
-    own are downloaded first if they are not in the cache, with `download` only.
+    The card's own are downloaded first if they are not in the cache, with `download` only.
     """
     if not card.family.needs_weights:
         if weights is not None:
@@ -110,7 +121,7 @@ def find_weights(
             )
         return NO_WEIGHTS
     if weights is not None:
-        path = _path_of_weights(card, Path(weights).expanduser())
+        path = Path(weights).expanduser()
         if path.is_file():
             return WeightFiles(path.parent, (path,), str(path))
         if not path.is_dir():
@@ -121,8 +132,8 @@ def find_weights(
             )
         return WeightFiles(path, _files_in(path), str(path))
     if download and card.checkpoint and not is_cached(card):
-        _download(card)
-    snapshot = _cached_snapshot(card)
+        download_files(card)
+    snapshot = cached_snapshot(card)
     if snapshot is None:
         where = card.origin
         hint = "--weights PATH of your copy of the checkpoint"
@@ -136,7 +147,7 @@ def find_weights(
 
 def is_cached(card: Card) -> bool:
     """Return whether all weights of a card are in the cache, by the names of files."""
-    snapshot = _cached_snapshot(card)
+    snapshot = cached_snapshot(card)
     try:
         return snapshot is not None and bool(_files_in(snapshot))
     except ObygazeError:
@@ -148,7 +159,7 @@ def repository_folder(checkpoint: str) -> Path:
     return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
 
 
-def _cached_snapshot(card: Card) -> Path | None:
+def cached_snapshot(card: Card) -> Path | None:
     """Return the folder of a card's revision in the hub cache, or None."""
     if not card.checkpoint:
         return None
@@ -161,20 +172,12 @@ def _cached_snapshot(card: Card) -> Path | None:
     return snapshot if snapshot.is_dir() else None
 
 
-def _path_of_weights(card: Card, given: Path) -> Path:
-    """Return the path of weights that are given as PATH, NAME=PATH or NAME@PRESET=PATH."""
-    name, equals, path = str(given).partition("=")
-    is_named = equals and name.partition("@")[0] == card.name
-    if not is_named or given.exists():
-        return given
-    return Path(path).expanduser()
-
-
 def _how_to_fetch(card: Card) -> str:
     return f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
 
 
-def _download(card: Card) -> None:
+def download_files(card: Card) -> None:
+    """Download the files of a card's checkpoint that are not in the hub's cache."""
     where = str(cache_folder())
     hint = _how_to_fetch(card)
     if offline():
@@ -389,19 +392,10 @@ def is_blob(path: Path) -> bool:
 def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
-    Known are files in the hub's cache of that checkpoint, copies of them (the cache names its
-    files by their sha256), and files or tensors whose sha256 the card lists.
+    Known are files in the hub's cache of that checkpoint, and files or tensors whose sha256 the
+    card lists.
     """
-    if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
-        return True
-    repository = repository_folder(card.checkpoint)
-    blobs = [path.resolve() for path in files.files]
-    if all(
-        is_blob(blob) and blob.parent.parent.name == repository.name for blob in blobs
-    ):
-        return True  # their names were compared with their hashes
-    of_files = [sha256 for name, sha256 in hashes.items() if name != TENSORS]
-    return all((repository / "blobs" / sha256).is_file() for sha256 in of_files)
+    return not card.checkpoint or files.is_from_hub or _is_listed(card, hashes)
 
 
 def _is_listed(card: Card, hashes: Hashes) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 from obygaze_features.core.errors import FixUsage
 
@@ -15,6 +16,7 @@ _WRITTEN = re.compile(rf"{_DECIMAL}|{_FRACTION}")
 MAX_RATE = 1000
 
 
+@lru_cache(maxsize=256)
 def known_frame_rate(written: float | str | Fraction) -> Fraction | None:
     """Return a frame rate as an exact fraction, or None if this is not a frame rate.
 

@@ -1,12 +1,10 @@
 """Find the video of each clip under a folder: its own file, or a part of the file of its film.
 
-`start_s` and `end_s` of a clip are times within its `video`. Where no video is named they are
-times within the film; once a clip has a file of its own, its film times move to the columns
-`film_start_s` and `film_end_s`. The name that was looked for stays in the column `video_name`,
-so that linking again, also to another folder, has the same result.
+Once a clip has a file of its own, its times in the film move to the columns `film_start_s` and
+`film_end_s`; see `times`. The name that was looked for stays in the column `video_name`, so that
+linking again, also to another folder, has the same result.
 """
 
-import math
 import os
 import re
 from collections import defaultdict
@@ -29,15 +27,19 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id
+from obygaze_features.manifest.times import (
+    FILM_COLUMNS,
+    NAME_COLUMN,
+    named_file,
+    span_in_film,
+)
 
 EXTENSIONS = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
-FILM_COLUMNS = ("film_start_s", "film_end_s")
 # The times of a clip in a file of its own, while it is linked to its film instead.
 OWN_COLUMNS = ("video_start_s", "video_end_s")
-NAME_COLUMN = "video_name"
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
@@ -129,40 +131,6 @@ class LinkReport:
         for clip_id in self.without:
             clips_of_film.setdefault(film_of_clip[clip_id], []).append(clip_id)
         return clips_of_film
-
-
-def film_span(clip: Clip) -> tuple[float, float] | None:
-    """Return start and end of a clip in its film, in seconds; None where they are unknown."""
-    start_s, end_s = (seconds_in_film(clip, column) for column in FILM_COLUMNS)
-    if start_s is not None and end_s is not None:
-        if end_s < start_s:
-            first, last = FILM_COLUMNS
-            raise FixInput(
-                f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
-                hint="correct these times in the manifest",
-            )
-        return start_s, end_s
-    # With a file name, the times are times in that file.
-    if file_name(clip) or clip.start_s is None or clip.end_s is None:
-        return None
-    return clip.start_s, clip.end_s
-
-
-def seconds_in_film(clip: Clip, column: str) -> float | None:
-    """Return a time of FILM_COLUMNS; None where it is empty, an error if it is no time."""
-    cell = clip.extra.get(column, "")
-    if not cell:
-        return None
-    try:
-        seconds = float(cell)
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
-        raise FixInput(
-            f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
-            hint="correct this column of the manifest, or remove it",
-        )
-    return seconds
 
 
 class VideoFiles(NamedTuple):
@@ -259,7 +227,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     ambiguous: dict[str, tuple[str, ...]] = {}
     matched: set[str] = set()
     for clip in originals:
-        span = film_span(clip)
+        span = span_in_film(clip)
         files_of_clip = files.of_clip(clip)
         files_of_film: tuple[str, ...] = ()
         if span and not files_of_clip:
@@ -340,14 +308,9 @@ def link_manifest(
     return report
 
 
-def file_name(clip: Clip) -> str:
-    """Return the name of the file to look for; empty where the data set has none."""
-    return clip.extra.get(NAME_COLUMN, clip.video)
-
-
 def _original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
-    name = file_name(clip)
+    name = named_file(clip)
     linked_stem = composed(PurePosixPath(clip.video).stem)
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
@@ -371,7 +334,7 @@ def is_linked(clip: Clip) -> bool:
 def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
     """Return a clip with a file of its own; its times in its film move to FILM_COLUMNS."""
     # With a file name, the times are times in that file already.
-    if span is None or file_name(clip):
+    if span is None or named_file(clip):
         return replace(clip, video=video)
     start_s, end_s = span
     film_times = dict(zip(FILM_COLUMNS, (repr(start_s), repr(end_s)), strict=True))
@@ -383,7 +346,7 @@ def _in_film(clip: Clip, span: tuple[float, float], video: str) -> Clip:
     """Return a clip with its times in its film; those in a file of its own are kept."""
     times = (clip.start_s, clip.end_s)
     extra = dict(clip.extra)
-    if file_name(clip):
+    if named_file(clip):
         for column, seconds in zip(OWN_COLUMNS, times, strict=True):
             if seconds is not None:
                 extra[column] = repr(seconds)
@@ -399,7 +362,7 @@ class _Files:
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
-            for stem in (clip.clip_id, PurePosixPath(composed(file_name(clip))).stem):
+            for stem in (clip.clip_id, PurePosixPath(composed(named_file(clip))).stem):
                 self.films_of[stem].add(clip.movie_id)
         self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
         for name in names:
@@ -409,7 +372,7 @@ class _Files:
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
-        wanted = PurePosixPath(composed(file_name(clip)))
+        wanted = PurePosixPath(composed(named_file(clip)))
         has_times = clip.start_s is not None
         exact = ("path", str(wanted))
         files = self.by_key.get(("path", f"{clip.movie_id}/{wanted}"))

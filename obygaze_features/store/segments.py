@@ -11,6 +11,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.layout import Array
@@ -133,7 +134,9 @@ def read_segments(
         raise FixInput(f"reduce must be one of {', '.join(REDUCERS)}, got {reduce!r}")
     known = store.array(array)
     clips = list(segments)
-    times = [(clip.start_s, clip.end_s) for clip in clips]
+    span_of_clip = spans_in_films(clips)
+    no_times = (math.nan, math.nan)
+    times = [span_of_clip.get(clip.clip_id, no_times) for clip in clips]
     spans = np.array(times, dtype=np.float64).reshape(-1, 2)
     is_timed = [not math.isnan(start + end) for start, end in spans.tolist()]
     places_of_film: dict[str, list[int]] = {}

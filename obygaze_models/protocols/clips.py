@@ -20,6 +20,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     unannotated_id,
 )
+from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -61,10 +62,12 @@ class ClipTable:
         Segments of one film with the same start and end are one clip.
         """
         clip_of = {}
+        spans = spans_in_films(self.clips) if self.of_segments else {}
         for clip in self.clips:
             name = unannotated_id(clip)
-            if self.of_segments and clip.start_s is not None and clip.end_s is not None:
-                name = f"{clip.start_s!r} to {clip.end_s!r}"
+            if clip.clip_id in spans:
+                start_s, end_s = spans[clip.clip_id]
+                name = f"{start_s!r} to {end_s!r}"
             clip_of[clip.clip_id] = f"{clip.movie_id}: {name}"
         return clip_of
 
@@ -103,9 +106,10 @@ class ClipTable:
             return None
         if None not in scenes:
             return np.array(scenes, dtype=np.intp)
-        starts = [clip.start_s for clip in self.clips]
-        if None in starts:
+        spans = spans_in_films(self.clips)
+        if len(spans) < len(self):
             return None
+        starts = [spans[clip.clip_id][0] for clip in self.clips]
         order = np.lexsort((np.array(starts, dtype=np.float64), self.films))
         ranks = np.empty(len(self), dtype=np.intp)
         ranks[order] = np.arange(len(self))
@@ -136,11 +140,13 @@ class ClipTable:
         Their rows are of the same clip, or cover at least a fifth of it.
         """
         rows: dict[tuple[str, str], list[Clip]] = defaultdict(list)
-        for clip in self.of_any_annotator or self.clips:
+        everyone = self.of_any_annotator or self.clips
+        spans = spans_in_films([*everyone, *self.clips])
+        for clip in everyone:
             rows[clip.movie_id, clip.extra.get("annotator", "")].append(clip)
         marked: dict[str, dict[str, _AnnotatorRows]] = defaultdict(dict)
         for (film, annotator), clips in rows.items():
-            marked[film][annotator] = _AnnotatorRows.of(clips)
+            marked[film][annotator] = _AnnotatorRows.of(clips, spans)
         others = []
         for clip in self.clips:
             annotator = clip.extra.get("annotator", "")
@@ -148,7 +154,7 @@ class ClipTable:
             for other, other_rows in marked.get(clip.movie_id, {}).items():
                 if not annotator or other in ("", annotator):
                     continue
-                about = other_rows.about(clip)
+                about = other_rows.about(clip, spans.get(clip.clip_id))
                 if about:
                     highest.append(max(about, key=_rank))
             others.append(highest)
@@ -184,26 +190,26 @@ class _AnnotatorRows:
     end_s: NDArray[np.float64]
 
     @classmethod
-    def of(cls, clips: Sequence[Clip]) -> Self:
-        """Return the rows with their columns."""
+    def of(cls, clips: Sequence[Clip], spans: Mapping[str, Span]) -> Self:
+        """Return the rows with their columns, from the times of clips in their films."""
         given_ids = np.array(
             [clip.extra.get("given_clip_id", "") for clip in clips], dtype=np.str_
         )
-        starts = np.array([clip.start_s for clip in clips], dtype=np.float64)
-        ends = np.array([clip.end_s for clip in clips], dtype=np.float64)
+        unknown = (np.nan, np.nan)
+        times = [spans.get(clip.clip_id, unknown) for clip in clips]
+        starts, ends = np.array(times, dtype=np.float64).reshape(-1, 2).T
         return cls(clips, given_ids, starts, ends)
 
-    def about(self, clip: Clip) -> list[Clip]:
-        """Return the rows about a clip of another annotator."""
+    def about(self, clip: Clip, span: Span | None) -> list[Clip]:
+        """Return the rows about a clip of another annotator, which is at `span` in its film."""
         is_about = np.zeros(len(self.clips), dtype=np.bool_)
         given_id = clip.extra.get("given_clip_id")
         if given_id:
             is_about |= self.given_ids == given_id
-        if clip.start_s is not None and clip.end_s is not None:
-            shared = np.minimum(clip.end_s, self.end_s) - np.maximum(
-                clip.start_s, self.start_s
-            )
-            is_about |= shared >= (clip.end_s - clip.start_s) * COVERED - 1e-9
+        if span is not None:
+            start_s, end_s = span
+            shared = np.minimum(end_s, self.end_s) - np.maximum(start_s, self.start_s)
+            is_about |= shared >= (end_s - start_s) * COVERED - 1e-9
         return [self.clips[row] for row in np.flatnonzero(is_about).tolist()]
 
 

@@ -13,8 +13,8 @@ from obygaze_features.core.figures import (
     PALE,
     draw_bars,
 )
-from obygaze_features.manifest.link import FILM_COLUMNS, seconds_in_film
 from obygaze_features.manifest.model import Clip, clock
+from obygaze_features.manifest.times import span_in_file, span_in_film
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.records import (
     FILM,
@@ -317,8 +317,8 @@ def position_unit(clips: Sequence[Clip]) -> str:
 
 def _start_s(clip: Clip) -> float | None:
     """Return the start in the film if the manifest has it, else the start in the video."""
-    in_film = seconds_in_film(clip, FILM_COLUMNS[0])
-    return clip.start_s if in_film is None else in_film
+    span = span_in_film(clip) or span_in_file(clip)
+    return None if span is None else span[0]
 
 
 def _position(clip: Clip, unit: str, number: int) -> str:

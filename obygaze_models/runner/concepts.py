@@ -8,6 +8,7 @@ tolerances that are chosen without it. Weights and trees are those of a model of
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
+from obygaze_models.runner.concept_vectors import MIN_CLIPS
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
 from obygaze_models.runner.testing import StoreRun, fit_every_clip
 
@@ -53,6 +55,37 @@ def concept_tables(run: StoreRun) -> tuple[Rows, Rows]:
                 concepts.append(row)
             trees += [{**of_model, **node} for node in _nodes(head)]
     return concepts, trees
+
+
+def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
+    """Return the concepts that bottlenecks on a store do without in some fold.
+
+    Of each: in how many folds (`folds`), of how many (`of`), and the fewest clips with the concept,
+    or without it, in one of them (`least`). Folds that find vectors on the same clips are one.
+    """
+    vectors = run.vectors
+    heads = [model for model in run.models.values() if find_kind(model.kind).head]
+    clips_of_folds: dict[tuple[str, bytes], IntArray] = {}
+    for (pair, _, held), model in product(run.every_fold, heads):
+        clips = vectors.clips_to_find_on(run.for_model(model, held))
+        for settings in candidates(model):
+            against = for_task(model.kind, settings, pair[0])["against"]
+            clips_of_folds[against, clips.tobytes()] = clips
+    rare: dict[str, dict[str, int]] = {}
+    for (against, _), clips in clips_of_folds.items():
+        targets = vectors.targets(against)[vectors.features.row_of[clips]]
+        n_clips = np.minimum((targets == 1).sum(axis=0), (targets == 0).sum(axis=0))
+        for column, name in enumerate(run.table.concept_names):
+            # A concept that this manifest never uses is no news of a fold.
+            is_used = run.table.has_concept[:, column].any()
+            if not is_used or n_clips[column] >= MIN_CLIPS:
+                continue
+            least = int(n_clips[column])
+            facts = rare.setdefault(name, {"folds": 0, "of": 0, "least": least})
+            facts["folds"] += 1
+            facts["of"] = len(clips_of_folds)
+            facts["least"] = min(facts["least"], least)
+    return rare
 
 
 def _settings(model: Model, task: str) -> dict[str, Any]:

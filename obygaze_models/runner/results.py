@@ -410,7 +410,7 @@ def add_p_of_all(
     """
     families: dict[bool, list[Difference]] = {True: [], False: []}
     for item in differences:
-        is_asked = any(_asks_for(question, item.row) for question in questions)
+        is_asked = any(asks_for(question, item.row) for question in questions)
         families[is_asked].append(item)
     for family in families.values():
         tested = [
@@ -428,7 +428,7 @@ def add_p_of_all(
     return [item.row for item in differences]
 
 
-def _asks_for(question: Question, row: dict[str, Any]) -> bool:
+def asks_for(question: Question, row: Mapping[str, Any]) -> bool:
     """Return whether a question asks for a difference, of either sign; an empty name is any."""
     if question.train not in ("", row["train"]) or question.test not in (
         "",

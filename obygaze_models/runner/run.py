@@ -19,7 +19,7 @@ from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.code import used_parts
 from obygaze_models.protocols.runner.processes import fitting, map_groups
-from obygaze_models.runner.concepts import concept_tables
+from obygaze_models.runner.concepts import concept_tables, rare_concepts
 from obygaze_models.runner.heldout import with_few_films
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.results import (
@@ -305,6 +305,9 @@ def _about(
             for store in inputs.stores
         },
         "remarks": dict(inputs.table.remarks),
+        "rare_concepts": {
+            store.name: rare_concepts(store) for store in stores if store.name
+        },
         "fits": [_fit_facts(cell) for cell in cells],
         "versions": {"obygaze": __version__, **machine.packages},
         "parts": parts,
@@ -316,7 +319,18 @@ def _about(
 
 
 def _fit_facts(cell: Cell) -> Mapping[str, Any]:
-    """Return what was chosen in each fold of a cell, and why folds were skipped."""
+    """Return what was chosen in each fold of a cell, and why folds were skipped.
+
+    `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
+    films that also trained or chose.
+    """
+    by_name: set[str] = set()
+    by_features: set[str] = set()
+    same_film = 0
+    for t in cell.tested:
+        by_features.update(t.leak.copies)
+        by_name.update(set(t.leak.clips).difference(t.leak.copies))
+        same_film += t.leak.same_film or 0
     return {
         "train": cell.train,
         "test": cell.test,
@@ -325,6 +339,8 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
         "is_model": cell.is_model,
         "is_averaged": cell.is_averaged,
         "shares_films": cell.shares_films,
+        "copies": len(by_features - by_name),
+        "same_film": same_film,
         "skipped": dict(cell.skipped),
         "folds": [
             {

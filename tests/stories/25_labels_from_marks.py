@@ -17,7 +17,6 @@ import pytest
 from support.data import golden
 from support.videos import write_video
 
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 RATES = {
@@ -384,7 +383,7 @@ def test_agreement_of_the_golden_pair(ws: Workspace) -> None:
     )
 
 
-# ---- promises that are not kept yet --------------------------------------------------------------
+# ---- promises that were once not kept -----------------------------------------------------------
 
 
 def levels_said(text: str) -> bool:
@@ -401,9 +400,6 @@ def write_two_marks(ws: Workspace, first: int) -> None:
     )
 
 
-@fails_today(
-    "F1: a manifest that was projected fails once clips have files of their own"
-)
 def test_clips_that_got_files_of_their_own_are_projected_as_before(
     ws: Workspace,
 ) -> None:
@@ -420,11 +416,10 @@ def test_clips_that_got_files_of_their_own_are_projected_as_before(
     write_video(ws.path("videos/lake-2.mp4"), numbers=range(50, 100))
     ws("manifest link films videos")
     answer = ws("manifest project segments.csv --clips films", code=(0, 1))
-    not_yet(levels_said(answer.text), f"the clips are where they were: {answer.text}")
+    assert levels_said(answer.text), "the clips are where they were"
     assert answer.code == 0
 
 
-@fails_today("F1: times in the files of clips are taken as times in the film")
 def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     write_two_marks(ws, 2500)
     for number in (1, 2):
@@ -446,19 +441,17 @@ def test_clips_are_projected_at_their_times_in_the_film(ws: Workspace) -> None:
     ws("manifest import csv clips.csv -o films")
     text = ws("manifest project segments.csv --clips films").text
     assert "lake-1 EN EN" in text
-    not_yet(levels_said(text), f"the mark of level S is all of the second clip: {text}")
+    assert levels_said(text), "the mark of level S is all of the second clip"
 
 
-@fails_today("F3: a clip of which a fifth was watched is an easy negative")
 def test_a_clip_that_was_hardly_watched_is_no_negative(ws: Workspace) -> None:
     write_clips(ws, (0, 99), (100, 199))
     write_segments(ws, "lake,ada,0,19,watched,\nlake,ada,100,199,S,Look\n")
     found = dict(projected(ws))
     assert found["lake-2"] == "S"
-    not_yet(found["lake-1"] is None, "80 of 100 pictures were not seen")
+    assert found["lake-1"] is None, "80 of 100 pictures were not seen"
 
 
-@fails_today("F4: a level that nobody knows becomes a comment, and nothing is said")
 @pytest.mark.parametrize("name", ["marks.csv", "lake.vtt"])
 def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
     ws.write(
@@ -473,12 +466,9 @@ def test_an_unknown_level_is_named(ws: Workspace, name: str) -> None:
     )
     line = f"manifest import segments {name} --fps 25 -o marks"
     answer = ws(line, code=(0, 1))
-    not_yet("Sx" in answer.text, "the import says that Sx is no level")
+    assert "Sx" in answer.text, "the import says that Sx is no level"
 
 
-@fails_today(
-    "F7: an annotator whose name ends in watched loses marks on the way to ELAN"
-)
 def test_a_name_of_an_annotator_loses_no_marks(ws: Workspace) -> None:
     marks: list[Mark] = [("lake", "ada watched", 0, 49, "S", ("Look",), "")]
     marks.append(("lake", "ben", 50, 99, "HN", (), ""))
@@ -490,10 +480,9 @@ def test_a_name_of_an_annotator_loses_no_marks(ws: Workspace) -> None:
     if not is_refused:
         ws("manifest import segments elan/lake.eaf --fps 25 -o back")
         found = marks_of_manifest(ws, "back")
-    not_yet(is_refused or found == marks, "the marks come back, or the name is refused")
+    assert is_refused or found == marks, "the marks come back, or the name is refused"
 
 
-@fails_today("F7: a table in seconds can be projected, but not imported")
 def test_a_table_in_seconds_is_imported_as_it_is_projected(ws: Workspace) -> None:
     ws.write(
         "segments.csv",
@@ -503,22 +492,18 @@ def test_a_table_in_seconds_is_imported_as_it_is_projected(ws: Workspace) -> Non
     write_clips(ws, (0, 49), (50, 99))
     assert projected(ws) == [("lake-1", "EN"), ("lake-2", "S")]
     answer = ws("manifest import segments segments.csv -o marks", code=(0, 1))
-    not_yet(answer.code == 0, f"the table is read: {answer.text}")
+    assert answer.code == 0, f"the table is read: {answer.text}"
 
 
-@fails_today("F9: an annotator who watched and marked nothing cannot be projected")
 def test_who_watched_and_marked_nothing_gives_negatives(ws: Workspace) -> None:
     write_clips(ws, (0, 99))
     write_segments(ws, "lake,ada,0,99,watched,\n", "ada.watched.csv")
     write_segments(ws, "", "ada.csv")
     answer = ws("manifest project ada.csv --clips clips.csv", code=(0, 1))
-    not_yet("lake-1 EN EN" in answer.text, f"the clip is EN: {answer.text}")
+    assert "lake-1 EN EN" in answer.text, f"the clip is EN: {answer.text}"
     assert answer.code == 0
 
 
-@fails_today(
-    "F10: a clip whose marks are all too short has no label, in the paper it is EN"
-)
 def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> None:
     write_clips(ws, (0, 99))
     write_segments(
@@ -526,4 +511,4 @@ def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> No
     )
     assert projected(ws, "--threshold 2/5") == [("lake-1", "S")]
     found = projected(ws, "--threshold 1/2")
-    not_yet(found == [("lake-1", "EN")], "no mark reaches the threshold")
+    assert found == [("lake-1", "EN")], "no mark reaches the threshold"

@@ -30,7 +30,6 @@ CARD_OF = {
     "vivit": "vivit-b16x2-k400",
     "videomae": "videomae-b",
     "timesformer": "timesformer-b-k400",
-    "videoprism": "videoprism-b",
     "vjepa2": "vjepa2-l",
 }
 
@@ -166,24 +165,6 @@ TINY: dict[str, Tiny] = {
             "TimesformerForVideoClassification",
             lambda m: m.TimesformerConfig(
                 **_vit(intermediate_size=48, image_size=32, num_frames=3), num_labels=3
-            ),
-            3,
-            32,
-            (3, 2, 2),
-        ),
-        Tiny(
-            "videoprism",
-            "videoprism",
-            "VideoPrismVisionModel",
-            lambda m: m.VideoPrismVisionConfig(
-                hidden_size=32,
-                intermediate_size=48,
-                num_attention_heads=2,
-                num_spatial_layers=1,
-                num_temporal_layers=1,
-                num_frames=3,
-                image_size=32,
-                tubelet_size=[1, 16, 16],
             ),
             3,
             32,

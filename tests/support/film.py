@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from pathlib import Path
 
-from obygaze.films.projection import (
-    CLIP_COLUMNS,
-    SEGMENT_COLUMNS,
-    ClipSpan,
-    Segment,
-    read_inputs,
-)
+from obygaze.films.clip_spans import equal_clips, read_clips
+from obygaze.films.mark_tables import SEGMENT_COLUMNS, Marks, Segment, read_marks
+from obygaze.films.projection import ClipSpan
 
 
 def marks(text: str, *, film: str = "m", annotator: str = "A") -> list[Segment]:
@@ -54,19 +51,27 @@ def write_segments(path: Path, segments: Iterable[Segment]) -> Path:
 def write_spans(path: Path, spans: Iterable[ClipSpan]) -> Path:
     """The table of clips that the command reads."""
     rows = [(s.clip_id, s.movie_id, s.start_frame, s.end_frame) for s in spans]
-    return _write(path, CLIP_COLUMNS, rows)
+    return _write(path, ("clip_id", "movie_id", "start_frame", "end_frame"), rows)
+
+
+def read_inputs(
+    segments: Path, cut: Path | Fraction, fps: str | int | None = None
+) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
+    """The segments of a table, and the clips of a table, or those of an equal length."""
+    found = read_marks(segments, fps=fps)
+    if isinstance(cut, Fraction):
+        return found.segments, equal_clips(found, cut)
+    return found.segments, read_clips(cut, found)
 
 
 def read_segments(path: Path) -> tuple[Segment, ...]:
-    """The segments of a table, beside a table with one clip."""
-    return read_inputs(path, write_spans(path.with_suffix(".clips"), clips("0-9")))[0]
+    """The segments of a table."""
+    return read_marks(path).segments
 
 
 def read_spans(path: Path) -> tuple[ClipSpan, ...]:
-    """The clips of a table, beside a table with one segment."""
-    return read_inputs(
-        write_segments(path.with_suffix(".marks"), marks("0-9 S")), path
-    )[1]
+    """The clips of a table of frames."""
+    return read_clips(path, Marks(tuple(marks("0-9 S"))))
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:

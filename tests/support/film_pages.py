@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.films.app import server_of
+from obygaze.films.mark_tables import Segment
 from obygaze.films.marks import MarkTable
-from obygaze.films.projection import Segment
 from obygaze.films.server import PageServer
 from obygaze.films.site import Site
 from obygaze_features.core.errors import FixInput

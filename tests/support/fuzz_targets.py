@@ -421,7 +421,7 @@ def _read_table(files: Tree, folder: Path) -> None:
 def _read_segments(files: Tree, folder: Path) -> None:
     from fractions import Fraction
 
-    from obygaze.films.projection import read_inputs
+    from support.film import read_inputs
 
     place = written(files, folder)
     read_inputs(place / "s.csv", place / "c.csv")
@@ -433,33 +433,26 @@ def _exchanged() -> list[Tree]:
 
     from obygaze.films.exchange import export
     from obygaze.films.film_segments import FilmSegments
-    from obygaze.films.projection import Segment
+    from obygaze.films.mark_tables import Segment
 
     segments = [
         Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),
         Segment("f", "b", 3, 5, ""),
     ]
     film = FilmSegments("f", Fraction(25), None, segments)
-    written = [export([film], kind, Path()) for kind in ("elan", "vtt", "csv")]
-    shots = b"Timecode List:,1\nScene Number,Start Frame,End Frame\n1,1,48\n"
-    trees = [{path.name: data for path, data in files.items()} for files in written]
-    return [*trees, {"f-Scenes.csv": shots}]
+    written = [export([film], kind, Path()) for kind in ("elan", "vtt")]
+    return [{path.name: data for path, data in files.items()} for files in written]
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze.films.exchange import (
-        FORMATS,
-        export,
-        films_of,
-        import_segments,
-    )
+    from obygaze.films.exchange import export, films_of, import_segments
     from obygaze_features.manifest.io import check_manifest
 
     paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())
     made = import_segments(paths, "f", 29.97).manifest
     check_manifest(made)
     films, _ = films_of(made)
-    for kind in FORMATS:
+    for kind in ("elan", "vtt"):
         export(films, kind, folder)
 
 

@@ -18,7 +18,7 @@ def load():
 
 def run(model, pixels):
     cut, others = model(pixels.movedim(2, 4))
-    return cut.sigmoid(), others["many_hot"].sigmoid()
+    return {"cut": cut.sigmoid(), "transition": others["many_hot"].sigmoid()}
 
 
 def cuts():

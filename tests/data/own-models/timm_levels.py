@@ -11,10 +11,9 @@ def load():
 
 def run(model, pixels):
     *_, middle, last = model(pixels.flatten(0, 1))
-    levels = [
-        level.mean((2, 3)).unflatten(0, pixels.shape[:2]) for level in (middle, last)
-    ]
-    return levels[1].mean(1), *levels
+    middle = middle.mean((2, 3)).unflatten(0, pixels.shape[:2])
+    last = last.mean((2, 3)).unflatten(0, pixels.shape[:2])
+    return {"clip": last.mean(1), "middle": middle, "last": last}
 
 
 def levels():

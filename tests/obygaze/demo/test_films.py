@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+from support.film import read_inputs
 
 from obygaze.demo.films import annotate, make_films, render, write_tables
-from obygaze.films.projection import read_inputs
 from obygaze_features.video.film import probe
 
 

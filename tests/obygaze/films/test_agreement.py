@@ -30,7 +30,8 @@ from obygaze.films.agreement import (
     pairs_of,
     shuffled_tables,
 )
-from obygaze.films.projection import ClipSpan, Segment, project
+from obygaze.films.mark_tables import Segment
+from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
 
@@ -441,8 +442,8 @@ def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) 
 
 
 def test_annotators_who_labelled_no_clip_in_common_are_an_error(tmp_path: Path) -> None:
-    # Each marks half of the ten frames; six are needed for a label.
-    segments = [*marks("0-4 S, 5-9 HN"), *marks("0-4 S, 5-9 HN", annotator="B")]
+    # Each watched seven of the ten frames; eight are needed for a label.
+    segments = [*marks("0-6 watched"), *marks("3-9 watched", annotator="B")]
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
     marked = write_segments(tmp_path / "s.csv", segments)
     words = ("manifest", "agree", marked, "--clips", cut, "--threshold", "0.6")
@@ -462,12 +463,13 @@ def test_the_same_agreement_of_a_pair_named_otherwise() -> None:
 
 
 def test_clips_without_a_label_are_not_compared() -> None:
-    # Ten frames a clip, of which six are needed. Ada marks half of clip 1, so that neither her
-    # segment nor the rest is enough; clip 2 is S for both, clip 3 EN for Ada and S for Ben.
+    # Ten frames a clip. Ada has seen half of clip 1 and marked too little of it; clip 2 is S for
+    # both, clip 3 EN for Ada and S for Ben.
     spans = [ClipSpan(str(n), "film", 10 * (n - 1), 10 * n - 1) for n in (1, 2, 3)]
     marked = [
         Segment("film", "ada", 0, 4, "S"),
         Segment("film", "ada", 10, 19, "S"),
+        Segment("film", "ada", 20, 29, "watched"),
         Segment("film", "ben", 0, 29, "S"),
     ]
     projection = project(marked, spans, Fraction(3, 5))
@@ -483,7 +485,7 @@ def test_clips_without_a_label_are_not_compared() -> None:
 
 def test_a_clip_without_a_label_is_called_so_for_each_annotator(tmp_path: Path) -> None:
     header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
-    (tmp_path / "s.csv").write_text(header + "film,ada,0,4,S,\nfilm,ben,0,9,S,\n")
+    (tmp_path / "s.csv").write_text(header + "film,ada,0,6,watched,\nfilm,ben,0,9,S,\n")
     (tmp_path / "c.csv").write_text(
         "clip_id,movie_id,start_frame,end_frame\none,film,0,9\n"
     )
@@ -542,13 +544,13 @@ def twelve_minutes(folder: Path, watched: dict[str, tuple[int, int]]) -> Path:
     [
         # One of n clips differs, by 0.3; by chance the mean distance is 6.8 / 16.
         ({}, 66, 1 - 0.3 / 66 / 0.425),
-        ({"ada": MINUTE, "ben": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
-        ({"ada": WHOLE, "ben": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+        ({"ada": MINUTE, "ben": MINUTE}, 5, 1 - 0.3 / 5 / 0.425),
+        ({"ada": WHOLE, "ben": MINUTE}, 5, 1 - 0.3 / 5 / 0.425),
         ({"ada": WHOLE, "ben": WHOLE}, 66, 1 - 0.3 / 66 / 0.425),
-        ({"ada": MINUTE}, 6, 1 - 0.3 / 6 / 0.425),
+        ({"ada": MINUTE}, 5, 1 - 0.3 / 5 / 0.425),
     ],
 )
-@pytest.mark.parametrize("way", ["table", "manifest", "elan", "frames"])
+@pytest.mark.parametrize("way", ["table", "manifest", "elan"])
 def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
     way: str,
     watched: dict[str, tuple[int, int]],
@@ -570,9 +572,6 @@ def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
         (written,) = (tmp_path / "out").iterdir()
         obygaze("import", "segments", written, "--fps", "25", "-o", "again")
         table = "again"
-    if way == "frames":
-        obygaze("export", "csv", "marks", "--frames", "-o", "out")
-        table = "out/lake.csv"
     words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
     document = obygaze(*words, "--json").json()
     (pair,) = document["pairs"]
@@ -581,7 +580,7 @@ def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
     assert document["assumed_watched"] == unknown
     shown = obygaze(*words)
     assert ("assumed" if unknown else "known") in shown.stdout.splitlines()[-1]
-    assert bool(unknown) == ("not known what was watched" in shown.stderr)
+    assert bool(unknown) == ("nothing says what was watched" in shown.stderr)
 
 
 @pytest.mark.parametrize("way", ["vtt", "seconds"])
@@ -605,7 +604,7 @@ def test_of_tables_for_readers_it_is_not_known_what_was_watched(
         table = "again"
     words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
     shown = obygaze(*words)
-    assert "not known what was watched" in shown.stderr
+    assert "nothing says what was watched" in shown.stderr
     assert "assumed" in shown.stdout.splitlines()[-1]
     unknown = obygaze(*words, "--json").json()["assumed_watched"]
     assert unknown == [["lake", "ada"], ["lake", "ben"]]
@@ -625,4 +624,4 @@ def test_what_was_watched_beside_a_table_of_the_page_is_imported(
     call_obygaze(*words, cwd=tmp_path).ok()
     words = ("manifest", "agree", "marks", "--clips", "clips.csv", "--json")
     document = call_obygaze(*words, "--permutations", "0", cwd=tmp_path).ok().json()
-    assert (document["pairs"][0]["n"], document["assumed_watched"]) == (6, [])
+    assert (document["pairs"][0]["n"], document["assumed_watched"]) == (5, [])

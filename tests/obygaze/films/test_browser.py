@@ -89,7 +89,7 @@ def films(folder: Path, **more: Any) -> Site:
         folder / "segments.csv",
         [segment(25, 49), segment(50, 60, level="HN"), segment(30, 49, "ben")],
     )
-    from obygaze.films.projection import read_segments
+    from obygaze.films.mark_tables import read_segments
 
     clips = film_clips("lake", "lake.mp4")
     return site(

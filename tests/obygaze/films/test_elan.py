@@ -13,7 +13,7 @@ from obygaze.films.exchange import (
     import_segments,
 )
 from obygaze.films.film_segments import FilmSegments
-from obygaze.films.projection import Segment
+from obygaze.films.mark_tables import Segment
 from obygaze_features.core.errors import FixInput
 
 LEVELS = [("S", 0, 1000), ("HN", 1000, 2000), ("EN", 3000, 4000)]
@@ -47,7 +47,9 @@ def document(tiers: str, rest: str = "") -> str:
         for ms in (0, 1000, 2000, 3000, 4000)
     )
     return (
-        '<ANNOTATION_DOCUMENT AUTHOR="me" DATE="2024-01-01T00:00:00+00:00" FORMAT="3.0"'
+        '<ANNOTATION_DOCUMENT xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
+        ' xsi:noNamespaceSchemaLocation="x" AUTHOR="me"'
+        ' DATE="2024-01-01T00:00:00+00:00" FORMAT="3.0"'
         ' VERSION="3.0"><HEADER TIME_UNITS="milliseconds"><PROPERTY'
         ' NAME="lastUsedAnnotationId">70</PROPERTY></HEADER>'
         f"<TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
@@ -109,13 +111,13 @@ def test_what_each_tier_is(tmp_path: Path) -> None:
     assert imported.notes == (
         "tier ada: levels of ada",
         "tier Konzepte: concepts of the tier ada",
-        "tier Musik: kept as it is, not used",
+        "tier Musik: not used",
     )
     assert imported.manifest.clips[0].concepts == ("Look", "Body")
     mapped = import_segments([path], "marks", 25, mapping=tmp_path / "tiers.toml")
     assert mapped.manifest.clips == imported.manifest.clips
     with pytest.raises(FixInput, match="'Ton', which no file has"):
-        import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "keep"}))
+        import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
 
 
 def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
@@ -137,3 +139,10 @@ def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
     (clip,) = import_segments([path], "marks", 25).manifest
     assert (clip.level, clip.concepts) == ("HN", ("Look",))
     assert (clip.extra["annotator"], clip.extra["comment"]) == ("ada", comment)
+
+
+def test_a_prefix_that_is_not_declared_is_no_file_of_elan(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(document(ADA).replace("xmlns:xsi", "xmlns:xs"), "utf-8")
+    with pytest.raises(FixInput, match="not a file of ELAN: unbound prefix"):
+        import_segments([path], "lake", 25)

@@ -16,6 +16,7 @@ from obygaze.films.elan import (
     read_tier_mapping,
 )
 from obygaze.films.exchange import export_segments, import_segments
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
 
 FOLDER = Path(__file__).parents[2] / "data" / "elan"
@@ -62,14 +63,18 @@ def test_a_word_means_what_its_entry_means_in_another_language(tmp_path: Path) -
     assert {clip.extra["comment"] for clip in manifest.clips} == {""}
 
 
-def test_words_of_a_tier_of_levels_that_are_not_levels_are_named(
+def test_words_of_a_tier_of_levels_that_are_no_levels_are_an_error(
     tmp_path: Path,
 ) -> None:
     text = (FOLDER / "noir.eaf").read_text("utf-8")
     path = tmp_path / "noir.eaf"
     path.write_text(text.replace(">HN<", ">vielleicht<"), "utf-8")
-    notes = import_segments([path], "marks", FPS).notes
-    assert "tier cleo: levels of cleo; not levels, so comments: vielleicht" in notes
+    with pytest.raises(FixInput, match="tier cleo at 0:00:08: 'vielleicht'"):
+        import_segments([path], "marks", FPS)
+    mapping = TierMapping(levels={"vielleicht": "HN"})
+    mapped = import_segments([path], "marks", FPS, mapping=mapping).manifest
+    unchanged = import_segments([FOLDER / "noir.eaf"], "marks", FPS).manifest
+    assert mapped.clips == unchanged.clips
 
 
 @pytest.mark.parametrize("name", NAMES)

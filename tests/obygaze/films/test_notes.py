@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from support.film_pages import ask, film_clips, mark, served, site
 
+from obygaze.films.mark_tables import read_segments
 from obygaze.films.notes import read_notes
-from obygaze.films.projection import read_segments
 
 CLIPS = [
     replace(clip, extra={"framerate": "25"})

@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.film import clips, marks
+from support.film import clips, marks, read_inputs
 
+from obygaze.films.clip_spans import equal_clips
+from obygaze.films.mark_tables import WATCHED, Marks, Segment
 from obygaze.films.projection import (
-    WATCHED,
     ClipLevel,
     ClipSpan,
-    Segment,
-    _equal_clips,
     as_threshold,
     frames_needed,
     merge,
     project,
-    read_inputs,
     threshold_text,
 )
 from obygaze_features.core.errors import FixUsage
@@ -150,26 +148,37 @@ def test_merging_en_keeps_the_ratio_of_the_one_who_marked_it() -> None:
     assert merge([unmarked, unmarked]).ratio is None
 
 
-def test_a_clip_tiled_by_short_segments_ends_without_a_label() -> None:
+def test_a_clip_tiled_by_short_segments_is_a_negative() -> None:
+    """As in the paper: no segment reaches the threshold."""
     tiled = "0-32 HN, 33-65 NS, 66-99 S"
     at = as_threshold("0.4")
     alone = project(marks(tiled), clips("0-99"), at)
     assert [(row.level, row.ratio) for row in alone.merged] == [("EN", None)]
-    assert alone.unlabelled == ("m-001",)
-    assert alone.counts() == {"EN": 0, "HN": 0, "NS": 0, "S": 0}
-    # 40 unmarked frames are EN enough, 39 are not, in however many pieces they come.
-    assert project(marks("0-29 HN, 50-79 S"), clips("0-99"), at).unlabelled == ()
-    assert project(marks("0-29 HN, 50-80 S"), clips("0-99"), at).unlabelled == (
-        "m-001",
-    )
-    # Frames marked twice are marked once.
-    assert (
-        project(marks("0-29 HN, 15-44 HN, 20-30 S"), clips("0-99"), at).unlabelled == ()
-    )
-    # Another annotator's label is enough, and so is what another left unmarked.
-    for other in ("0-39 NS", "200-300 S"):
-        both = [*marks(tiled), *marks(other, annotator="B")]
-        assert project(both, clips("0-99"), at).unlabelled == ()
+    assert alone.unlabelled == ()
+    assert alone.counts() == {"EN": 1, "HN": 0, "NS": 0, "S": 0}
+
+
+def test_a_clip_of_which_less_than_four_fifths_were_seen_has_no_label() -> None:
+    for last, unlabelled in ((78, ("m-001",)), (79, ())):
+        seen = marks(f"0-{last} watched")
+        assert project(seen, clips("0-99")).unlabelled == unlabelled
+        # What is marked was seen, in however many pieces it comes.
+        partly = marks(f"0-9 S, 5-14 HN, 15-{last} watched")
+        assert project(partly, clips("0-99")).unlabelled == unlabelled
+        # A label of another annotator is enough.
+        both = [*seen, *marks("0-39 NS", annotator="B")]
+        assert project(both, clips("0-99")).unlabelled == ()
+
+
+def test_of_whom_it_is_recorded_nothing_counts_as_watched_but_the_marks() -> None:
+    made = marks("0-9 S")
+    spans = clips("0-99 100-199")
+    unknown = project(made, spans)
+    assert [row.labelled for row in unknown.merged] == [True, True]
+    assert unknown.assumed == (("m", "A"),)
+    recorded = project(made, spans, recorded=["A"])
+    assert [row.labelled for row in recorded.merged] == [False, False]
+    assert recorded.assumed == ()
 
 
 def test_every_clip_counts_once_at_each_threshold() -> None:
@@ -181,7 +190,7 @@ def test_every_clip_counts_once_at_each_threshold() -> None:
     assert [(made.counts(), len(made.unlabelled)) for made in sweep] == [
         ({"EN": 0, "HN": 0, "NS": 0, "S": 1}, 0),
         ({"EN": 0, "HN": 0, "NS": 0, "S": 1}, 0),
-        ({"EN": 0, "HN": 0, "NS": 0, "S": 0}, 1),
+        ({"EN": 1, "HN": 0, "NS": 0, "S": 0}, 0),
     ]
 
 
@@ -262,10 +271,6 @@ def by_frames(
         for s in segments
     ]
     enough = [(n, s) for n, s in covers if n > 0 and Fraction(n, len(frames)) >= share]
-    unmarked = sum(
-        not any(s.start_frame <= frame <= s.end_frame for s in segments)
-        for frame in frames
-    )
     for level in ("S", "NS", "HN", "EN"):
         winners = [(n, s) for n, s in enough if s.level == level]
         if winners:
@@ -276,7 +281,7 @@ def by_frames(
                 (max(n for n, _ in winners), len(frames)),
                 True,
             )
-    return "EN", (), None, unmarked > 0 and Fraction(unmarked, len(frames)) >= share
+    return "EN", (), None, True
 
 
 @settings(max_examples=150)
@@ -311,25 +316,25 @@ def test_raising_the_threshold_never_raises_a_level(
 
 
 def test_only_watched_time_can_be_an_easy_negative() -> None:
-    # Clips of ten frames. Ada marked frames 0-4, and watched frames 0-15 and 30-39.
+    # Clips of ten frames. Ada marked frames 0-4, and watched frames 5-15 and 30-37.
     spans = clips("0-9 10-19 20-29 30-39")
     marked = marks("0-4 S")
     (film,) = {span.movie_id for span in spans}
     seen = [
         Segment(film, marked[0].annotator, first, last, WATCHED)
-        for first, last in ((0, 15), (30, 39))
+        for first, last in ((5, 15), (30, 37))
     ]
     made = project([*marked, *seen], spans, Fraction(6, 10))
-    # Clip 1: half marked and half not, of which six are needed. Clip 2: six of ten were watched.
+    # Of clip 2 six of ten frames were watched, of clip 4 eight.
     assert [(row.level, row.labelled) for row in made.merged] == [
-        ("EN", False),
         ("EN", True),
+        ("EN", False),
         ("EN", False),
         ("EN", True),
     ]
     assert made.assumed == ()
     without = project(marked, spans, Fraction(6, 10))
-    assert [row.labelled for row in without.merged] == [False, True, True, True]
+    assert [row.labelled for row in without.merged] == [True, True, True, True]
     assert without.assumed == ((film, marked[0].annotator),)
 
 
@@ -353,9 +358,8 @@ def test_the_first_of_equal_clips_has_the_first_marked_frame() -> None:
     # At 23.976 a clip of 10 s has 239.76 frames; the fourth begins at 719.28, which is frame 719.
     rates = {"lake": Fraction(24000, 1001)}
     for first in (479, 480, 718, 719, 720):
-        clip = _equal_clips(
-            [Segment("lake", "ada", first, 5000, "S")], Fraction(10), rates
-        )[0]
+        made = Marks((Segment("lake", "ada", first, 5000, "S"),), rates)
+        clip = equal_clips(made, Fraction(10))[0]
         assert clip.start_frame <= first <= clip.end_frame
     assert (clip.clip_id, clip.start_frame) == ("lake-0004", 719)
 

@@ -10,15 +10,10 @@ from pathlib import Path
 import pytest
 from support.cli import Result, call_obygaze
 from support.data import real_data
-from support.film import clips, marks, write_segments, write_spans
+from support.film import clips, marks, read_inputs, write_segments, write_spans
 
-from obygaze.films.projection import (
-    ClipSpan,
-    Segment,
-    project,
-    projection_to_csv,
-    read_inputs,
-)
+from obygaze.films.mark_tables import Segment
+from obygaze.films.projection import ClipSpan, project, projection_to_csv
 from obygaze_features.manifest.model import LEVELS
 
 
@@ -74,8 +69,8 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
 
 
 def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> None:
-    # Segments of 30, 30 and 40 frames: none covers half of the clip, and no frame is unmarked.
-    segments = marks("0-29 HN Body, 30-59 NS, 60-99 S Look")
+    # No segment covers half of the clip, and 79 of its frames were seen, of which 80 are needed.
+    segments = [*marks("0-29 HN Body, 30-59 NS"), *marks("60-78 watched")]
     document = run(tmp_path, segments, clips("0-99"), "--threshold", "1/2").json()
     empty = {"clip_id": "m-001", "level": None, "concepts": [], "ratio": None}
     assert document["projections"] == {"A": [empty]}
@@ -158,7 +153,7 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
     tmp_path: Path,
 ) -> None:
     spans = clips("0-99 100-199 200-299")
-    segments = [*marks("0-99 S Look|Body, 200-240 HN, 241-270 HN, 271-299 HN")]
+    segments = marks("0-99 S Look|Body, 100-199 watched, 200-240 HN, 241-270 HN")
     output = tmp_path / "levels.csv"
     options = ("-o", str(output), "--threshold", "0.5")
     run(tmp_path, segments, spans, *options)
@@ -293,7 +288,7 @@ def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
         MARKED.replace("framerate", "rate").replace("23.976", "24")
     )
     done = call_obygaze("manifest", "project", "s.csv", "--every", "30", cwd=tmp_path)
-    assert "column 'framerate': required column is missing" in done.stderr
+    assert "the frame rate of the film a is not known" in done.stderr
     words = ("manifest", "project", "s.csv", "--every", "30", "--fps", "24", "--json")
     document = call_obygaze(*words, cwd=tmp_path).ok().json()
     assert [row["clip_id"] for row in document["merged"]] == [
@@ -337,9 +332,9 @@ def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
     for command in ("project", "agree"):
         words = ("manifest", command, "s.csv", "--clips", "c.csv")
         done = call_obygaze(*words, cwd=tmp_path)
-        assert done.code == 1
-        told = "s.csv:1: column 'framerate': required column is missing; or give --fps"
-        assert told in done.stderr
+        assert done.code == 2
+        assert "the frame rate of the film a is not known" in done.stderr
+        assert "--fps 25" in done.stderr
         done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
         assert (
             "c.csv:3: column 'end_s': no frame is between these times at 24 frames"
@@ -455,9 +450,7 @@ def test_segments_in_seconds_with_a_rate_are_those_in_frames(tmp_path: Path) -> 
     assert printed["s", "project"] == printed["f", "project"]
     assert printed["s", "agree"] == printed["f", "agree"]
     done = call_obygaze("manifest", "agree", "s.csv", "--every", "2", cwd=tmp_path)
-    assert (
-        "column 'framerate': required column is missing; or give --fps" in done.stderr
-    )
+    assert "the frame rate of the film a is not known" in done.stderr
 
 
 def test_a_table_without_spans_and_with_a_bad_row_is_refused(tmp_path: Path) -> None:

@@ -10,13 +10,15 @@ from support.cli import call_obygaze
 from support.film import (
     clips,
     marks,
+    read_inputs,
     read_segments,
     read_spans,
     write_segments,
     write_spans,
 )
 
-from obygaze.films.projection import ClipSpan, Segment, read_inputs
+from obygaze.films.mark_tables import Segment
+from obygaze.films.projection import ClipSpan
 from obygaze_features.core.errors import FixInput, NotFound
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts"
@@ -47,7 +49,7 @@ def told_of_clips(path: Path) -> list[str]:
     return [line.removeprefix(f"{path}:") for line in caught.value.details]
 
 
-def test_rows_in_the_order_of_the_file_with_further_columns_ignored(
+def test_rows_in_the_order_of_the_file(
     tmp_path: Path,
 ) -> None:
     path = segments_file(
@@ -58,7 +60,7 @@ def test_rows_in_the_order_of_the_file_with_further_columns_ignored(
         header=SEGMENTS + ",comment",
     )
     assert read_segments(path) == (
-        Segment("tt1", "Anna", 5, 9, "S", ("Body", "Exp of  emotion")),
+        Segment("tt1", "Anna", 5, 9, "S", ("Body", "Exp of  emotion"), "a, comment"),
         Segment("tt1", "Anna", 0, 0, "EN"),
     )
 
@@ -66,7 +68,7 @@ def test_rows_in_the_order_of_the_file_with_further_columns_ignored(
 def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
     path = segments_file(
         tmp_path,
-        "m,A,0,9,Sure,",
+        "m,A,0,9,Sx,",
         "m,A,9,8,S,",
         ",A,-1,8,S,",
         "m, A,1.5,8.0,XX,Body||Look",
@@ -75,7 +77,7 @@ def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
     )
     assert told_of_segments(path) == [
         "7: expected 6 cells as in the header, got 4",
-        "2: column 'level': 'Sure' is not one of EN, HN, NS, S",
+        "2: column 'level': 'Sx' is not one of EN, HN, NS, S",
         "3: column 'end_frame': the end 8 is before the start 9",
         "4: column 'movie_id': '' is not a name without blanks around it",
         "4: column 'start_frame': '-1' is not a frame number (whole, from 0)",
@@ -136,17 +138,6 @@ def test_files_that_are_not_such_tables(tmp_path: Path, data: bytes, told: str) 
     path = tmp_path / "segments.csv"
     path.write_bytes(data)
     assert told_of_segments(path)[0].startswith(told)
-
-
-def test_both_files_are_told_together(tmp_path: Path) -> None:
-    segments = segments_file(tmp_path, "m,A,0,9,XX,")
-    spans = clips_file(tmp_path, "c1,m,5,4")
-    with pytest.raises(FixInput, match="2 violations") as caught:
-        read_inputs(segments, spans)
-    assert [line.split(":")[0] for line in caught.value.details] == [
-        str(segments),
-        str(spans),
-    ]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

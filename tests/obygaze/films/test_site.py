@@ -26,66 +26,12 @@ from obygaze.films.decisions import (
     named_cell,
     scores_of,
 )
-from obygaze.films.site import FILM, ORDER, VIDEO, lay_out
 from obygaze.films.view import open_site
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import open_store, subset
 from obygaze_models.protocols import read_run, run
 from obygaze_models.report.lookup import ReportRun
-
-
-def test_one_video_is_the_film() -> None:
-    clips = film_clips("lake", "lake.mp4", 3)
-    found = lay_out(clips, lambda video: 7.5, 25)
-    assert found["axis"] == VIDEO
-    assert found["spans"] == {
-        "lake-000": (0, 1),
-        "lake-001": (1, 2),
-        "lake-002": (2, 3),
-    }
-    want = {"start": 0, "end": 7.5, "video": "lake.mp4", "offset": 0, "frame": 0}
-    assert found["pieces"] == [want]
-
-
-def test_clips_with_files_of_their_own_lie_where_they_are_in_the_film() -> None:
-    times = {"film_start_s": "60", "film_end_s": "62.5"}
-    clips = [
-        Clip(
-            "b", "lake", 2, "b.mp4", extra={"film_start_s": "100", "film_end_s": "104"}
-        ),
-        Clip("a", "lake", 1, "a.mp4", extra=times),
-        Clip("c", "lake", 3, "", extra={"film_start_s": "110", "film_end_s": "111"}),
-    ]
-    found = lay_out(clips, lambda video: 9.0, 24)
-    assert (found["axis"], found["end"]) == (FILM, 111)
-    places = [
-        (one["video"], one["start"], one["end"], one["frame"])
-        for one in found["pieces"]
-    ]
-    assert places == [("a.mp4", 60, 62.5, 1440), ("b.mp4", 100, 104, 2400)]
-
-
-def test_without_times_in_the_film_clips_follow_each_other() -> None:
-    clips = [Clip("b", "lake", 2, "b.mp4"), Clip("a", "lake", 1, "a.mp4", 3.0, 5.0)]
-    found = lay_out(clips, {"a.mp4": 9.0, "b.mp4": 4.0}.__getitem__, 24)
-    assert found["axis"] == ORDER
-    assert found["spans"] == {"a": (0, 2), "b": (2, 6)}
-    assert [(one["video"], one["offset"]) for one in found["pieces"]] == [
-        ("a.mp4", 3.0),
-        ("b.mp4", 0.0),
-    ]
-
-
-def test_the_file_of_a_whole_film_counts_the_time_in_the_video() -> None:
-    whole = [Clip("lake", "lake", None, "lake.mp4")]
-    placed = lay_out(whole, {"lake.mp4": 24.0}.__getitem__, 25)
-    assert placed["axis"] == VIDEO
-    assert placed["spans"] == {"lake": (0, 24)}
-    (piece,) = placed["pieces"]
-    assert (piece["start"], piece["end"], piece["offset"]) == (0, 24, 0.0)
-    scene = [Clip("lake-2", "lake", 2, "lake-2.mp4")]
-    assert lay_out(scene, {"lake-2.mp4": 9.0}.__getitem__, 25)["axis"] == ORDER
 
 
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:

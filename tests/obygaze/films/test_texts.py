@@ -14,14 +14,14 @@ from support.page_texts import (
     script_names,
 )
 
-from obygaze.films import site
 from obygaze_features.core.figures import LEVEL_NAMES
+from obygaze_features.manifest import times
 
 NAME = "obygaze"
 # Texts that the program sends, and that the page knows.
 SENT = (
     *LEVEL_NAMES.values(),
-    *(site.FILM, site.VIDEO, site.ORDER),
+    *(times.IN_FILM, times.IN_FILE, times.IN_A_ROW),
     *("probability of the positive class",),
     *("distance from the boundary of the positive class",),
 )

@@ -47,10 +47,6 @@ PUBLISHED = {
     "dinov3-b16": (16, 224, 16 * 201, 768, 768, (16, 768), None, B16),
     "videomae-b": (16, 224, 8 * 196, 768, 768, (8, 768), 361, replace(B16, tubelet=2)),
     "timesformer-b-k400": (8, 224, 1 + 8 * 196, 768, 768, (8, 768), None, B16),
-    "videoprism-b": (
-        *(16, 288, 16 * 256, 768, 768, (16, 768), None),
-        replace(B16, layers=16, patch=18),
-    ),
     "vjepa2-l": (
         16,
         256,
@@ -83,19 +79,17 @@ def test_every_shipped_card_loads(name: str) -> None:
 
 def flops(card: Card, d: Depth) -> int:
     """The floating point operations of one clip; a multiplication and an addition are two."""
-    g, width, attention = card.geometry, card.geometry.width, card.family.attention
+    g, width, family = card.geometry, card.geometry.width, card.family.name
     embed = 2 * g.steps * g.patches * 3 * d.patch**2 * d.tubelet * width
     dense = 2 * (4 * width**2 + 2 * width * d.hidden)
     n = g.patches + g.prefix if g.unit == "frame" else g.steps * g.patches + g.prefix
     times = g.frames if g.unit == "frame" else 1
     layer = times * (n * dense + 4 * n**2 * width)
-    if attention == "messages":
+    if family == "xclip":
         # A message token joins the attention of each frame, after attention among messages.
         messages = times * 2 * 9 * width**2 + 4 * times**2 * width
         layer = times * (n * dense + 4 * (n + 1) ** 2 * width) + messages
-    elif attention == "factorised":
-        layer = g.steps * (g.patches * dense + 4 * g.patches**2 * width)
-    elif attention == "divided":
+    elif family == "timesformer":
         # Over time, then over space, each with its projections, and one more dense layer.
         n = g.steps * g.patches
         time = n * 2 * 5 * width**2 + 4 * n * g.steps * width
@@ -154,7 +148,7 @@ def test_activations_are_near_what_was_measured(name: str, measured_mb: float) -
 
 
 def test_one_dimension_name_means_one_length() -> None:
-    for card in find_cards().cards:
+    for card in find_cards()[0]:
         lengths: dict[str, int] = {}
         for array in card.arrays.values():
             for dim, length in zip(array.dims, array.shape, strict=True):
@@ -214,7 +208,7 @@ def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
     assert card.input == find_card("clip-b16").input
     assert card.revision == "main"
     assert find_card(str(own.root / "backbones" / "clip-b32.toml")) == card
-    assert [c.name for c in find_cards("clip-*", own).cards] == [
+    assert [c.name for c in find_cards("clip-*", own)[0]] == [
         "clip-b16",
         "clip-b32",
         "clip-l14",
@@ -263,3 +257,13 @@ def test_near_misses_are_suggested() -> None:
     with pytest.raises(FixUsage, match="no preset 'papr'") as usage:
         find_card("vivit-b16x2-k400@papr")
     assert usage.value.hint == "one of default, hub, paper-2024"
+
+
+def test_the_hash_of_a_card_is_that_of_the_stores_which_have_it_in_their_recipe():
+    hashes = {
+        "vivit-b16x2-k400": "c4eda496f9128037adec1e1deb292296be8bd128e8ff2a58ca294f0a38471adc",
+        "xclip-b16-k600-zs": "4c8d07b111436a440db102bd6654d407500b9637d46f6c8b1b37d4883828b05b",
+        "xclip-lsmdc-b32": "4795d9a28b367333d40b705383720a2b2d7060898fe725a2db3227c0f92116db",
+    }
+    for name, expected in hashes.items():
+        assert find_card(name).sha256 == expected

@@ -26,7 +26,7 @@ from obygaze_features.backbones.backbone import (  # noqa: E402
     TorchBackbone,
 )
 from obygaze_features.backbones.card import Card, Family  # noqa: E402
-from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
+from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
 from obygaze_features.backbones.weights import (  # noqa: E402
     WeightFiles,
@@ -186,18 +186,6 @@ def _vjepa2(own: Any, x: Any) -> dict[str, Any]:
     return _thw(own("vjepa2", "VJEPA2Model").get_vision_features(x), 2)
 
 
-def _videoprism(own: Any, x: Any) -> dict[str, Any]:
-    seen = own("videoprism", "VideoPrismVisionModel")(x)
-    # The temporal encoder has a sequence of frames for each patch of each clip.
-    temporal = own("videoprism", "VideoPrismVisionModel").layernorm2(
-        seen.last_temporal_hidden_state
-    )
-    sequence = (
-        temporal.reshape(len(x), 4, 3, 32).transpose(1, 2).reshape(len(x), 12, 32)
-    )
-    return _thw(sequence, 3)
-
-
 def _timesformer(own: Any, x: Any) -> dict[str, Any]:
     sequence = own("timesformer", "TimesformerModel")(x).last_hidden_state
     # Token 1 + p * T + t, spelled out.
@@ -225,7 +213,6 @@ _REFERENCES = {
     "vivit": _vivit,
     "videomae": _videomae,
     "timesformer": _timesformer,
-    "videoprism": _videoprism,
     "vjepa2": _vjepa2,
 }
 
@@ -448,25 +435,12 @@ def test_a_family_of_ones_own_is_a_subclass_with_one_method(tmp_path: Path) -> N
     assert check_backbone(card, tmp_path / "own.pt").failed == []
 
 
-def test_reprs_are_one_short_line(backbones: Any, folders: Any) -> None:
-    card = tiny_card("clip")
+def test_reprs_are_one_short_line(backbones: Any) -> None:
     backbone = backbones("clip", "safetensors", "sdpa")
     assert repr(backbone) == (
         "TorchBackbone('tiny-clip', 3 frames of 32 x 32, float32 on cpu,"
         " clip, pooled, frames, tokens)"
     )
-    assert (
-        repr(card.family) == "PretrainedFamily('clip', CLIPVisionModelWithProjection)"
-    )
-    report = check_backbone(card, folders("clip", "safetensors"))
-    assert repr(report) == "CheckReport('tiny-clip', failed: none)"
-    others = (
-        card,
-        backbone.geometry,
-        backbone.placement,
-        find_cards(),
-        load_backbone("descriptors"),
-    )
-    for shown in map(repr, (*others, *backbone.arrays.values())):
+    for shown in map(repr, (tiny_card("clip"), load_backbone("descriptors"))):
         assert len(shown) <= 120
         assert "\n" not in shown

@@ -12,11 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from stories.model_hub import COMMIT, model_hub
 from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze, run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from support.words import save_text_model  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
@@ -62,9 +65,7 @@ def test_a_revision_that_is_a_pull_request_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As the library of the hub writes it: refs/refs/pr/4.
-    revision = find_card("videoprism-b").revision
-    assert revision == "refs/pr/4"
-    card = replace(tiny_card("dinov2", "tests/tiny"), revision=revision)
+    card = replace(tiny_card("dinov2", "tests/tiny"), revision="refs/pr/4")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     hub_cache(card, tmp_path / "hub", save_tiny("dinov2", tmp_path / "files"))
     assert is_cached(card) and not is_cached(replace(card, revision="main"))
@@ -165,6 +166,63 @@ def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None
     assert (done.code, "forbids the network" in done.stderr) == (1, True)
 
 
+@pytest.mark.check("a process without the hub's library in it")
+@pytest.mark.parametrize("before", [(), ("config.json", "model.safetensors")])
+def test_fetched_weights_bring_the_tokenizer_of_their_text_tower(
+    before: tuple[str, ...], tmp_path: Path
+) -> None:
+    """`extract text` failed on a node without network, also where the weights had been fetched."""
+    served = save_text_model("clip", tmp_path / "served")
+    write_tiny_card("clip", tmp_path / "backbones", checkpoint="lab/tiny")
+    home = tmp_path / "home"
+    if before:
+        # What another program has downloaded.
+        few = tmp_path / "few"
+        few.mkdir()
+        for name in before:
+            shutil.copy(served / name, few)
+        card = find_card("tiny-clip", Workspace(tmp_path))
+        hub_cache(card, home / "hub", few, commit=COMMIT)
+    env: dict[str, str | None] = {
+        **{name: None for name in os.environ if name.lower().endswith("_proxy")},
+        **{"HF_HUB_CACHE": None, "HF_HUB_OFFLINE": None, "HF_HOME": str(home)},
+    }
+    fetch = ("-C", tmp_path, "backbones", "fetch", "tiny-clip")
+    with model_hub("lab/tiny", served) as address:
+        run_obygaze(*fetch, env={**env, "HF_ENDPOINT": address}).ok()
+    prompts = tmp_path / "prompts.toml"
+    prompts.write_text(
+        'schema = "obygaze-prompts/1"\nname = "tiny"\ntemplates = ["a {}"]\n'
+        '[attributes]\ndogs = ["dog"]\nbeds = ["bed"]\n'
+    )
+    words = ("extract", "text", "-b", "tiny-clip", "--prompts", prompts)
+    node = {**env, "HF_HUB_OFFLINE": "1"}
+    shown = run_obygaze("-C", tmp_path, *words, env=node).ok().stdout
+    assert shown.startswith("2 texts of 24 numbers: dogs, beds")
+
+
+def test_one_revision_is_carried(tmp_path: Path) -> None:
+    folder = save_tiny("dinov2", tmp_path / "files")
+    write_tiny_card("dinov2", tmp_path / "backbones", checkpoint="tests/tiny")
+    card = find_card("tiny-dinov2", Workspace(tmp_path))
+    hub_cache(card, tmp_path / "hub", folder)
+    repository = tmp_path / "hub" / "models--tests--tiny"
+    other = repository / "snapshots" / "0ld"
+    other.mkdir()
+    shutil.copy(folder / "model.safetensors", other)
+    (repository / "refs" / "old").write_text("0ld")
+    env = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    words = ("-C", tmp_path, "backbones", "fetch", "tiny-dinov2", "--to")
+    run_obygaze(*words, tmp_path / "carried", env=env).ok()
+    carried = tmp_path / "carried" / "hub" / "models--tests--tiny"
+    files = {p.relative_to(carried).as_posix() for p in carried.rglob("*.*")}
+    assert files == {
+        "snapshots/c0ffee/config.json",
+        "snapshots/c0ffee/model.safetensors",
+    }
+    assert [path.name for path in (carried / "refs").iterdir()] == ["main"]
+
+
 def test_a_failed_download_is_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,13 +271,3 @@ def test_weights_for_what_takes_none_are_refused_and_not_passed_over(
         load_backbone(name, "weights.pt")
     words = ("backbones", "check", name, "--weights", "weights.pt")
     assert call_obygaze("-C", tmp_path, *words).code == 2
-
-
-@pytest.mark.parametrize("prefix", ["", "clip-b16=", "clip-b16@card="])
-def test_weights_are_given_with_or_without_the_name_of_their_backbone(tmp_path, prefix):
-    file = tmp_path / "model.safetensors"
-    file.write_bytes(b"")
-    card = find_card("clip-b16")
-    assert find_weights(card, f"{prefix}{file}").files == (file,)
-    with pytest.raises(NotFound, match="no weights for clip-b16"):
-        find_weights(card, f"another={file}")

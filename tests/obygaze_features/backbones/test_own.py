@@ -92,20 +92,6 @@ def test_an_array_of_another_shape_is_looked_for_in_the_card_of_the_code(
     assert "arrays= of the card: pooled is the shape of one clip, [5]?" in failed.stderr
 
 
-def test_weights_that_are_other_ones_at_each_load_fail_the_check(world: Path) -> None:
-    """It passed, and the next extraction only named another store."""
-    code = f"{world / 'mine.py'}:net"
-    same = call_obygaze("backbones", "check", code).ok()
-    assert "a second load gives the same weights" in same.stdout
-    text = NET.replace("    torch.manual_seed(0)\n", "")
-    (world / "drawn.py").write_text(text, "utf-8")
-    drawn = call_obygaze("backbones", "check", f"{world / 'drawn.py'}:net", "--json")
-    assert drawn.code == 4
-    failed = [line for line in drawn.json()["checks"] if line["state"] == "failed"]
-    assert [line["name"] for line in failed] == ["same weights"]
-    assert "torch.manual_seed(0)" in failed[0]["detail"]
-
-
 def test_data_classes_of_own_code_are_found(world: Path) -> None:
     # Their annotations are looked up in the module of that name.
     text = "from __future__ import annotations\nfrom dataclasses import KW_ONLY, dataclass\n"
@@ -160,6 +146,10 @@ def test_arrays_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> No
             "failed in load..: RuntimeError: missing key memory.weight",
         ),
         (NET.replace('"clip": frames.mean(1), ', ""), "returned no array clip"),
+        (
+            NET.replace("return {", "return tuple({").replace("frames}", "frames})"),
+            "must return a mapping of the names in arrays",
+        ),
         (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
         (
             NET.replace("torch.manual_seed(0)", "raise OSError('gone')"),

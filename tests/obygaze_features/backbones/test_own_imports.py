@@ -227,7 +227,7 @@ def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(
     text = MODEL_FILE + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
     path = write(tmp_path, mine=text)
     np.save(tmp_path / "model.npy", 1.0)
-    with pytest.raises(FixInput, match="no weights in its state_dict") as refused:
+    with pytest.raises(FixInput, match="the module has no weights") as refused:
         load_backbone(f"{path}:net")
     assert "module_card(files=[" in str(refused.value)
     write(tmp_path, mine=text.replace("**options", "files=[HERE], **options"))

@@ -189,7 +189,7 @@ def test_the_checkpoints_own_edge_has_the_say() -> None:
 
 def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
     seen: dict[str, str] = {}
-    for card in find_cards().cards:
+    for card in find_cards()[0]:
         if card.family.name == "descriptors":
             continue
         for name, preset in card.presets.items():

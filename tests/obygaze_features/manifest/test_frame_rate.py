@@ -4,13 +4,14 @@ from fractions import Fraction
 
 import pytest
 
-from obygaze.films.film_segments import FilmSegments, frames_between
+from obygaze.films.film_segments import FilmSegments
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
     known_frame_rate,
 )
+from obygaze_features.manifest.times import frames_between
 
 # What players show, and the rate that it rounds.
 NTSC = {

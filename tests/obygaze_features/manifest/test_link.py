@@ -12,12 +12,12 @@ from obygaze_features.manifest.adapters import folder
 from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
 from obygaze_features.manifest.link import (
     LinkReport,
-    film_span,
     find_videos,
     link,
     list_videos,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.times import span_in_film
 
 
 def touch(folder: Path, *names: str) -> Path:
@@ -201,7 +201,7 @@ def test_film_times_move_aside_when_a_clip_has_its_own_file(tmp_path: Path) -> N
     found = linked.clips[0]
     assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.avi", None, None)
     assert (found.extra["film_start_s"], found.extra["film_end_s"]) == ("10.0", "12.5")
-    assert film_span(found) == (10.0, 12.5)
+    assert span_in_film(found) == (10.0, 12.5)
     # The same clip in a folder that has the whole film only, and back.
     part = link(linked, film)
     assert part.by_time == ("tt01-001",)

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from obygaze.films.projection import ClipSpan, Segment, project
+from obygaze.films.mark_tables import Segment
+from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest

@@ -353,9 +353,13 @@ def test_clips_are_placed_by_time_by_scene_or_by_number():
     def clip(number: int, **more) -> Clip:
         return Clip(f"tt1-{number}", "tt1", level="S", concepts=(), **more)
 
-    by_time = [clip(i, start_s=1800.0 * i) for i in (1, 2)]
-    in_film = [clip(i, start_s=0.0, extra={"film_start_s": str(i)}) for i in (1, 2)]
-    each_its_own_file = [clip(i, start_s=0.0, scene=i) for i in (1, 2)]
+    by_time = [clip(i, start_s=1800.0 * i, end_s=4000.0) for i in (1, 2)]
+    in_file = {"start_s": 0.0, "end_s": 1.0, "video": "own.mp4"}
+    in_film = []
+    for i in (1, 2):
+        extra = {"film_start_s": str(i), "film_end_s": "9"}
+        in_film.append(clip(i, extra=extra, **in_file))
+    each_its_own_file = [clip(i, scene=i, **in_file) for i in (1, 2)]
     assert [position_unit(clips) for clips in (by_time, in_film)] == [
         "start (h:mm:ss)"
     ] * 2
@@ -466,17 +470,20 @@ def test_the_figure_of_intervals_is_of_a_metric_that_has_them(tmp_path, primary,
 @pytest.mark.parametrize(
     ("more", "place"),
     [
-        ({"start_s": 3725.4}, "1:02:05"),
-        ({"start_s": 3725.6}, "1:02:06"),
+        ({"start_s": 3725.4, "end_s": 3730.0}, "1:02:05"),
+        ({"start_s": 3725.6, "end_s": 3730.0}, "1:02:06"),
         # A clip that is a file of its own starts at 0 of this file, and later in the film.
-        ({"start_s": 0.0, "extra": {"film_start_s": "36000"}}, "10:00:00"),
+        (
+            {"extra": {"film_start_s": "36000", "film_end_s": "36001"}},
+            "10:00:00",
+        ),
     ],
 )
 def test_a_clip_that_starts_late_is_placed_at_its_time_in_the_film(
     tmp_path, more, place
 ):
     late = Clip("tt1-002", "tt1", level="S", **more)
-    clips = (late, Clip("tt1-001", "tt1", level="EN", start_s=0.0))
+    clips = (late, Clip("tt1-001", "tt1", level="EN", start_s=0.0, end_s=1.0))
     run = run_of(tmp_path / "run", usual())
     vars(run)["manifest"] = Manifest("films", Header(dataset="made up"), clips)
     found = timelines(run)

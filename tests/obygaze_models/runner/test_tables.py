@@ -7,6 +7,7 @@ import io
 import json
 import math
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.results import _clips_behind, not_narrower_than_clips
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.tables import PREDICTIONS, RESULTS, Run, read_folder
 
 ONE_PAIR = (
@@ -433,3 +435,27 @@ def test_an_empty_cell_of_a_table_is_no_number(run: Run) -> None:
     assert "nan" not in data.casefold().replace("prevalence", "")
     rows = list(csv.DictReader(io.StringIO(data)))
     assert any(row["low"] == "" for row in rows)
+
+
+def test_a_run_says_which_concepts_bottlenecks_do_without(tmp_path: Path) -> None:
+    """Two clips of the only film with enough of a concept: no other fold can find it."""
+    manifest = films(4, 30, seed=5)
+    rare = "Look"
+    clips = []
+    n_marked = {"tt0000001": 0, "tt0000002": 0}
+    for clip in manifest:
+        concepts = tuple(name for name in clip.concepts if name != rare)
+        most = {"tt0000001": 4, "tt0000002": 2}.get(clip.movie_id, 0)
+        if clip.level == "S" and n_marked.get(clip.movie_id, 0) < most:
+            n_marked[clip.movie_id] += 1
+            concepts = (*concepts, rare)
+        clips.append(replace(clip, concepts=concepts))
+    assert n_marked == {"tt0000001": 4, "tt0000002": 2}
+    made = replace(manifest, clips=tuple(clips))
+    changes = (*ONE_PAIR, 'grid.models=["pcbm-lr"]', "report.compare=false")
+    run = run_on(tmp_path, *changes, manifest=made)
+    # Without the first film two clips have it, without another one four or more.
+    expected = {"folds": 1, "of": 4, "least": 2}
+    assert run.about["rare_concepts"]["s0"][rare] == expected
+    (warning,) = [w for w in warnings_of(run) if w.about == "rare concepts"]
+    assert "Look (down to 2 clips, in 1 of 4 folds)" in warning.text

@@ -14,9 +14,9 @@ from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.times import span_in_film
 
 HEADER = (
     "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"
@@ -271,7 +271,7 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
     first, second = joined.clips[:2]
     assert (first.start_s, first.end_s) == (None, None)
     assert (first.extra["film_start_s"], first.extra["film_end_s"]) == ("0.0", "12.5")
-    assert film_span(first) == (0.0, 12.5)
+    assert span_in_film(first) == (0.0, 12.5)
     assert first.extra["start_frame"] == "0"
     assert (second.extra["film_start_s"], second.extra["start_frame"]) == ("", "")
     assert f"{tmp_path / 'mg.csv'}: 3 of 4 clips have no row" in warnings

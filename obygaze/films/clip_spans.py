@@ -1,0 +1,152 @@
+"""The clips that marks are projected on: the pictures of the film that each clip has."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import count as count_from
+from pathlib import Path
+
+from obygaze.films.mark_tables import (
+    FRAME_COLUMNS,
+    MISSING_FRAMES,
+    NAME,
+    NAME_FORM,
+    SECONDS,
+    TIME_COLUMNS,
+    Marks,
+)
+from obygaze.films.projection import ClipSpan
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.manifest.times import FILM_COLUMNS, FilmTimes, times_of_films
+
+CLIP_NAMES = ("clip_id", "movie_id")
+NO_TIMES = "not known where the clip is in its film: film_start_s and film_end_s say it"
+
+
+def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
+    """Return the pictures of the clips of a table, or of the rows of a manifest.
+
+    Args:
+        path: A table with clip_id, movie_id, and start_frame and end_frame, or times in seconds as
+            a manifest has them.
+        marks: What is to be projected on the clips; its frame rates number their pictures.
+    """
+    violations = Violations(path)
+    table = read_table(
+        path,
+        required=CLIP_NAMES,
+        content="clips",
+        delimiter=None,
+        skip_blank=True,
+        violations=violations,
+    )
+    columns = set(table.columns)
+    pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_COLUMNS)
+    if not violations and not any(columns.issuperset(pair) for pair in pairs):
+        missing = next(name for name in FRAME_COLUMNS if name not in columns)
+        violations.add(1, missing, MISSING_FRAMES)
+    violations.raise_if_any("the clips cannot be read")
+    marked_films = {segment.movie_id for segment in marks.segments}
+    times_of_film = times_of_films(map(_clip_of, table.rows), rates=marks.rates)
+    line_of: dict[str, int] = {}
+    spans = []
+    n_without_times = 0
+    for row in table.rows:
+        for column in CLIP_NAMES:
+            row.matching(column, NAME, NAME_FORM)
+        clip_id = row.unique("clip_id", line_of)
+        film = row["movie_id"]
+        times = times_of_film[film]
+        # Clips of a film without segments get no label, wherever they are.
+        frames: tuple[int, int] | None = (0, 0)
+        if row.cells.get("start_frame"):
+            frames = row.frames()
+        elif film in marked_films:
+            marks.rate_of(film)
+            frames = _frames_of_clip(row, times)
+            n_without_times += frames is None
+        if frames is not None:
+            spans.append(ClipSpan(clip_id, film, *frames, marks.rates.get(film)))
+    if table.rows and n_without_times == len(table.rows):
+        raise FixInput(
+            "the clips have no times in their films",
+            where=str(path),
+            hint="--every 30 cuts the films into clips of 30 s; or give times of the film: start_s"
+            " and end_s without a video, or film_start_s and film_end_s",
+            details=violations.lines[:3],
+        )
+    violations.raise_if_any("the clips cannot be read")
+    return tuple(spans)
+
+
+def _clip_of(row: TableRow) -> Clip:
+    """Return the clip of a row, without times where its cells are none."""
+    start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
+    video = row.cells.get("video", "")
+    return Clip(
+        row["clip_id"], row["movie_id"], None, video, start_s, end_s, extra=row.cells
+    )
+
+
+def _seconds(cell: str) -> float | None:
+    return float(cell) if SECONDS.fullmatch(cell) else None
+
+
+def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:
+    """Return the pictures of a clip in its film; a violation says why there are none."""
+    for column in TIME_COLUMNS:
+        cell = row.cells.get(column)
+        if cell and row.matching(column, SECONDS, "a time in seconds") is None:
+            return None
+    frames = times.frames_of(row["clip_id"])
+    if frames is None:
+        row.add("start_s", NO_TIMES)
+        return None
+    first, last = frames
+    if last < first:
+        rate = float(times.rate or 0)
+        row.add(
+            "end_s", f"no frame is between these times at {rate:g} frames per second"
+        )
+    return first, max(first, last)
+
+
+def equal_clips(marks: Marks, seconds: Fraction) -> tuple[ClipSpan, ...]:
+    """Return clips of equal length that cover the marked part of each film.
+
+    The clips begin at multiples of `seconds`, rounded to whole frames. The first holds the first
+    marked frame of the film; a rest at the end that is shorter than a clip is left out.
+    """
+    clips: list[ClipSpan] = []
+    for film, (first, last) in _marked_parts(marks).items():
+        rate = marks.rate_of(film)
+        frames_per_clip = seconds * rate
+        if frames_per_clip < 1:
+            raise FixUsage(
+                f"clips must have at least one frame, got {float(seconds):g} seconds"
+            )
+        for number in count_from(int(first / frames_per_clip)):
+            clip_start = round(number * frames_per_clip)
+            next_start = round((number + 1) * frames_per_clip)
+            if next_start <= first:
+                continue  # rounded down, so that the next clip has the first marked frame
+            if next_start - 1 > last:
+                break
+            clip_id = f"{film}-{number + 1:04d}"
+            clips.append(ClipSpan(clip_id, film, clip_start, next_start - 1, rate))
+    return tuple(clips)
+
+
+def _marked_parts(marks: Marks) -> Mapping[str, tuple[int, int]]:
+    """Return the first and the last frame of the segments of each film."""
+    parts: dict[str, tuple[int, int]] = {}
+    for segment in marks.segments:
+        span = (segment.start_frame, segment.end_frame)
+        first, last = parts.get(segment.movie_id, span)
+        parts[segment.movie_id] = (
+            min(first, segment.start_frame),
+            max(last, segment.end_frame),
+        )
+    return parts

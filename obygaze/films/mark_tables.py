@@ -1,0 +1,271 @@
+"""Read tables of marks: what annotators marked in films, and what they watched.
+
+A row is a segment of a film: `movie_id`, `annotator`, `start_frame` and `end_frame` (both included;
+or `start_s` and `end_s`, in seconds), `level`, `concepts` joined with '|', and where they are known
+`framerate` and `comment`. The level `watched` says only that the annotator has seen these pictures;
+a table `NAME.watched.csv` beside `NAME.csv` has more of these rows. Any other word that is no level
+is an error.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.manifest.frame_rate import (
+    frame_rate,
+    frame_rate_text,
+    known_frame_rate,
+)
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.times import frames_between
+from obygaze_features.manifest.vocabulary import canonical_level
+
+SEGMENT_COLUMNS = (
+    "movie_id",
+    "annotator",
+    "start_frame",
+    "end_frame",
+    "level",
+    "concepts",
+)
+# `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
+# UTC; `version` counts the changes of a mark from 1.
+# `framerate` and the times make the table one that other programs can place on other clips.
+MORE_COLUMNS = (
+    *("framerate", "start_s", "end_s"),
+    *("comment", "arm", "when", "mark", "version"),
+)
+# The level of a segment that says only that its frames were watched.
+WATCHED = "watched"
+FRAME_COLUMNS = ("start_frame", "end_frame")
+TIME_COLUMNS = ("start_s", "end_s")
+MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
+NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
+NAME_FORM = "a name without blanks around it"
+SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of film that one annotator gave a level; both frames are part of it.
+
+    The level `watched` says that the annotator has seen these frames.
+    """
+
+    movie_id: str
+    annotator: str
+    start_frame: int
+    end_frame: int
+    level: str
+    concepts: tuple[str, ...] = ()
+    comment: str = ""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether it says only that its frames were watched; in manifests its comment does."""
+        if self.level == WATCHED:
+            return True
+        return self.comment == WATCHED and not self.level and not self.concepts
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The segments of one or more tables, and the frame rates of films, as far as known.
+
+    `recorded` are the annotators for whom a table says what they watched.
+    """
+
+    segments: tuple[Segment, ...]
+    rates: Mapping[str, Fraction] = field(default_factory=dict)
+    recorded: frozenset[str] = frozenset()
+
+    def rate_of(self, film: str) -> Fraction:
+        """Return the frame rate of a film; an error where the tables do not say it."""
+        rate = self.rates.get(film)
+        if rate is None:
+            raise _unknown_rate(film)
+        return rate
+
+
+def watched_path(table: Path) -> Path:
+    """Return the table beside a table of marks that says what its annotator has watched."""
+    return table.with_name(f"{table.stem}.{WATCHED}.csv")
+
+
+def read_marks(
+    tables: Path | Sequence[Path], *, fps: float | str | Fraction | None = None
+) -> Marks:
+    """Return the segments of tables, with what was watched; one error has all violations.
+
+    Args:
+        tables: One or more tables of marks, or the rows of manifests of segments.
+        fps: Frames per second of films without a `framerate` in a table; another rate than that of
+            a table is an error.
+    """
+    given_rate = None if fps is None else frame_rate(fps)
+    paths = [tables] if isinstance(tables, Path) else tables
+    rows: list[TableRow] = []
+    recorded: set[str] = set()
+    all_violations = []
+    for path in paths:
+        violations = Violations(path)
+        rows_of_table = list(_read(path, violations).rows)
+        all_violations.append(violations)
+        beside = watched_path(path)
+        if beside.is_file():
+            if beside not in paths:
+                violations_beside = Violations(beside)
+                rows_of_table += _read(beside, violations_beside).rows
+                all_violations.append(violations_beside)
+            recorded.update(row["annotator"] for row in rows_of_table)
+        if not rows_of_table and not violations:
+            violations.add(None, None, "the table has no segments")
+        rows += rows_of_table
+    rates = _rates_of_films(rows, given_rate)
+    segments = []
+    for row in rows:
+        segment = segment_of(row, rates, given_rate)
+        if segment is not None:
+            segments.append(segment)
+    raise_together("the marks cannot be read", *all_violations)
+    return Marks(tuple(segments), rates, frozenset(recorded))
+
+
+def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
+    """Return the segments of one table, without what is beside it.
+
+    `data` are the bytes of the file, where they were read before.
+    """
+    violations = Violations(path)
+    table = _read(path, violations, data)
+    if not table.rows and not violations:
+        violations.add(None, None, "the table has no segments")
+    rates = _rates_of_films(table.rows, None)
+    segments = [segment_of(row, rates) for row in table.rows]
+    violations.raise_if_any("the segments cannot be read")
+    return tuple(segment for segment in segments if segment is not None)
+
+
+def segment_of(
+    row: TableRow,
+    rates: Mapping[str, Fraction] | None = None,
+    given_rate: Fraction | None = None,
+) -> Segment | None:
+    """Return the segment of a row; violations of its values are added.
+
+    With the frame rates of films, a row may have times in place of frames.
+    """
+    for column in ("movie_id", "annotator"):
+        row.matching(column, NAME, NAME_FORM)
+    _check_rate(row, rates or {}, given_rate)
+    frames = _frames_of(row, rates or {})
+    written = row["level"].strip()
+    comment = row.cells.get("comment", "")
+    level = canonical_level(written) if written else None
+    # A manifest has no level for it: there it is a comment.
+    if written == WATCHED or (not written and comment == WATCHED):
+        level = WATCHED
+    if level is None:
+        row.add("level", f"{row['level']!r} is not one of {', '.join(LEVELS)}")
+    concepts = _concepts_of(row)
+    if frames is None or level is None:
+        return None
+    return Segment(row["movie_id"], row["annotator"], *frames, level, concepts, comment)
+
+
+def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvTable:
+    """Return a table that has the frames of segments, or their times in seconds."""
+    table = read_table(
+        path,
+        required=("movie_id", "annotator", "level"),
+        delimiter=None,
+        skip_blank=True,
+        violations=violations,
+        data=data,
+    )
+    columns = set(table.columns)
+    has_spans = columns >= {*FRAME_COLUMNS} or columns >= {*TIME_COLUMNS}
+    if table.rows and not has_spans:
+        missing = next(name for name in FRAME_COLUMNS if name not in columns)
+        violations.add(1, missing, MISSING_FRAMES)
+        return CsvTable(table.columns, ())
+    return table
+
+
+def _rates_of_films(
+    rows: Iterable[TableRow], given_rate: Fraction | None
+) -> dict[str, Fraction]:
+    """Return the frame rate of each film: the first of its segments, else the given one."""
+    rates: dict[str, Fraction] = {}
+    films: dict[str, None] = {}
+    for row in rows:
+        film = row["movie_id"]
+        films[film] = None
+        rate = known_frame_rate(row.cells.get("framerate", "").strip())
+        if rate is not None:
+            rates.setdefault(film, rate)
+    if given_rate is not None:
+        for film in films:
+            rates.setdefault(film, given_rate)
+    return rates
+
+
+def _check_rate(
+    row: TableRow, rates: Mapping[str, Fraction], given_rate: Fraction | None
+) -> None:
+    """Add what is wrong with the frame rate of a row."""
+    written = row.cells.get("framerate", "").strip()
+    if not written:
+        return
+    rate = known_frame_rate(written)
+    rate_of_film = rates.get(row["movie_id"])
+    if rate is None:
+        row.add("framerate", f"{written!r} is not a frame rate")
+    elif given_rate not in (None, rate):
+        row.add(
+            "framerate", f"{written} is not the rate given by --fps; leave out --fps"
+        )
+    elif rate_of_film not in (None, rate):
+        shown = frame_rate_text(rate_of_film)
+        row.add("framerate", f"{written} is not that of the film's other rows, {shown}")
+
+
+def _frames_of(row: TableRow, rates: Mapping[str, Fraction]) -> tuple[int, int] | None:
+    """Return the first and the last frame of a row, from its times where it has no frames."""
+    if "start_frame" in row.cells or "start_s" not in row.cells:
+        return row.frames()
+    start = row.matching("start_s", SECONDS, "a time in seconds")
+    end = row.matching("end_s", SECONDS, "a time in seconds")
+    if start is None or end is None:
+        return None
+    rate = rates.get(row["movie_id"])
+    if rate is None:
+        raise _unknown_rate(row["movie_id"])
+    first, last = frames_between(Fraction(start[0]), Fraction(end[0]), rate)
+    if last < first:
+        row.add(
+            "end_s",
+            f"no frame is between these times at {float(rate):g} frames per second",
+        )
+        return None
+    return first, last
+
+
+def _concepts_of(row: TableRow) -> tuple[str, ...]:
+    text = row.cells.get("concepts", "").strip()
+    if text.startswith("["):
+        row.add("concepts", f"{text!r} is a list; join concepts with '|'")
+    names = (name.strip() for name in text.split("|"))
+    return tuple(name for name in names if name)
+
+
+def _unknown_rate(film: str) -> FixUsage:
+    return FixUsage(
+        f"the frame rate of the film {film} is not known",
+        hint="--fps 25, or that of the film in a column framerate of the table of marks",
+    )

@@ -1,0 +1,163 @@
+"""Marks as WebVTT: a cue for each, with the annotator as its voice."""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from obygaze.films.film_segments import (
+    FilmSegments,
+    ReadMark,
+    concept_of,
+    label_of,
+    plain,
+)
+from obygaze.films.mark_tables import Segment
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.vocabulary import canonical_level
+
+_HEAD = """WEBVTT {film}
+
+STYLE
+::cue(.level) {{ font-weight: bold }}
+::cue(.comment) {{ font-style: italic }}
+
+"""
+_TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
+_CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
+_VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
+_TAG = re.compile(r"<[^>]*>")
+_TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
+
+
+def write_vtt(film: FilmSegments) -> bytes:
+    """Return the marks of a film as WebVTT; time that was only watched is left out."""
+    parts = [_HEAD.format(film=film.movie_id)]
+    in_order = sorted(
+        film.marks, key=lambda mark: (mark.start_frame, mark.end_frame, mark.annotator)
+    )
+    for number, mark in enumerate(in_order, start=1):
+        start = _clock(film.ms(mark.start_frame))
+        end = _clock(film.ms(mark.end_frame + 1))
+        parts.append(f"{number}\n{start} --> {end}\n{_payload(mark)}\n\n")
+    return "".join(parts).encode()
+
+
+def _payload(mark: Segment) -> str:
+    texts = [("level", mark.level)] if mark.level else []
+    texts += [("concept", name) for name in mark.concepts]
+    if mark.comment:
+        texts.append(("comment", mark.comment))
+    spoken = [f"<c.{kind}>{html.escape(text)}</c>" for kind, text in texts]
+    return f"<v {html.escape(mark.annotator)}>{' '.join(spoken)}</v>"
+
+
+def _clock(ms: int) -> str:
+    seconds, ms = divmod(ms, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d}.{ms:03d}"
+
+
+def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
+    """Yield the cues of a file, one for each voice; the annotator of a cue is its voice."""
+    for block in re.split(r"\n{2,}", _text_of(data, path)):
+        if "-->" not in block:
+            continue
+        cue = _CUE.fullmatch(block)
+        timed = next(line for line in block.splitlines() if "-->" in line)
+        if cue is None:
+            raise FixInput(
+                f"expected times such as 00:01:02.500 --> 00:01:04.000, got {plain(timed)[:60]!r}",
+                where=str(path),
+                hint="correct the cue",
+            )
+        *cells, payload = cue.groups("")
+        start_s = _seconds(cells[:3])
+        end_s = _seconds(cells[3:])
+        if end_s < start_s:
+            raise FixInput(
+                f"the cue ends before it begins: {timed}",
+                where=str(path),
+                hint="correct its times",
+            )
+        for annotator, spoken in _voices(payload):
+            yield _mark_of(ReadMark(annotator, start_s, end_s), spoken, timed, path)
+
+
+def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
+    """Return a mark with what is said in its cue; text without a class is what its words say."""
+    levels: list[str] = []
+    concepts: list[str] = []
+    comments: list[str] = []
+    for match in _TEXT.finditer(spoken):
+        kind, marked, other = match.groups("")
+        text = plain(html.unescape(marked or other))
+        if not text:
+            continue
+        if kind == "level":
+            levels.append(_level(text, timed, path))
+        elif kind == "concept":
+            concepts.append(concept_of(text))
+        elif kind == "comment":
+            comments.append(text)
+        else:
+            label = label_of([text])
+            levels += label.levels
+            concepts += label.concepts
+            comments += [label.comment] if label.comment else []
+    if len(set(levels)) > 1:
+        raise FixInput(
+            f"the cue {timed} has the levels {', '.join(levels)}, expected one",
+            where=str(path),
+            hint="make a cue for each level",
+        )
+    return mark._replace(
+        level=levels[0] if levels else "",
+        concepts=tuple(dict.fromkeys(concepts)),
+        comment=" ".join(comments),
+    )
+
+
+def _level(word: str, timed: str, path: Path) -> str:
+    level = canonical_level(word)
+    if level is None:
+        raise FixInput(
+            f"the cue {timed} has the level {word!r}, expected one of {', '.join(LEVELS)}",
+            where=str(path),
+            hint="correct the cue",
+        )
+    return level
+
+
+def _text_of(data: bytes, path: Path) -> str:
+    """Return the text of a file with the line breaks of Unix."""
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
+        hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
+        raise FixInput(problem, where=f"{path}:{line}", hint=hint) from None
+
+
+def _voices(payload: str) -> list[tuple[str, str]]:
+    """Return the text of each voice of a cue; of one voice (or none) it is the whole text."""
+    # The text before the first voice, then each name with the text that follows it.
+    before, *parts = _VOICE.split(payload)
+    names = [html.unescape(name) for name in parts[::2]]
+    if len(set(names)) < 2:
+        return [(names[0] if names else "", payload)]
+    spoken: dict[str, str] = {}
+    if _TAG.sub("", before).strip():
+        spoken[""] = before
+    for name, text in zip(names, parts[1::2], strict=True):
+        spoken[name] = spoken.get(name, "") + text
+    return list(spoken.items())
+
+
+def _seconds(cells: Sequence[str]) -> Fraction:
+    hours, minutes, seconds = cells
+    return 3600 * int(hours or 0) + 60 * int(minutes) + Fraction(seconds)

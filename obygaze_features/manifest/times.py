@@ -1,0 +1,365 @@
+"""Where the clips of a film are: in the film, in their files, and in pictures of the film.
+
+This module alone knows the rules; linking, projection, export, windows and the page ask it:
+
+- `start_s` and `end_s` of a clip are times in its file. Without both, the clip is the whole file.
+- `film_start_s` and `film_end_s` are times in the film.
+- A clip for which no file was named has its times in the film, also after `link` found its film's
+  file; where `link` found a file of its own, they moved to `film_start_s` and `film_end_s`.
+- If all clips of a film are parts of one file and nothing else is said, this file is the film.
+- Clips with files of their own and without times in the film follow each other by their scenes.
+  Their places are known only where the lengths of the files are.
+
+Times are in seconds. Pictures of a film are numbered from 0 by its rate.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.tables import whole_number
+
+FILM_COLUMNS = ("film_start_s", "film_end_s")
+# The pictures of its film that a clip has, both included.
+FRAME_COLUMNS = ("start_frame", "end_frame")
+RATE_COLUMN = "framerate"
+# The file that a table names for a clip, while `video` is the file that `link` found.
+NAME_COLUMN = "video_name"
+# What the positions of clips count.
+IN_FILM = "time in the film"
+IN_FILE = "time in the video"
+IN_A_ROW = "clips in a row: their times in the film are unknown"
+# The length of a clip in a row whose own length is not known.
+NOMINAL_S = 10.0
+
+# Start and end in seconds.
+Span = tuple[float, float]
+# First and last picture.
+Frames = tuple[int, int]
+
+
+class Piece(NamedTuple):
+    """A stretch of a film that a file shows.
+
+    Attributes:
+        start_s: Where it begins in the film.
+        end_s: Where it ends in the film.
+        video: The file.
+        offset_s: The time in the file at which it begins.
+    """
+
+    start_s: float
+    end_s: float
+    video: str
+    offset_s: float
+
+
+@dataclass(frozen=True)
+class FilmTimes:
+    """Where the clips of one film are.
+
+    Attributes:
+        axis: What the times count: `IN_FILM`, `IN_FILE` or `IN_A_ROW`.
+        end_s: The end of the film, as far as it is known.
+        spans: Start and end of the clips whose place is known, by clip id.
+        pieces: The stretches that files show, in order.
+        unknown: The files without a known length; the places of clips in a row are not known then.
+        rate: The pictures per second of the film; None if it is not known.
+        frames_given: The pictures of clips for which the manifest has their numbers.
+    """
+
+    axis: str
+    end_s: float
+    spans: Mapping[str, Span]
+    pieces: Sequence[Piece]
+    unknown: Sequence[str]
+    rate: Fraction | None
+    frames_given: Mapping[str, Frames]
+
+    @property
+    def n_frames(self) -> int:
+        """The number of pictures of the film, at least one; 0 where its rate is not known."""
+        if self.rate is None:
+            return 0
+        return max(1, round(exact_seconds(self.end_s) * self.rate))
+
+    def frames_of(self, clip_id: str) -> Frames | None:
+        """Return the first and the last picture of a clip in the film; None if they are unknown.
+
+        The last picture is before the first one where no picture is between the clip's times.
+        """
+        if clip_id in self.frames_given:
+            return self.frames_given[clip_id]
+        if self.rate is None or self.unknown or clip_id not in self.spans:
+            return None
+        return frames_between(*self.spans[clip_id], self.rate)
+
+    def frame_at(self, time_s: float) -> int:
+        """Return the picture of the film that begins at a time, or next to it."""
+        return round(exact_seconds(time_s) * (self.rate or 0))
+
+
+def film_times(
+    clips: Sequence[Clip],
+    *,
+    rate: Fraction | None = None,
+    length_of: Callable[[str], float] | None = None,
+) -> FilmTimes:
+    """Return where the clips of one film are.
+
+    Args:
+        clips: All clips of the film.
+        rate: The pictures per second of the film, see `film_rate`.
+        length_of: Returns the length of a video in seconds, 0 if it is not known.
+    """
+    length_of = length_of or _unknown_length
+    in_film = _known_spans(clips, span_in_film)
+    unknown: list[str] = []
+    film_file = _file_of_film(clips, in_film)
+    if film_file:
+        in_file = _known_spans(clips, span_in_file)
+        axis = IN_FILM if in_film else IN_FILE
+        spans = {**in_file, **in_film}
+        end_s = max(length_of(film_file), _last_end(in_file))
+        is_found = any(clip.video == film_file for clip in clips)
+        pieces = [Piece(0.0, end_s, film_file, 0.0)] if is_found else []
+    elif in_film:
+        axis = IN_FILM
+        spans = in_film
+        pieces = _pieces(clips, spans)
+    else:
+        is_whole_film = len(clips) == 1 and clips[0].scene is None
+        axis = IN_FILE if is_whole_film else IN_A_ROW
+        spans, unknown = _in_a_row(clips, length_of)
+        pieces = _pieces(clips, spans)
+    ends_of_pieces = [piece.end_s for piece in pieces]
+    return FilmTimes(
+        axis=axis,
+        end_s=max([_last_end(spans), *ends_of_pieces]),
+        spans=spans,
+        pieces=sorted(pieces),
+        unknown=unknown,
+        rate=rate,
+        frames_given=_frames_given(clips),
+    )
+
+
+def times_of_films(
+    clips: Iterable[Clip],
+    *,
+    rates: Mapping[str, Fraction] | None = None,
+    length_of: Callable[[str], float] | None = None,
+) -> dict[str, FilmTimes]:
+    """Return where clips are in their films, by film; see `film_times`."""
+    clips_of_film: dict[str, list[Clip]] = {}
+    for clip in clips:
+        clips_of_film.setdefault(clip.movie_id, []).append(clip)
+    known_rates = rates or {}
+    return {
+        film: film_times(of_film, rate=known_rates.get(film), length_of=length_of)
+        for film, of_film in clips_of_film.items()
+    }
+
+
+def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
+    """Return start and end of clips in their films, by clip id, where these are known."""
+    spans: dict[str, Span] = {}
+    for times in times_of_films(clips).values():
+        if not times.unknown:
+            spans.update(times.spans)
+    return spans
+
+
+def film_rate(
+    clips: Iterable[Clip],
+    rate_of_video: Callable[[str], Fraction | float | None] | None = None,
+) -> Fraction | None:
+    """Return the pictures per second of a film; None if they are not known.
+
+    It is the rate of the manifest's column `framerate`, else that of the first video of the film
+    that has a rate.
+
+    Args:
+        clips: The clips of the film.
+        rate_of_video: Returns the rate of a video, or None or 0.
+    """
+    rates: dict[Fraction, Clip] = {}
+    videos: dict[str, None] = {}
+    for clip in clips:
+        written = clip.extra.get(RATE_COLUMN, "")
+        if written:
+            rate = known_frame_rate(written)
+            if rate is None:
+                raise FixInput(
+                    f"{clip.clip_id}: {written!r} is not a frame rate",
+                    hint=f"correct the column {RATE_COLUMN} of the manifest, such as 25 or 23.976",
+                )
+            rates.setdefault(rate, clip)
+        if clip.video:
+            videos[clip.video] = None
+    if len(rates) > 1:
+        shown = " and ".join(frame_rate_text(rate) for rate in sorted(rates))
+        film = next(iter(rates.values())).movie_id
+        raise FixInput(
+            f"clips of the film {film} have several frame rates: {shown}",
+            hint=f"correct the column {RATE_COLUMN} of the manifest",
+        )
+    if rates:
+        return next(iter(rates))
+    if rate_of_video is not None:
+        for video in videos:
+            rate_found = rate_of_video(video)
+            if rate_found:
+                return known_frame_rate(rate_found)
+    return None
+
+
+def named_file(clip: Clip) -> str:
+    """Return the file that the table names for a clip; empty where it names none."""
+    return clip.extra.get(NAME_COLUMN, clip.video)
+
+
+def file_of(clip: Clip) -> str:
+    """Return the file of a clip, also one that `link` has not found; empty where it has none."""
+    return clip.video or named_file(clip)
+
+
+def span_in_file(clip: Clip) -> Span | None:
+    """Return start and end of a clip in its file; None where it is the whole file, or has none."""
+    if not file_of(clip) or clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
+
+
+def span_in_film(clip: Clip) -> Span | None:
+    """Return start and end of a clip in its film, as far as the clip alone says it, else None."""
+    start_s, end_s = (_seconds(clip, column) for column in FILM_COLUMNS)
+    if start_s is not None and end_s is not None:
+        if end_s < start_s:
+            first, last = FILM_COLUMNS
+            raise FixInput(
+                f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
+                hint="correct these times in the manifest",
+            )
+        return start_s, end_s
+    if named_file(clip) or clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
+
+
+def frames_between(
+    start_s: float | Fraction, end_s: float | Fraction, rate: Fraction
+) -> Frames:
+    """Return the first and the last picture between two times; the last is less where none is.
+
+    >>> frames_between(1.0, 2.0, Fraction(25))
+    (25, 49)
+    """
+    first = round(exact_seconds(start_s) * rate)
+    after = round(exact_seconds(end_s) * rate)
+    return first, after - 1
+
+
+def exact_seconds(seconds: float | Fraction) -> Fraction:
+    """Return a time as the fraction that its decimal digits say."""
+    return seconds if isinstance(seconds, Fraction) else Fraction(repr(seconds))
+
+
+def _seconds(clip: Clip, column: str) -> float | None:
+    """Return a time of FILM_COLUMNS; None where it is empty, an error if it is no time."""
+    cell = clip.extra.get(column, "")
+    if not cell:
+        return None
+    try:
+        seconds = float(cell)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise FixInput(
+            f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
+            hint="correct this column of the manifest, or remove it",
+        )
+    return seconds
+
+
+def _frames_given(clips: Iterable[Clip]) -> dict[str, Frames]:
+    """Return the pictures of the clips for which the manifest has them, by clip id."""
+    frames_given = {}
+    for clip in clips:
+        cells = [clip.extra.get(column, "") for column in FRAME_COLUMNS]
+        first, last = map(whole_number, cells)
+        if first is not None and last is not None and 0 <= first <= last:
+            frames_given[clip.clip_id] = (first, last)
+    return frames_given
+
+
+def _unknown_length(video: str) -> float:
+    return 0.0
+
+
+def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:
+    """Return the file whose times are those of the film; empty where there is none."""
+    with_file = [clip for clip in clips if file_of(clip)]
+    files = {file_of(clip) for clip in with_file}
+    if len(files) != 1:
+        return ""
+    for clip in with_file:
+        in_file = span_in_file(clip)
+        if in_file is None:
+            return ""
+        if in_film and in_film.get(clip.clip_id) != in_file:
+            return ""
+    return files.pop()
+
+
+def _known_spans(
+    clips: Iterable[Clip], span_of: Callable[[Clip], Span | None]
+) -> dict[str, Span]:
+    """Return start and end of the clips that have them, by clip id."""
+    spans = {}
+    for clip in clips:
+        span = span_of(clip)
+        if span is not None:
+            spans[clip.clip_id] = span
+    return spans
+
+
+def _last_end(spans: Mapping[str, Span]) -> float:
+    return max((end_s for _, end_s in spans.values()), default=0.0)
+
+
+def _in_a_row(
+    clips: Iterable[Clip], length_of: Callable[[str], float]
+) -> tuple[dict[str, Span], list[str]]:
+    """Return spans of clips that follow each other by their scenes, and videos without a length."""
+    spans: dict[str, Span] = {}
+    unknown = []
+    end_s = 0.0
+    for clip in sorted(clips, key=lambda clip: clip.scene or 0):
+        in_file = span_in_file(clip)
+        if in_file is not None:
+            length_s = in_file[1] - in_file[0]
+        else:
+            length_s = length_of(clip.video) if clip.video else 0.0
+        if length_s <= 0:
+            unknown.append(clip.video or clip.clip_id)
+            length_s = NOMINAL_S
+        start_s = end_s
+        end_s = start_s + length_s
+        spans[clip.clip_id] = (start_s, end_s)
+    return spans, unknown
+
+
+def _pieces(clips: Iterable[Clip], spans: Mapping[str, Span]) -> list[Piece]:
+    """Return the stretch of the film that the video of each clip shows."""
+    pieces = []
+    for clip in clips:
+        if clip.video and clip.clip_id in spans:
+            offset_s = clip.start_s or 0.0
+            pieces.append(Piece(*spans[clip.clip_id], clip.video, offset_s))
+    return pieces

@@ -1,0 +1,17 @@
+"""What is shown of runs: one page, tables, figures, and runs side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze_models.reporting.compare import compare as compare
+    from obygaze_models.reporting.page import report as report
+else:
+    _EXPORTS = {
+        "obygaze_models.reporting.compare": ("compare",),
+        "obygaze_models.reporting.page": ("report",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -1,0 +1,303 @@
+"""Look up cells, differences, clips and names in the tables of a run."""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.parts import label_of
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.film_choice import titles_of_films
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.vocabulary import film_title
+from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.summary import (
+    FILM,
+    CellRows,
+    asked_cell,
+    best_guess,
+    cells_of,
+    compared_metric,
+)
+from obygaze_models.runner.tables import Row, Run, read_folder
+
+METRIC_NAMES = {
+    "f1_binary": "F1 binary",
+    "f1_weighted": "F1 weighted",
+    "f1_macro": "F1 macro",
+    "ap": "AP",
+    "auc": "AUC",
+    "brier": "Brier",
+    "ece": "ECE",
+}
+# Baselines that read labels of the test clips: no model has to be better than these.
+CEILINGS = {"oracle": "true concepts", "annotator": "the other annotator"}
+ALPHA = 0.05
+# Whether the first of two is better, as far as a run can tell.
+BETTER = "yes"
+PERHAPS_BETTER = "not certain"
+NOT_SHOWN = "not shown"
+PERHAPS_WORSE = "no, perhaps worse"
+WORSE = "no, worse"
+UNKNOWN = "–"
+
+Pair = tuple[str, str]  # the training task and the test task
+Side = tuple[str, str, str]  # training task, store and model
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class ReportRun(Run):
+    """A finished run, with what a page looks up in its tables."""
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Return the same run with these properties."""
+        return cls(run.folder, run.about)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The table `report` of the protocol."""
+        settings: Mapping[str, Any] = self.protocol["report"]
+        return settings
+
+    @property
+    def title(self) -> str:
+        """The title of the protocol; without one, its name."""
+        return str(self.settings["title"] or self.protocol["name"])
+
+    @property
+    def primary(self) -> str:
+        """The primary metric of the protocol."""
+        return str(self.settings["primary"])
+
+    @cached_property
+    def ranking(self) -> str:
+        """The metric that models are compared by: AUC if it is the primary one, else AP."""
+        return compared_metric(self)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics of the page: the primary one, what is compared, and own ones."""
+        own = self.settings["metrics"]
+        return list(dict.fromkeys((self.primary, self.ranking, *own)))
+
+    @property
+    def confidence(self) -> str:
+        """The confidence of the intervals, such as "95 %"."""
+        return f"{100 * self.settings['confidence']:g} %"
+
+    @property
+    def group(self) -> str:
+        """The column whose values are tested together; usually that of films."""
+        return str(self.protocol["splits"]["group"])
+
+    @cached_property
+    def all_cells(self) -> list[CellRows]:
+        """The rows of each model and baseline."""
+        return cells_of(self)
+
+    @cached_property
+    def cells(self) -> list[CellRows]:
+        """The rows of each model, in the order of the protocol."""
+        return [cell for cell in self.all_cells if cell.is_model]
+
+    @cached_property
+    def baselines(self) -> list[CellRows]:
+        """The rows of each baseline."""
+        return [cell for cell in self.all_cells if not cell.is_model]
+
+    @cached_property
+    def main(self) -> CellRows | None:
+        """The cell that the first screen is about."""
+        return asked_cell(self, self.all_cells)
+
+    @cached_property
+    def stores(self) -> list[str]:
+        """The stores of the models."""
+        return list(dict.fromkeys(cell.store for cell in self.cells))
+
+    def guess_of(self, cell: CellRows, metric: str) -> CellRows | None:
+        """Return the best baseline without video on the tasks of a cell; None without one."""
+        return best_guess(cell, self.all_cells, metric)
+
+    def chance(self, cell: CellRows) -> float:
+        """Return what a random order has in the metric that is compared."""
+        if self.ranking == "auc":
+            return 0.5
+        for baseline in self.baselines:
+            if baseline.model == "random" and pair_of(baseline) == pair_of(cell):
+                return baseline.value("ap")
+        return cell.value("prevalence")
+
+    @cached_property
+    def differences(self) -> list[Row]:
+        """The rows of differences over all films."""
+        return [row for row in self.results if row["against_train"]]
+
+    @cached_property
+    def contrasts(self) -> list[Row]:
+        """The differences of a model that was trained on one task and on another."""
+        return [row for row in self.differences if row["against_train"] != row["train"]]
+
+    @cached_property
+    def learning(self) -> list[Row]:
+        """The values of models that were trained on few films."""
+        return [row for row in self.results if row["train_films"] is not None]
+
+    @cached_property
+    def argmax(self) -> list[Row]:
+        """The values of several one-against-rest tasks as one question."""
+        tasks = {cell.test for cell in self.all_cells}
+        return [row for row in self.results if row["test"] not in tasks]
+
+    def difference(self, first: CellRows, second: CellRows) -> Row | None:
+        """Return the row of the difference of two cells with the same tasks."""
+        return self._differences.get((first.test, side_of(first), side_of(second)))
+
+    @cached_property
+    def _differences(self) -> dict[tuple[str, Side, Side], Row]:
+        rows = {}
+        for row in self.differences:
+            first = (row["train"], row["store"], row["model"])
+            second = (row["against_train"], row["against_store"], row["against_model"])
+            rows[row["test"], first, second] = row
+        return rows
+
+    def label(self, cell: CellRows) -> str:
+        """Return the name of a model, with its store if the run has several."""
+        return self.label_of(cell.model, cell.store)
+
+    def label_of(self, model: str, store: str) -> str:
+        """Return the name of a model, with its store if the run has several."""
+        name = label_of(model)
+        if store == CHOSEN:
+            return f"{name} (store chosen on training films)"
+        if model in CEILINGS:
+            return f"{name} ({CEILINGS[model]})"
+        return f"{name} ({store})" if store and len(self.stores) > 1 else name
+
+    def task_name(self, pair: Pair) -> str:
+        """Return the name of a pair of tasks with the title of the tested one."""
+        name = pair_name(*pair)
+        title = self.protocol["tasks"].get(pair[1], {}).get("title", "")
+        return f"{name}: {title}" if title else name
+
+    @cached_property
+    def clips(self) -> dict[str, Clip]:
+        """The clips of the manifest by id; none if the manifest was moved or changed since."""
+        if self.manifest is None:
+            return {}
+        return {clip.clip_id: clip for clip in self.manifest}
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """The manifest of the run in its view; None if it was moved or changed since."""
+        about = self.about["manifest"]
+        try:
+            manifest = read_manifest(Path(about["path"]))
+            if manifest_sha256(manifest) != about["sha256"]:
+                return None
+            return manifest.view(about["view"])
+        except (ObygazeError, OSError):
+            return None
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        return {} if self.manifest is None else titles_of_films(self.manifest)
+
+    def film_name(self, film: str) -> str:
+        """Return the title of a film: from the manifest or of a published film; else its id."""
+        if self.group != FILM:
+            return film
+        return self._titles.get(film) or film_title(film)
+
+
+def opened_runs(
+    runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],
+    workspace: PathLike | None,
+) -> list[Run]:
+    """Return the runs that were given by name or folder, one after another or as a list."""
+    place = Workspace.of(workspace)
+    opened: list[Run] = []
+    for given in runs:
+        if isinstance(given, Run):
+            opened.append(given)
+        elif isinstance(given, str | os.PathLike):
+            opened.append(read_folder(place.existing("runs", given)))
+        else:
+            opened += opened_runs(given, workspace)
+    return opened
+
+
+def pair_of(cell: CellRows) -> Pair:
+    """Return the training task and the test task of a cell."""
+    return cell.train, cell.test
+
+
+def side_of(cell: CellRows) -> Side:
+    """Return what a cell is called as one side of a difference."""
+    return cell.train, cell.store, cell.model
+
+
+def leaked_of(cell: CellRows) -> int:
+    """Return the test clips that leaked; none where nothing is trained."""
+    return 0 if cell.model in UNTRAINED else cell.leaked
+
+
+def film_values(cell: CellRows, metric: str) -> dict[str, float]:
+    """Return a metric in each film where it has a value."""
+    values = {}
+    for film, row in cell.by_film.get(metric, {}).items():
+        if math.isfinite(row["value"]):
+            values[film] = float(row["value"])
+    return values
+
+
+def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, int]:
+    """Return in how many films the first has the higher value, and how many have both values."""
+    ours = film_values(first, metric)
+    theirs = film_values(second, metric)
+    both = [film for film in ours if film in theirs]
+    return sum(ours[film] > theirs[film] for film in both), len(both)
+
+
+def verdict(row: Row | None) -> str:
+    """Return whether the first side of a difference is better, as far as a run can tell.
+
+    A difference whose interval is on one side of 0 can be chance among many: where its p among all
+    differences of the run is above .05 or missing, it is only perhaps better or worse.
+    """
+    if row is None or math.isnan(row["low"]):
+        return UNKNOWN
+    if row["low"] <= 0 <= row["high"]:
+        return NOT_SHOWN
+    is_certain = row["p_all"] <= ALPHA
+    if row["low"] > 0:
+        return BETTER if is_certain else PERHAPS_BETTER
+    return WORSE if is_certain else PERHAPS_WORSE
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a metric in tables."""
+    return METRIC_NAMES.get(metric, label_of(metric))
+
+
+def pair_name(train: str, test: str) -> str:
+    """Return the name of a pair of tasks; two equal tasks are named once."""
+    return train if train == test else f"{train} → {test}"
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items under each key, keys in the order in which they first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

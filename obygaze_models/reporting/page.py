@@ -1,0 +1,356 @@
+"""`obygaze report`: one page about runs, with tables and figures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from obygaze_features import __version__
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.file_names import FileNames
+from obygaze_features.core.files import write_atomic
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.metadata import environment
+from obygaze_features.core.options import Option
+from obygaze_features.core.own_results import OwnFolder, check_file
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest.vocabulary import concept_meaning
+from obygaze_models.reporting.figures import Figure, figure_of_pair
+from obygaze_models.reporting.lookup import (
+    NOT_SHOWN,
+    PERHAPS_BETTER,
+    PERHAPS_WORSE,
+    WORSE,
+    ReportRun,
+    opened_runs,
+    pair_of,
+    verdict,
+)
+from obygaze_models.reporting.sections import Section, sections_of, sentence_of_concepts
+from obygaze_models.reporting.svg import COLOURS, DARK, STYLE, colour_names
+from obygaze_models.reporting.tables import ResultTable, cell_parts, latex_text, slug
+from obygaze_models.runner.summary import (
+    answer,
+    groups,
+    metric_name,
+    short,
+    warnings_of,
+)
+from obygaze_models.runner.tables import AGAIN, RUN_FILE, Run, read_folder
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Format = Literal["html", "csv", "latex", "svg"]
+FORMATS: Sequence[Format] = ("html", "csv", "latex", "svg")
+# How the answer begins where a model is not surely better than the best guess.
+BEGINNINGS = {
+    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
+    "differences",
+    NOT_SHOWN: "This run does not show that {model} is better than guessing",
+    PERHAPS_WORSE: "{model} may be worse than guessing",
+    WORSE: "{model} is worse than guessing",
+}
+PAGE = OwnFolder.marked(
+    "report", "the generator", rb'<meta name="generator" content="obygaze '
+)
+# What code raises over a table or a run.json that was edited.
+INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+class ReportFiles(list[Path]):
+    """The files of a report, the page first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the paths of the files."""
+        return {"files": [str(path) for path in self]}
+
+    def __str__(self) -> str:
+        return str(self[0])
+
+    @property
+    def notes(self) -> list[str]:
+        """How many files there are beside the page, and in which folders."""
+        folders = dict.fromkeys(str(path.parent) for path in self[1:])
+        if not folders:
+            return []
+        return [f"and {len(self) - 1} tables and figures in {', '.join(folders)}"]
+
+
+def report(
+    *runs: PathLike | Run,
+    formats: Annotated[
+        Sequence[Format] | None, Option("--format", shown_default="all")
+    ] = None,
+    output: Annotated[
+        PathLike | None,
+        Option(
+            "-o --output", metavar="PATH", shown_default="report.html in the first run"
+        ),
+    ] = None,
+    workspace: PathLike | None = None,
+) -> ReportFiles:
+    """Write the report of runs: a page, tables, figures.
+
+    The page contains all its figures and loads nothing from the network. Tables are written as CSV
+    and LaTeX, figures as SVG, into the folder of each run.
+
+    Args:
+        runs: Names of runs of the workspace, or their folders.
+        formats: Write only this format.
+        output: File of the page, with .html.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> og.report("first")[0].name
+        'report.html'
+
+    Commands:
+        obygaze report honest-desc
+        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+        obygaze report honest-desc --format latex --format csv
+    """
+    folders = [run.folder for run in opened_runs(runs, workspace)]
+    page = None if output is None else Path(output)
+    return ReportFiles(write_report(folders, page, formats or FORMATS))
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What a page says about one run; `figure` is that of the first screen."""
+
+    run: ReportRun
+    name: str
+    asked: str
+    about: str
+    answer: str
+    figure: Figure | None
+    limits: Sequence[str]
+    sections: Sequence[Section]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """All figures."""
+        figures = [] if self.figure is None else [self.figure]
+        for section in self.sections:
+            figures += section.figures
+        return figures
+
+    @property
+    def tables(self) -> list[ResultTable]:
+        """All tables."""
+        tables = []
+        for section in self.sections:
+            tables += section.tables
+        return tables
+
+    @property
+    def concept_meanings(self) -> dict[str, str]:
+        """What the concepts of the bottlenecks of the run mean, as far as it is known."""
+        meanings = {}
+        for row in self.run.table("concepts.csv"):
+            meaning = concept_meaning(row["concept"])
+            if meaning:
+                meanings[row["concept"]] = meaning
+        return meanings
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path | None = None,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Write the report of one or more runs and return its files, the page first.
+
+    Args:
+        folders: The folders of the runs; each gets its own tables and figures.
+        out: The file of the page. The default is report.html in the folder of the first run.
+        formats: Any of html, csv, latex and svg.
+    """
+    from obygaze_models.reporting.compare import compare_runs
+
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise FixUsage(
+            f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
+    if not folders:
+        raise FixUsage("no run given", hint="obygaze report RUN")
+    page = out or folders[0] / "report.html"
+    if out is not None:
+        check_file(out, force=True, expected=PAGE)
+        _check_page(out, formats)
+    chapters = []
+    written = []
+    for folder in folders:
+        with _explaining(folder):
+            chapter = chapter_of(ReportRun.of(read_folder(folder)))
+            chapters.append(chapter)
+            written += _write_beside(chapter, formats)
+    if "html" not in formats:
+        return written
+    with _explaining(folders[0]):
+        compared = None
+        if len(chapters) > 1:
+            compared = compare_runs([chapter.run for chapter in chapters])
+        style = STYLE.substitute(colour_names())
+        text = render(
+            "page.html",
+            chapters=chapters,
+            compared=compared,
+            figure_style=style,
+            light=COLOURS,
+            dark=DARK,
+        )
+    write_atomic(page, text.encode("utf-8"))
+    return [page, *written]
+
+
+def chapter_of(run: ReportRun) -> Chapter:
+    """Return what a page says about a run."""
+    figure = None if run.main is None else figure_of_pair(run, pair_of(run.main))
+    return Chapter(
+        run,
+        run.folder.name,
+        _asked(run),
+        _data(run),
+        _answer(run),
+        figure,
+        [*_scale(run), *(warning.text for warning in warnings_of(run))],
+        sections_of(run),
+    )
+
+
+def _asked(run: ReportRun) -> str:
+    """Return the first question of the protocol; without one, its title."""
+    for question in run.settings["questions"]:
+        if question["text"]:
+            return str(question["text"])
+    return run.title
+
+
+def _answer(run: ReportRun) -> str:
+    """Return one sentence that answers the question; it first says what is not shown."""
+    text = answer(run)
+    cell = run.main
+    guess = None if cell is None else run.guess_of(cell, run.ranking)
+    if cell is None or guess is None:
+        return text
+    beginning = BEGINNINGS.get(verdict(run.difference(cell, guess)))
+    if beginning is None:
+        return text
+    return f"{beginning.format(model=run.label(cell))}: {text[0].lower()}{text[1:]}"
+
+
+def _data(run: ReportRun) -> str:
+    """Return the tasks of the answer, the clips, and the features."""
+    manifest = run.about["manifest"]
+    parts = []
+    if run.main is not None:
+        parts.append(run.task_name(pair_of(run.main)))
+    n_films = count(manifest["n_films"], "film")
+    parts.append(f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})")
+    for name, facts in run.about["stores"].items():
+        parts.append(f"features {name}: {facts['backbone']}")
+    return " · ".join(parts)
+
+
+def _scale(run: ReportRun) -> Iterator[str]:
+    """Yield what a random order has, what an interval is over, and which concepts are found."""
+    cell = run.main
+    if cell is None:
+        return
+    name = metric_name(run.ranking)
+    text = f"A random order has {name} {short(run.chance(cell))}"
+    if run.ranking == "ap":
+        text += (
+            " (the share of positive clips in a film, or more in films of few clips)"
+        )
+    yield f"{text}; a perfect one has 1."
+    if cell.has_interval(run.ranking):
+        yield (
+            f"The interval says how the value depends on the {groups(cell.n_films, run)} that "
+            "were drawn; other kinds of films can differ more."
+        )
+    sentence = sentence_of_concepts(run)
+    if sentence:
+        yield sentence
+
+
+@contextmanager
+def _explaining(folder: Path) -> Iterator[None]:
+    """Explain what tables and run.json raise that were edited."""
+    try:
+        yield
+    except ObygazeError:
+        raise
+    except Exception as error:
+        of_template = type(error).__module__.startswith("jinja2.")
+        if not of_template and not isinstance(error, INVALID):
+            raise
+        raise Corrupt(
+            f"this run has no value or an invalid value: {error}",
+            where=str(folder / RUN_FILE),
+            hint=AGAIN,
+        ) from error
+
+
+def _check_page(page: Path, formats: Sequence[str]) -> None:
+    """Raise an error unless this is the name of an HTML file, and a page is written."""
+    if "html" not in formats:
+        raise FixUsage(
+            f"-o is the file of the page, which --format {formats[0]} leaves out",
+            where=str(page),
+            hint="leave out -o: tables and figures are written into the folder of the run",
+        )
+    suffix = page.suffix.lower()
+    if suffix in (".html", ".htm"):
+        return
+    hint = "a name with .html"
+    if suffix == ".pdf":
+        hint = "a name with .html; a browser prints the page as PDF"
+    raise FixUsage("-o is the file of the page, HTML", where=str(page), hint=hint)
+
+
+def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
+    """Write the tables and figures of a run into its folder, and return the files."""
+    folder = chapter.run.folder
+    files: dict[Path, bytes] = {}
+    # Names of tasks and models may be equal after cleaning.
+    names = FileNames()
+    for table in chapter.tables:
+        stem = folder / "tables" / names.name_of(table.key)
+        if "csv" in formats:
+            files[stem.with_suffix(".csv")] = table.as_csv()
+        if "latex" in formats:
+            text = render("table.tex", table=table)
+            files[stem.with_suffix(".tex")] = text.encode("utf-8")
+    names = FileNames()
+    for figure in chapter.figures:
+        if "svg" in formats:
+            path = folder / "figures" / f"{names.name_of(figure.key)}.svg"
+            files[path] = figure.file.encode("utf-8")
+    for path, data in files.items():
+        write_atomic(path, data)
+    return list(files)
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a template of this package with values; text is escaped for the format."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    made = environment("obygaze_models.reporting")
+    made.filters |= {"latex": latex_text, "slug": slug}
+    made.globals |= {"version": __version__, "cell_parts": cell_parts}
+    return made
+
+
+command = command_of(report, "report")

@@ -1,0 +1,741 @@
+"""The sections of a page below its first screen: sentences, figures and tables of a run.
+
+Every number stands in a table of the run, which has more of them than a page.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from obygaze_features.core.console import count, few
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.schema import Question
+from obygaze_models.protocols.schemes import SCHEMES
+from obygaze_models.reporting.clips import ScoredClip, scored_clips, surest_errors
+from obygaze_models.reporting.figures import (
+    Figure,
+    figure_of_clips,
+    figure_of_concepts,
+    figure_of_learning,
+    figure_of_success,
+    figure_of_tree,
+    figures_of_tasks,
+)
+from obygaze_models.reporting.lookup import (
+    ALPHA,
+    CEILINGS,
+    Pair,
+    ReportRun,
+    films_above,
+    grouped,
+    leaked_of,
+    metric_name,
+    pair_name,
+    pair_of,
+    verdict,
+)
+from obygaze_models.reporting.tables import (
+    DASH,
+    NO_NUMBER,
+    Cells,
+    Heading,
+    Number,
+    PValue,
+    ResultTable,
+    slug,
+)
+from obygaze_models.runner.results import asks_for
+from obygaze_models.runner.summary import FILM, CellRows, groups, short
+from obygaze_models.runner.tables import Row
+
+BEST_GUESS = "best guess"
+MOST_MISSING = 50
+MOST_COLUMNS = 6
+MOST_FILMS = 100  # in a table; results.csv has all
+MOST_OPEN_ROWS = 12
+NOT_STATED = "not stated"
+
+
+@dataclass
+class Section:
+    """What stands under one heading."""
+
+    key: str
+    title: str
+    sentences: list[str] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[ResultTable] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run has nothing for this section."""
+        return not (self.sentences or self.figures or self.tables)
+
+
+def sections_of(run: ReportRun) -> list[Section]:
+    """Return the sections that are not empty, in the order of the page."""
+    sections = [
+        results(run),
+        questions(run),
+        paper(run),
+        learning(run),
+        concepts(run),
+        success(run),
+        errors(run),
+        made(run),
+    ]
+    return [section for section in sections if not section.is_empty]
+
+
+# ---- results ----
+
+
+def results(run: ReportRun) -> Section:
+    """Return the tasks by models, beside the best guess, and a figure for each task."""
+    section = Section("results", "Results")
+    if not run.all_cells:
+        return section
+    pairs = {pair_of(cell) for cell in run.all_cells}
+    if len(pairs) > 1 or not run.cells:
+        for metric in run.metrics:
+            section.tables.append(_table_of_tasks(run, metric))
+    section.figures += figures_of_tasks(run)
+    if run.argmax:
+        section.tables.append(_table_of_argmax(run))
+    if run.cells:
+        section.tables.append(_table_beside_guess(run))
+    if run.main is not None and run.main.n_films <= MOST_FILMS:
+        section.tables.append(_table_of_films(run, pair_of(run.main)))
+    return section
+
+
+def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
+    """Return the tasks by models; what there is more of is in rows."""
+    by_pair = grouped(run.all_cells, pair_of)
+    names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
+    values: dict[tuple[Pair, str], Number] = {}
+    for pair, cells in by_pair.items():
+        for cell in cells:
+            values[pair, run.label(cell)] = _number(cell, metric)
+        models = [cell for cell in cells if cell.is_model]
+        guess = run.guess_of(models[0], metric) if models else None
+        if guess is not None:
+            values[pair, BEST_GUESS] = _number(guess, metric)
+    rows: list[Cells | Heading] = []
+    tasks = [pair_name(*pair) for pair in by_pair]
+    has_tasks_in_columns = len(by_pair) <= max(len(names), MOST_COLUMNS)
+    if has_tasks_in_columns:
+        for name in names:
+            rows.append(
+                (name, *(values.get((pair, name), NO_NUMBER) for pair in by_pair))
+            )
+    else:
+        for pair, task in zip(by_pair, tasks, strict=True):
+            rows.append(
+                (task, *(values.get((pair, name), NO_NUMBER) for name in names))
+            )
+    headers = ["model", *tasks] if has_tasks_in_columns else ["task", *names]
+    note = f"In brackets: {run.confidence} intervals over films."
+    if any(train != test for train, test in by_pair):
+        note += " A → B: trained on the task A, tested on B."
+    if BEST_GUESS in names:
+        note += (
+            " Best guess: the best baseline without video, picked by its result on the test clips,"
+            " so that it has an advantage. All baselines are in results.csv."
+        )
+    key = "results" if metric == run.ranking else f"results-{slug(metric)}"
+    return ResultTable(
+        key, f"{metric_name(metric)}, models by tasks", headers, rows, note
+    )
+
+
+def _names_of_baselines(run: ReportRun) -> list[str]:
+    """Return the best guess and what reads labels of the test; without models, each baseline."""
+    if not run.cells:
+        return list(dict.fromkeys(map(run.label, run.baselines)))
+    names = []
+    if any(run.guess_of(cell, run.ranking) for cell in run.cells):
+        names.append(BEST_GUESS)
+    ceilings = [cell for cell in run.baselines if cell.model in CEILINGS]
+    return [*names, *dict.fromkeys(map(run.label, ceilings))]
+
+
+def _number(cell: CellRows, metric: str) -> Number:
+    return Number(cell.value(metric), *cell.ends(metric))
+
+
+def _table_beside_guess(run: ReportRun) -> ResultTable:
+    """Return each model beside the best guess, below the heading of its tasks."""
+    metric = run.ranking
+    name = metric_name(metric)
+    headers = (
+        "model",
+        *map(metric_name, run.metrics),
+        BEST_GUESS,
+        f"{name} of the guess",
+        "difference",
+        "better?",
+        "films",
+        "leaked",
+    )
+    rows: list[Cells | Heading] = []
+    for pair, cells in grouped(run.cells, pair_of).items():
+        rows.append(Heading(_heading_of_pair(run, pair, cells[0])))
+        for cell in cells:
+            guess = run.guess_of(cell, metric)
+            beside: Cells = (DASH, NO_NUMBER, NO_NUMBER, DASH, DASH)
+            if guess is not None:
+                row = run.difference(cell, guess)
+                n_above, n_films = films_above(cell, guess, metric)
+                films = f"{n_above} of {n_films}"
+                value = Number(guess.value(metric))
+                beside = (run.label(guess), value, Number.of(row), verdict(row), films)
+            values = [_number(cell, name) for name in run.metrics]
+            rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
+    note = (
+        "Better: yes, if the interval of the difference is above 0 and its p among all differences "
+        "of the run is below .05; not certain, if only the interval is. Films: in how many of "
+        f"them the {name} is above that of the guess. Leaked: test clips that also trained or "
+        "chose."
+    )
+    return ResultTable(
+        "summary",
+        "Each model beside the best guess without video",
+        headers,
+        rows,
+        note,
+        folded=len(run.cells) > MOST_OPEN_ROWS,
+    )
+
+
+def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
+    """Return the tasks with the size of the test, and what a random order has."""
+    size = f"{cell.n_clips:,} clips of {groups(cell.n_films, run)}"
+    share = f"{100 * cell.value('prevalence'):.0f} % positive"
+    chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
+    return f"{run.task_name(pair)} ({size}, {share}; {chance})"
+
+
+def _table_of_argmax(run: ReportRun) -> ResultTable:
+    """Return several one-against-rest tasks as one question: the class with the highest score."""
+    metrics = ("accuracy", "f1_macro", "majority")
+    by_model = grouped(run.argmax, lambda row: (row["model"], row["store"]))
+    rows: list[Cells | Heading] = []
+    for (model, store), of_model in by_model.items():
+        values = {row["metric"]: row["value"] for row in of_model}
+        numbers = [Number(values.get(metric, math.nan)) for metric in metrics]
+        rows.append((run.label_of(model, store), of_model[0]["clips"], *numbers))
+    return ResultTable(
+        "argmax",
+        f"Class with the highest score: {run.argmax[0]['test']}",
+        ("model", "clips", "accuracy", "F1 macro", "largest class"),
+        rows,
+        "Largest class: the accuracy if every clip gets the class with most clips.",
+    )
+
+
+def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
+    """Return the metric that is compared of each film: models, then the best guess."""
+    shown = [cell for cell in run.cells if pair_of(cell) == pair]
+    guess = run.guess_of(shown[0], run.ranking)
+    if guess is not None:
+        shown.append(guess)
+    headers = ["film", "id", "clips", *map(run.label, shown)]
+    of_first = shown[0].by_film.get("prevalence", {})
+    rows: list[Cells | Heading] = []
+    for film, row in of_first.items():
+        values = []
+        for cell in shown:
+            of_film = cell.by_film.get(run.ranking, {}).get(film)
+            values.append(Number(math.nan if of_film is None else of_film["value"]))
+        rows.append((run.film_name(film), film, row["clips"], *values))
+    return ResultTable(
+        "films",
+        f"{metric_name(run.ranking)} of each film, {pair_name(*pair)}",
+        headers,
+        rows,
+        "A dash: no clips of one of the classes.",
+        folded=True,
+    )
+
+
+# ---- what was asked for ----
+
+
+def questions(run: ReportRun) -> Section:
+    """Return the differences that the protocol asks for: its questions, and two training tasks."""
+    section = Section("questions", "What the protocol asks")
+    asked = run.settings["questions"]
+    rows: list[Cells | Heading] = []
+    compared = [row for row in run.differences if row["against_train"] == row["train"]]
+    for question in asked:
+        of_question = [row for row in compared if asks_for(Question(**question), row)]
+        rows.append(Heading(question["text"] or "a question without a text"))
+        rows += [_row_of_difference(run, row) for row in of_question]
+        if not of_question:
+            section.sentences.append(
+                f"No difference of this run answers: {question['text']}"
+            )
+    if any(not isinstance(row, Heading) for row in rows):
+        note = (
+            "Difference: first minus second, with its interval over films. p: corrected for all "
+            "differences of this table, which the protocol named before the run. Other differences "
+            "are in results.csv, where p_all is corrected for all of them."
+        )
+        headers = (
+            "task",
+            "first",
+            "second",
+            "metric",
+            "difference",
+            "p",
+            "films",
+            "first better?",
+        )
+        table = ResultTable("questions", "Differences", headers, rows, note)
+        section.tables.append(table)
+    if run.contrasts:
+        section.sentences += _sentences_of_contrasts(run)
+        section.tables.append(_table_of_contrasts(run))
+    return section
+
+
+def _row_of_difference(run: ReportRun, row: Row) -> Cells:
+    first = _cell_of(run, row["train"], row["test"], row["store"], row["model"])
+    second = _cell_of(
+        run,
+        row["against_train"],
+        row["test"],
+        row["against_store"],
+        row["against_model"],
+    )
+    n_above, n_films = films_above(first, second, row["metric"])
+    return (
+        pair_name(row["train"], row["test"]),
+        run.label(first),
+        run.label(second),
+        metric_name(row["metric"]),
+        Number.of(row),
+        PValue(row["p_all"]),
+        f"{n_above} of {n_films}",
+        verdict(row),
+    )
+
+
+def _cell_of(run: ReportRun, *name: str) -> CellRows:
+    for cell in run.all_cells:
+        if (cell.train, cell.test, cell.store, cell.model) == name:
+            return cell
+    raise KeyError(name)
+
+
+def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
+    first, second = run.settings["contrast"]
+    n_higher = sum(row["value"] > 0 for row in run.contrasts)
+    yield (
+        f"Models that were trained on {first} have the higher value in {n_higher} of "
+        f"{count(len(run.contrasts), 'row')}, those that were trained on {second} in the others."
+    )
+    if all(math.isnan(row["p"]) for row in run.contrasts):
+        yield (
+            "These differences have no interval and no p, because each film is tested by models "
+            "that were trained on the other films: count the films."
+        )
+
+
+def _table_of_contrasts(run: ReportRun) -> ResultTable:
+    first, second = run.settings["contrast"]
+    rows: list[Cells | Heading] = []
+    for test, of_test in grouped(run.contrasts, lambda row: row["test"]).items():
+        rows.append(Heading(f"tested on {test}"))
+        for row in of_test:
+            ours = _cell_of(run, row["train"], test, row["store"], row["model"])
+            theirs = _cell_of(
+                run, row["against_train"], test, row["store"], row["model"]
+            )
+            n_above, n_films = films_above(ours, theirs, row["metric"])
+            cells = (
+                run.label(ours),
+                metric_name(row["metric"]),
+                Number.of(row),
+                PValue(row["p"]),
+                f"{n_above} of {n_films}",
+                row["clips"],
+                row["leaked"] or 0,
+            )
+            rows.append(cells)
+    headers = ("model", "metric", "difference", "p", "films", "clips", "leaked")
+    note = (
+        "Films: those in which the difference is above 0. p: sign-flip test over films. Leaked: "
+        "test clips that trained or chose one of the two models, which alone can make a "
+        "difference; where enough films are left, there is a second row without these clips."
+    )
+    title = f"Trained on {first} minus trained on {second}"
+    return ResultTable("contrast", title, headers, rows, note)
+
+
+# ---- the paper ----
+
+
+def paper(run: ReportRun) -> Section:
+    """Return our values beside those that a paper prints, by cell and by film."""
+    section = Section("paper", "Beside the paper")
+    scheme = SCHEMES.get(run.protocol["splits"]["scheme"])
+    printed: dict[str, list[tuple[CellRows, Row]]] = {}
+    for cell in _once(run):
+        for metric, row in cell.of_metric.items():
+            if math.isfinite(row["paper"]):
+                printed.setdefault(metric, []).append((cell, row))
+    for metric, pairs in printed.items():
+        section.tables.append(_table_of_paper(metric, pairs))
+    for cell in run.cells:
+        for metric, by_film in cell.by_film.items():
+            rows = [row for row in by_film.values() if math.isfinite(row["paper"])]
+            if rows:
+                section.tables.append(_table_of_paper_films(run, cell, metric, rows))
+    if section.tables:
+        if scheme is not None:
+            section.sentences.append(scheme.about)
+        section.sentences.append(
+            "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
+            "share a test fold, it says how much training varies, not how certain the test is."
+        )
+    return section
+
+
+def _once(run: ReportRun) -> Iterator[CellRows]:
+    """Yield models, then baselines; one that is not trained has one row for each test task."""
+    yield from run.cells
+    tests = set()
+    for cell in run.baselines:
+        name = (cell.model, cell.test)
+        if cell.model not in UNTRAINED:
+            yield cell
+        elif name not in tests:
+            tests.add(name)
+            yield cell
+
+
+def _table_of_paper(metric: str, pairs: Sequence[tuple[CellRows, Row]]) -> ResultTable:
+    rows: list[Cells | Heading] = []
+    for name, of_model in grouped(
+        pairs, lambda pair: _name_with_store(pair[0])
+    ).items():
+        rows.append(Heading(name))
+        for cell, row in of_model:
+            train = DASH if cell.model in UNTRAINED else cell.train
+            sd = row["sd"] if cell.is_model else math.nan
+            ours = Number(row["value"], sd=sd)
+            theirs = Number(row["paper"], sd=row["paper_sd"])
+            rows.append((train, cell.test, ours, theirs, leaked_of(cell)))
+    name = metric_name(metric)
+    headers = (
+        "trained on",
+        "tested on",
+        f"{name}, this run",
+        f"{name}, paper",
+        "leaked",
+    )
+    title = f"{name} of this run and of the paper"
+    return ResultTable(f"paper-{metric}", title, headers, rows)
+
+
+def _name_with_store(cell: CellRows) -> str:
+    return f"{cell.model} ({cell.store})" if cell.store else cell.model
+
+
+def _table_of_paper_films(
+    run: ReportRun, cell: CellRows, metric: str, rows: Sequence[Row]
+) -> ResultTable:
+    """Return a row for each film, as in Table 4 of the paper."""
+    names = {value["film"]: value["source"] for value in run.protocol["paper"]}
+    order = list(names)
+    shown: list[Cells | Heading] = []
+    known = []
+    for row in sorted(rows, key=lambda row: order.index(row["film"])):
+        film = row["film"]
+        ours = Number(row["value"], sd=row["sd"])
+        theirs = Number(row["paper"], sd=row["paper_sd"])
+        shown.append((names[film] or run.film_name(film), film, ours, theirs))
+        if math.isfinite(row["value"]):
+            known.append(row)
+    if known:
+        our_mean = sum(row["value"] for row in known) / len(known)
+        their_mean = sum(row["paper"] for row in known) / len(known)
+        means = (Number(our_mean), Number(their_mean))
+        shown.append(("mean of these films", "", *means))
+    name = metric_name(metric)
+    return ResultTable(
+        f"paper-films-{slug(cell.model, cell.store)}",
+        f"{name} of each film, unseen in training: {_name_with_store(cell)}, "
+        f"{pair_name(*pair_of(cell))}",
+        ("film", "id", f"{name}, this run", f"{name}, paper"),
+        shown,
+        f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}.",
+    )
+
+
+# ---- further analyses that a protocol asks for ----
+
+
+def learning(run: ReportRun) -> Section:
+    """Return the primary metric by the number of training films."""
+    section = Section("learning", "More training films")
+    if not run.learning:
+        return section
+    figure = figure_of_learning(run)
+    if figure is not None:
+        section.figures.append(figure)
+    numbers = sorted({row["train_films"] for row in run.learning})
+    rows: list[Cells | Heading] = []
+    by_pair = grouped(run.learning, lambda row: (row["train"], row["test"]))
+    for pair, of_pair in by_pair.items():
+        rows.append(Heading(pair_name(*pair)))
+        by_model = grouped(of_pair, lambda row: (row["model"], row["store"]))
+        for (model, store), of_model in by_model.items():
+            values = {row["train_films"]: row["value"] for row in of_model}
+            curve = [Number(values.get(number, math.nan)) for number in numbers]
+            rows.append((run.label_of(model, store), *curve))
+    title = f"{metric_name(run.primary)} by the number of training films"
+    headers = ["model", *(f"{number} films" for number in numbers)]
+    is_folded = len(rows) > MOST_OPEN_ROWS
+    table = ResultTable("learning", title, headers, rows, folded=is_folded)
+    section.tables.append(table)
+    return section
+
+
+def concepts(run: ReportRun) -> Section:
+    """Return how well concept vectors rank clips, the weights of concepts, and trees."""
+    section = Section("concepts", "Concepts")
+    rows: Sequence[Row] = run.table("concepts.csv")
+    if not rows:
+        return section
+    section.sentences.append(
+        "Concept vectors are tested on films that they were not found on. Weights and trees are "
+        "fitted on all clips, to be looked at; how well they do on unseen films is in the results."
+    )
+    rows_of_vectors: dict[tuple[Any, ...], tuple[str, Sequence[Row]]] = {}
+    for (store, model, _), of_model in grouped(rows, _model_of).items():
+        # Models with the same vectors have the same rows, but for weights.
+        key = tuple((row["concept"], row["ap"], row["positive"]) for row in of_model)
+        rows_of_vectors.setdefault((store, key), (f"{model} ({store})", of_model))
+    for name, of_vectors in rows_of_vectors.values():
+        section.figures.append(figure_of_concepts(name, of_vectors))
+    trees = grouped(run.table("trees.csv"), _model_of)
+    for (store, model, train), nodes in trees.items():
+        section.figures.append(figure_of_tree(f"{model} ({store}), {train}", nodes))
+    table_rows: list[Cells | Heading] = []
+    for (store, model, train), of_model in grouped(rows, _model_of).items():
+        table_rows.append(Heading(f"{model} ({store}), {train}"))
+        for row in of_model:
+            share = row["positive"] / row["clips"] if row["clips"] else math.nan
+            cells = (
+                row["concept"],
+                row["positive"],
+                Number(share),
+                Number(row["ap"], row["low"], row["high"]),
+                Number(row["auc"]),
+                PValue(row["p_holm"]),
+                Number(row["weight"]),
+            )
+            table_rows.append(cells)
+    headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
+    note = (
+        "p: how probable such a ranking is if the labels of each film are shifted in time. Weight: "
+        "change in the log odds for one standard deviation of the margin, in a linear head."
+    )
+    table = ResultTable(
+        "concepts", "Concept vectors", headers, table_rows, note, folded=True
+    )
+    section.tables.append(table)
+    return section
+
+
+def sentence_of_concepts(run: ReportRun) -> str:
+    """Return which concepts the features show in films that vectors were not found on."""
+    found: dict[str, bool] = {}
+    for row in run.table("concepts.csv"):
+        is_found = row["p_holm"] < ALPHA
+        found[row["concept"]] = found.get(row["concept"], False) or is_found
+    if not found:
+        return ""
+    shown = [name for name, is_found in found.items() if is_found]
+    others = [name for name, is_found in found.items() if not is_found]
+    n_found = f"{len(shown)} of {count(len(found), 'concept')}"
+    named = f" ({few(shown)})" if shown else ""
+    text = f"In unseen films the features show {n_found}{named}"
+    return f"{text}; not shown: {few(others)}." if others else f"{text}."
+
+
+def _model_of(row: Row) -> tuple[str, str, str]:
+    return row["store"], row["model"], row["train"]
+
+
+def success(run: ReportRun) -> Section:
+    """Return the regression of correct decisions on the properties of a clip."""
+    section = Section("success", "What makes a clip easy")
+    rows = run.table("success.csv")
+    by_cell = grouped(rows, lambda r: (r["train"], r["test"], r["store"], r["model"]))
+    for (train, test, store, model), of_cell in by_cell.items():
+        name = f"{model} ({store}), {pair_name(train, test)}"
+        table_rows: list[Cells | Heading] = []
+        for film, of_film in grouped(of_cell, lambda row: row["film"]).items():
+            if film == ALL_FILMS:
+                first = of_film[0]
+                table_rows += [_row_of_factor(row) for row in of_film]
+        figure = figure_of_success(name, of_cell, ALL_FILMS)
+        if figure is not None:
+            section.figures.append(figure)
+        note = (
+            f"{first['successes']} of {first['all_clips']} decisions are correct. Each film is in "
+            "success.csv."
+        )
+        table = ResultTable(
+            f"success-{slug(name)}",
+            f"Log odds of success: {name}",
+            ("property", "clips", "log odds", "p", "note"),
+            table_rows,
+            note,
+            folded=True,
+        )
+        section.tables.append(table)
+    return section
+
+
+def _row_of_factor(row: Row) -> Cells:
+    odds = Number(row["log_odds"], row["low"], row["high"])
+    return row["factor"] or DASH, row["clips"] or 0, odds, PValue(row["p"]), row["note"]
+
+
+# ---- errors ----
+
+
+def errors(run: ReportRun) -> Section:
+    """Return the films in the order of their clips, and the surest errors."""
+    section = Section("errors", "Errors to look at")
+    cell = run.main
+    if cell is None:
+        return section
+    films = scored_clips(run, cell)
+    figure = figure_of_clips(run, cell, films)
+    if figure is not None:
+        section.figures.append(figure)
+    every_clip = [clip for of_film in films.values() for clip in of_film]
+    wrong = surest_errors(every_clip)
+    if wrong:
+        section.tables.append(_table_of_errors(run, cell, wrong))
+    return section
+
+
+def _table_of_errors(
+    run: ReportRun, cell: CellRows, wrong: Sequence[ScoredClip]
+) -> ResultTable:
+    rows: list[Cells | Heading] = []
+    for tested in wrong:
+        clip = tested.clip
+        title = run.film_name(clip.movie_id) if run.group == FILM else clip.movie_id
+        rows.append(
+            (
+                title,
+                clip.clip_id,
+                tested.position or DASH,
+                clip.level or DASH,
+                ", ".join(clip.concepts) or DASH,
+                "positive" if tested.is_positive else "negative",
+                Number(tested.score),
+            )
+        )
+    headers = ("film", "clip", "position", "level", "concepts", "class", "score")
+    return ResultTable(
+        "errors",
+        f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}",
+        headers,
+        rows,
+        "Wrong decisions that are farthest from the threshold of 0.5. Margins are scaled so that 0 "
+        "becomes 0.5.",
+    )
+
+
+# ---- how it was made ----
+
+
+def made(run: ReportRun) -> Section:
+    """Return what is needed to run the experiment again, and what to cite."""
+    section = Section("made", "How it was made")
+    about = run.about
+    protocol = run.protocol
+    draws = f"{protocol['report']['replicates']:,} draws of films"
+    section.sentences.append(
+        f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}, {draws}. run.json has "
+        "every setting, and what was chosen in each fold."
+    )
+    section.sentences += protocol["report"]["notes"]
+    for name, facts in about["stores"].items():
+        if facts["missing"]:
+            section.tables.append(_table_of_missing(run, name, facts["missing"]))
+    sources = _table_of_sources(run)
+    if sources.rows:
+        section.tables.append(sources)
+    section.tables.append(_table_of_inputs(run))
+    return section
+
+
+def _table_of_missing(
+    run: ReportRun, store: str, missing: Mapping[str, str]
+) -> ResultTable:
+    listed: Any = [*missing.items()][:MOST_MISSING]
+    note = "These clips are left out; missing features are never replaced."
+    if len(missing) > MOST_MISSING:
+        note += f" The first {MOST_MISSING} are listed; run.json has all."
+    n_clips = run.about["manifest"]["n_clips"]
+    title = f"{store}: {len(missing)} of {n_clips} clips have no features"
+    headers = ("clip", "reason")
+    return ResultTable(
+        f"missing-{slug(store)}", title, headers, listed, note, folded=True
+    )
+
+
+def _table_of_sources(run: ReportRun) -> ResultTable:
+    """Return the licence and the citation of the annotations and of the features."""
+    manifest = run.about["manifest"]
+    used = [("annotations", manifest["name"], manifest)]
+    for name, facts in run.about["stores"].items():
+        used.append(("features", name, facts))
+    rows = []
+    for kind, name, facts in used:
+        licence = facts.get("licence", "")
+        citation = facts.get("citation", "")
+        if licence or citation:
+            rows.append((kind, name, licence or NOT_STATED, citation or NOT_STATED))
+    title = "Annotations and features: licence, and what to cite"
+    return ResultTable("sources", title, ("kind", "name", "licence", "citation"), rows)
+
+
+def _table_of_inputs(run: ReportRun) -> ResultTable:
+    about = run.about
+    manifest = about["manifest"]
+    rows: list[Cells | Heading] = [
+        ("protocol", run.protocol["name"], about["protocol_sha256"]),
+        (
+            "manifest",
+            f"{manifest['path']} ({manifest['view']} view)",
+            manifest["sha256"],
+        ),
+    ]
+    for name, facts in about["stores"].items():
+        array = f"array {facts['array']}, {facts['width']} wide"
+        content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
+        rows.append(("store", content, facts["seal"]))
+    for name, sha256 in about["files"].items():
+        rows.append(("table", name, sha256))
+    for name, version in about["versions"].items():
+        rows.append(("version", name, version))
+    for kind, packages in about["parts"].items():
+        for name, package in packages.items():
+            rows.append((f"own code ({kind})", name, package))
+    rows.append(("seed", "fits", str(run.protocol["fit"]["seed"])))
+    rows.append(("created", about["created"], about["created_by"]))
+    headers = ("kind", "name", "checksum or value")
+    return ResultTable("inputs", "Inputs and versions", headers, rows, folded=True)

@@ -1,0 +1,195 @@
+"""A table of a page: its cells as text, and the same table as CSV and LaTeX."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from obygaze_features.core.console import digits_of
+from obygaze_features.core.files import csv_for_people
+from obygaze_features.core.outside import safe_text
+from obygaze_models.runner.tables import Row as ResultRow
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        # At the start of a row, LaTeX would take these as arguments of the row before.
+        "[": "{[}",
+        "*": "{*}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+        "→": r"$\rightarrow$",
+        "−": "--",
+    }
+)
+DASH = "–"
+PARTS_OF_NUMBER = ("", " low", " high", " SD")
+
+Cells = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in a cell, with its interval or its standard deviation; NaN where there is none."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    sd: float = math.nan
+    digits: int = 2
+
+    @classmethod
+    def of(cls, row: ResultRow | None) -> "Number":
+        """Return the value of a row of results.csv, with its interval."""
+        if row is None:
+            return NO_NUMBER
+        return cls(row["value"], row["low"], row["high"])
+
+    @property
+    def short(self) -> str:
+        """The number without its interval, such as `0.79 (0.05)`; a dash if it is missing."""
+        if not math.isfinite(self.value):
+            return DASH
+        spread = ""
+        if math.isfinite(self.sd):
+            spread = f" ({self.sd:.{self.digits}f})"
+        return f"{self.value:z.{self.digits}f}{spread}"
+
+    @property
+    def interval(self) -> str:
+        """The ends of the interval; empty if it is missing."""
+        if math.isnan(self.low + self.high):
+            return ""
+        digits = digits_of(self.low, self.high, self.digits)
+        return f"[{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
+
+    def __str__(self) -> str:
+        """Return the number and its interval in one line."""
+        return f"{self.short} {self.interval}".rstrip()
+
+
+@dataclass(frozen=True)
+class PValue:
+    """A p in a cell; NaN where there is none."""
+
+    value: float
+
+    def __str__(self) -> str:
+        """Return three decimals; a dash if it is missing."""
+        if math.isnan(self.value):
+            return DASH
+        return "<0.001" if self.value < 0.0005 else f"{self.value:.3f}"
+
+
+NO_NUMBER = Number(math.nan)
+NUMERIC = (int, Number, PValue)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A line above rows that belong together."""
+
+    title: str
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of a page, and its file without suffix.
+
+    A row is a tuple of cells. A table that is `folded` is closed when the page opens.
+    """
+
+    key: str
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Cells | Heading]
+    note: str = ""
+    folded: bool = False
+
+    def blocks(self) -> Iterator[tuple[str, list[Cells]]]:
+        """Yield the rows below each heading; rows before the first one have ""."""
+        title = ""
+        rows: list[Cells] = []
+        for row in self.rows:
+            if not isinstance(row, Heading):
+                rows.append(row)
+                continue
+            if rows:
+                yield title, rows
+            title = row.title
+            rows = []
+        yield title, rows
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column has numbers only."""
+        rows = [row for row in self.rows if not isinstance(row, Heading)]
+        return [
+            all(isinstance(row[column], NUMERIC) for row in rows)
+            for column in range(len(self.headers))
+        ]
+
+    def as_csv(self) -> bytes:
+        """Return the numbers in full; intervals, deviations and headings have own columns."""
+        rows: list[dict[str, Any]] = []
+        for heading, of_heading in self.blocks():
+            for cells in of_heading:
+                row = {"group": heading}
+                for header, cell in zip(self.headers, cells, strict=True):
+                    row |= _columns_of(header, cell)
+                rows.append(row)
+        columns = {"group": ""}
+        for header in self.headers:
+            columns |= {f"{header}{part}": "" for part in PARTS_OF_NUMBER}
+        used = [
+            column
+            for column in columns
+            if column in self.headers or any(row.get(column, "") != "" for row in rows)
+        ]
+        values = ([row.get(column, "") for column in used] for row in rows)
+        return csv_for_people(used, values)
+
+
+def _columns_of(header: str, cell: Any) -> dict[str, Any]:
+    """Return the columns of a cell in a CSV table; what has no value is empty."""
+    if isinstance(cell, PValue):
+        return {header: _known(cell.value)}
+    if not isinstance(cell, Number):
+        return {header: "" if cell == DASH else cell}
+    numbers = (cell.value, cell.low, cell.high, cell.sd)
+    columns = {}
+    for part, number in zip(PARTS_OF_NUMBER, numbers, strict=True):
+        columns[f"{header}{part}"] = _known(number)
+    return columns
+
+
+def _known(value: float) -> Any:
+    return value if math.isfinite(value) else ""
+
+
+def cell_parts(cell: Any) -> tuple[str, str]:
+    """Return the text of a cell, and that of its interval."""
+    if isinstance(cell, Number):
+        return cell.short, cell.interval
+    return str(cell), ""
+
+
+def latex_text(text: object) -> str:
+    """Return text escaped for LaTeX."""
+    return safe_text(text, "terminal").translate(_LATEX)
+
+
+def slug(*texts: str) -> str:
+    """Return a name for files and anchors made from any texts."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(texts)).strip("-") or "none"
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """Return sentences as one text, without the empty ones."""
+    return " ".join(sentence for sentence in sentences if sentence)

@@ -1,0 +1,530 @@
+"""A run in sentences: the answer to what was asked, and what limits it.
+
+Every function here reads the two tables and run.json of a finished run, and nothing else. A
+terminal and a page show the same sentences:
+
+- `cells_of(run)`: the rows of each model and baseline, grouped.
+- `answer(run)`: one sentence.
+- `warnings_of(run)`: the warnings that apply, each with what it is about.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from obygaze_features.core.console import count, few
+from obygaze_features.core.parts import label_of
+from obygaze_models.evaluation.bootstrap import FEW_GROUPS
+from obygaze_models.evaluation.metrics import goodness, ranking_metric
+from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.heldout import BY_CLIP
+from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.tables import Row, Run
+
+# Baselines that learn from annotations and read no video.
+BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
+MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
+MANY_FOLDS = 300  # of films: where a run warns
+FEW_FOLDS = 10  # what it then offers
+FILM = "movie_id"  # the column whose values are films
+NO_ROW: Row = {}
+
+
+@dataclass(frozen=True)
+class CellRows:
+    """The rows of a model or a baseline on one store, trained for one task and tested on one.
+
+    Attributes:
+        facts: What run.json says about its fits.
+        of_metric: The row of each metric over all films.
+        by_film: The row of each film, by metric.
+    """
+
+    facts: Mapping[str, Any]
+    of_metric: dict[str, Row] = field(default_factory=dict)
+    by_film: dict[str, dict[str, Row]] = field(default_factory=dict)
+
+    @property
+    def train(self) -> str:
+        """The training task."""
+        return str(self.facts["train"])
+
+    @property
+    def test(self) -> str:
+        """The test task."""
+        return str(self.facts["test"])
+
+    @property
+    def store(self) -> str:
+        """The store; empty for a baseline that holds for all stores."""
+        return str(self.facts["store"])
+
+    @property
+    def model(self) -> str:
+        """The name of the model or baseline."""
+        return str(self.facts["model"])
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a model, and no baseline."""
+        return bool(self.facts["is_model"])
+
+    @property
+    def tasks(self) -> str:
+        """The training and the test task, for a text."""
+        return f"{self.train} -> {self.test}"
+
+    @property
+    def n_clips(self) -> int:
+        """The tested clips."""
+        return int(self.of_metric["prevalence"]["clips"])
+
+    @property
+    def n_films(self) -> int:
+        """The films of the tested clips."""
+        return int(self.of_metric["prevalence"]["films"])
+
+    @property
+    def leaked(self) -> int:
+        """The tested clips that trained or chose, or whose features did under another name."""
+        return int(self.of_metric["prevalence"]["leaked"])
+
+    @property
+    def n_positive(self) -> int:
+        """The tested clips of class 1."""
+        return round(self.value("prevalence") * self.n_clips)
+
+    def value(self, metric: str) -> float:
+        """Return a metric over all films; NaN if it has none."""
+        return float(self.of_metric.get(metric, NO_ROW).get("value", math.nan))
+
+    def ends(self, metric: str) -> tuple[float, float]:
+        """Return both ends of the interval of a metric; NaN if it has none."""
+        row = self.of_metric.get(metric, NO_ROW)
+        return float(row.get("low", math.nan)), float(row.get("high", math.nan))
+
+    def has_interval(self, metric: str) -> bool:
+        """Return whether a metric has an interval."""
+        return math.isfinite(sum(self.ends(metric)))
+
+
+def cells_of(run: Run) -> list[CellRows]:
+    """Return the rows of each model and baseline, in the order of the run.
+
+    Rows of differences, of learning curves and of several tasks as one are in no cell.
+    """
+    cells: dict[tuple[str, ...], CellRows] = {}
+    for facts in run.about["fits"]:
+        key = tuple(facts[name] for name in ("train", "test", "store", "model"))
+        cells[key] = CellRows(facts)
+    for row in run.results:
+        cell = cells.get((row["train"], row["test"], row["store"], row["model"]))
+        if cell is None or row["against_model"] or row["train_films"] is not None:
+            continue
+        metric = row["metric"]
+        if row["film"]:
+            cell.by_film.setdefault(metric, {})[row["film"]] = row
+        else:
+            cell.of_metric[metric] = row
+    return list(cells.values())
+
+
+def compared_metric(run: Run) -> str:
+    """Return the metric that cells of a run are compared by: AP, or AUC."""
+    return ranking_metric(str(run.protocol["report"]["primary"]))
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a metric for a text: AP, AUC, F1."""
+    if metric in ("ap", "auc"):
+        return metric.upper()
+    return {"f1_binary": "F1", "f1_weighted": "F1 weighted"}.get(
+        metric, label_of(metric)
+    )
+
+
+def short(value: float, digits: int = 2) -> str:
+    """Return a number without the 0 before its point: .71; a dash if it is missing."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.{digits}f}".replace("0.", ".", 1)
+
+
+def groups(n: int, run: Run) -> str:
+    """Return a number of films, or of values of the column that splits keep together."""
+    column = run.protocol["splits"]["group"]
+    if column == FILM:
+        return count(n, "film")
+    return f"{count(n, 'value')} of {column}"
+
+
+# ---- the answer ----
+
+
+def asked_cell(run: Run, cells: Sequence[CellRows]) -> CellRows | None:
+    """Return the cell that the answer is about; None without a model.
+
+    It is the model of the first question of the protocol, or else the first model, on the first
+    store (or the store that training films chose), trained and tested on one task if there is such
+    a cell. It is never picked by its result.
+    """
+    models = [cell for cell in cells if cell.is_model]
+    questions = run.protocol["report"]["questions"]
+    if questions:
+        models = [cell for cell in models if _is_asked(cell, questions[0])] or models
+    models.sort(key=lambda cell: (cell.store != CHOSEN, cell.train != cell.test))
+    return models[0] if models else None
+
+
+def _is_asked(cell: CellRows, question: Mapping[str, Any]) -> bool:
+    wanted = {
+        "first": cell.model,
+        "first_store": cell.store,
+        "train": cell.train,
+        "test": cell.test,
+    }
+    return all(question.get(key, "") in ("", name) for key, name in wanted.items())
+
+
+def best_guess(
+    cell: CellRows, cells: Sequence[CellRows], metric: str
+) -> CellRows | None:
+    """Return the best baseline that sees no video, on the tasks and clips of a cell."""
+    blind = [
+        other
+        for other in cells
+        if other.model in BLIND
+        and not other.is_model
+        and (other.train, other.test) == (cell.train, cell.test)
+        and other.store in ("", cell.store)
+        and math.isfinite(other.value(metric))
+    ]
+    return max(
+        blind, key=lambda other: goodness(metric, other.value(metric)), default=None
+    )
+
+
+def answer(run: Run) -> str:
+    """Return one sentence: how well the model that was asked for ranks clips, beside guessing."""
+    cells = cells_of(run)
+    metric = compared_metric(run)
+    cell = asked_cell(run, cells)
+    if cell is None:
+        return ""
+    is_by_clip = run.protocol["splits"]["kind"] in BY_CLIP
+    where = "On films it has not seen"
+    if is_by_clip or cell.facts["shares_films"]:
+        where = "On further clips of films it has seen"
+    value = short(cell.value(metric))
+    if cell.has_interval(metric):
+        low, high = cell.ends(metric)
+        value += f" [{short(low)}, {short(high)}]"
+    model = label_of(cell.model)
+    if len(run.about["stores"]) > 1:
+        model += f" on {cell.store}"
+    text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
+    guess = best_guess(cell, cells, metric)
+    if guess is None:
+        return f"{text}."
+    text += f"; guessing from the annotations has {short(guess.value(metric))}"
+    ours = _film_values(cell, metric)
+    theirs = _film_values(guess, metric)
+    common = ours.keys() & theirs.keys()
+    n_better = sum(ours[film] > theirs[film] for film in common)
+    if len(common) > 1:
+        text += f"; better in {n_better} of {groups(len(common), run)}"
+    return f"{text}."
+
+
+def _film_values(cell: CellRows, metric: str) -> dict[str, float]:
+    """Return a metric within each film that has a value."""
+    values = {}
+    for film, row in cell.by_film.get(metric, {}).items():
+        if math.isfinite(row["value"]):
+            values[film] = row["value"]
+    return values
+
+
+# ---- the warnings ----
+
+
+@dataclass(frozen=True)
+class RunWarning:
+    """A sentence on what limits a run, and a word for what it is about, such as `leaks`."""
+
+    about: str
+    text: str
+
+
+def warnings_of(run: Run) -> list[RunWarning]:
+    """Return the warnings that apply to a run, the gravest first."""
+    cells = cells_of(run)
+    models = [cell for cell in cells if cell.is_model]
+    texts = {
+        "leaks": leaks(models),
+        "copies": copies(models),
+        "films on both sides": films_on_both_sides(run, models),
+        "guessing": no_better_than_guessing(run, models, cells),
+        "chance": chance(run, models),
+        "few films": few_films(run, models),
+        "no interval": without_interval(run, models),
+        "rare concepts": rare_concepts(run),
+        "skipped folds": skipped_folds(cells),
+        "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
+        "several stores": several_stores(run, models),
+    }
+    for store, facts in run.about["stores"].items():
+        texts[f"missing features of {store}"] = missing_features(run, store, facts)
+    texts.update(run.about["remarks"])
+    return [RunWarning(about, text) for about, text in texts.items() if text]
+
+
+def leaks(models: Sequence[CellRows]) -> str:
+    """Warn of tested clips that trained, chose, or found concept vectors."""
+    leaked = [cell for cell in models if _leaked_by_name(cell) > 0]
+    if not leaked:
+        return ""
+    worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
+    return (
+        f"{len(leaked)} of {len(models)} results are of clips that trained or chose, so that they "
+        f"are too high: {_leaked_by_name(worst)} of the {worst.n_clips} test clips of "
+        f"{worst.tasks}."
+    )
+
+
+def _leaked_by_name(cell: CellRows) -> int:
+    return cell.leaked - int(cell.facts["copies"])
+
+
+def copies(models: Sequence[CellRows]) -> str:
+    """Warn of tested clips whose features trained under the name of another clip."""
+    copied = [cell for cell in models if cell.facts["copies"]]
+    if not copied:
+        return ""
+    worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
+    return (
+        f"{len(copied)} of {len(models)} results are of clips with the features of a training "
+        f"clip, equal or nearly so, as the same pictures under another name: "
+        f"{worst.facts['copies']} of the {worst.n_clips} test clips of {worst.tasks} "
+        f"({worst.store}); --set data.copies=leave_out leaves them out."
+    )
+
+
+def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
+    """Warn of test clips of training films where a column of the manifest divides the clips.
+
+    Who asks for folds of clips knows that they divide films; a column may do it by mistake.
+    """
+    splits = run.protocol["splits"]
+    divided = [cell for cell in models if cell.facts["same_film"]]
+    if splits["kind"] != "fixed" or not divided:
+        return ""
+    worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
+    return (
+        f"{worst.facts['same_film']} of the {worst.n_clips} test clips of {worst.tasks} are of "
+        f"films that train or validate too, because the column {splits['column']} divides films: "
+        f"the values are no values of new films."
+    )
+
+
+def no_better_than_guessing(
+    run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]
+) -> str:
+    """Warn of models that are hardly better than a baseline that sees no video."""
+    primary = str(run.protocol["report"]["primary"])
+    close = []
+    for cell in models:
+        guess = best_guess(cell, cells, primary)
+        if guess is not None and _lead(cell, guess, primary) < MARGIN:
+            close.append((cell, guess))
+    if not close:
+        return ""
+    cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
+    return (
+        f"{len(close)} of {len(models)} results are hardly better than guessing from the "
+        f"annotations without video: {guess.model} has {metric_name(primary)} "
+        f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
+        f"({_cell_name(cell, run)})."
+    )
+
+
+def _lead(cell: CellRows, other: CellRows, metric: str) -> float:
+    """Return by how much a cell is better than another one; infinity if it has no value."""
+    ours = cell.value(metric)
+    if not math.isfinite(ours):
+        return math.inf
+    return goodness(metric, ours) - goodness(metric, other.value(metric))
+
+
+def _cell_name(cell: CellRows, run: Run) -> str:
+    """Return the tasks of a cell, and its store if there are several."""
+    if len(run.about["stores"]) > 1:
+        return f"{cell.tasks}, {cell.store}"
+    return cell.tasks
+
+
+def chance(run: Run, models: Sequence[CellRows]) -> str:
+    """Warn of models whose interval of AUC reaches one half."""
+    by_chance = [cell for cell in models if cell.ends("auc")[0] <= 0.5]
+    if not by_chance:
+        return ""
+    names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
+    return (
+        f"{len(by_chance)} of {len(models)} results may be chance, because their interval of AUC "
+        f"reaches one half: {few(names, most=3)}."
+    )
+
+
+def few_films(run: Run, models: Sequence[CellRows]) -> str:
+    """Warn of intervals over so few films that these may be alike or differ by chance."""
+    over_few = [
+        cell
+        for cell in models
+        if cell.n_films < FEW_GROUPS
+        and (cell.has_interval("ap") or cell.has_interval("auc"))
+    ]
+    if not over_few:
+        return ""
+    least = min(cell.n_films for cell in over_few)
+    return (
+        f"{len(over_few)} of {len(models)} intervals are over {groups(least, run)} only, which may "
+        f"be alike or differ by chance: they say little about others."
+    )
+
+
+def without_interval(run: Run, models: Sequence[CellRows]) -> str:
+    """Warn of models without an interval, and say why they have none."""
+    without = [
+        cell
+        for cell in models
+        if not cell.has_interval("ap") and not cell.has_interval("auc")
+    ]
+    if not without:
+        return ""
+    reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
+    return f"{len(without)} of {len(models)} results have no interval: {'; '.join(reasons)}."
+
+
+def _why_no_interval(cell: CellRows, run: Run) -> str:
+    """Return which condition of an interval a cell does not meet."""
+    n_positive = cell.n_positive
+    n_negative = cell.n_clips - n_positive
+    if cell.n_films < 2:
+        return f"all test clips of {cell.tasks} are of one film"
+    shares = cell.by_film.get("prevalence", {}).values()
+    n_films = sum(row["value"] > 0 for row in shares)
+    if n_films < LEAST_FILMS:
+        return (
+            f"{groups(n_films, run)} of {cell.tasks} has positive clips, "
+            f"and {LEAST_FILMS} are needed"
+        )
+    if min(n_positive, n_negative) < LEAST_CLIPS:
+        return (
+            f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
+            f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
+        )
+    if cell.facts["shares_films"]:
+        return "clips of one film are on both sides of a split"
+    return "the values do not differ from film to film"
+
+
+def rare_concepts(run: Run) -> str:
+    """Warn of concepts that too few training clips have, so that bottlenecks do without them."""
+    return rare_concepts_text(run.about["rare_concepts"])
+
+
+def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
+    """Return a sentence on concepts that are left out.
+
+    Args:
+        by_store: For each store, the concepts with `folds`, in how many folds a concept is left
+            out, `of`, of how many, and `least`, the fewest clips with it, or without it.
+    """
+    listed = {}
+    for concepts in by_store.values():
+        for name, facts in concepts.items():
+            listed[name] = (
+                f"{name} (down to {count(facts['least'], 'clip')}, "
+                f"in {facts['folds']} of {facts['of']} folds)"
+            )
+    if not listed:
+        return ""
+    return (
+        "Bottlenecks do without concepts that too few training clips have or lack: "
+        f"{few(list(listed.values()))}."
+    )
+
+
+def skipped_folds(cells: Sequence[CellRows]) -> str:
+    """Warn of folds that could not be trained or tested."""
+    reasons: dict[str, None] = {}
+    folds = set()
+    for cell in cells:
+        folds.update(cell.facts["skipped"])
+        reasons |= dict.fromkeys(cell.facts["skipped"].values())
+    if not folds:
+        return ""
+    return f"{count(len(folds), 'fold')} left out: {'; '.join(sorted(reasons)[:3])}."
+
+
+def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
+    """Warn where each of many films is left out, which takes a fit each.
+
+    Args:
+        splits: The splits of the protocol.
+        n_folds: The number of folds.
+    """
+    kind = splits["kind"]
+    leaves_out_each = kind == "leave_one_group_out"
+    if kind in ("nested", "group_kfold"):
+        leaves_out_each = not splits["folds"]
+    if n_folds <= MANY_FOLDS or not leaves_out_each:
+        return ""
+    return (
+        f"Each model is fitted {n_folds:,} times for a task, because one {splits['group']} at a "
+        f"time is left out: --set splits.kind=nested --set splits.validation=next "
+        f"--set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
+    )
+
+
+def _n_folds(models: Sequence[CellRows]) -> int:
+    """Return the largest number of folds of a model."""
+    most = 0
+    for cell in models:
+        names = {fold["fold"] for fold in cell.facts["folds"]}
+        most = max(most, len(names))
+    return most
+
+
+def several_stores(run: Run, models: Sequence[CellRows]) -> str:
+    """Warn that the best of several stores was picked by its own test films."""
+    stores = {cell.store for cell in models}
+    if len(stores) < 2 or run.protocol["fit"]["choose_store"]:
+        return ""
+    return (
+        "The best of several stores is too good if it is picked from this table, by its own test "
+        "films: --set fit.choose_store=true adds results in which training films choose."
+    )
+
+
+def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
+    """Warn of clips without features in a store."""
+    missing = facts["missing"]
+    if not missing:
+        return ""
+    reasons = _most_common(missing.values())
+    n_clips = run.about["manifest"]["n_clips"]
+    return (
+        f"{len(missing)} of {n_clips} clips have no features in {store} and are left out "
+        f"({reasons}): {few(list(missing), most=3)}."
+    )
+
+
+def _most_common(reasons: Iterable[str]) -> str:
+    """Return the reasons with their counts, the most common first."""
+    n_of: dict[str, int] = {}
+    for reason in reasons:
+        n_of[reason] = n_of.get(reason, 0) + 1
+    common = sorted(n_of, key=lambda reason: -n_of[reason])
+    return ", ".join(f"{n_of[reason]} {reason}" for reason in common[:3])

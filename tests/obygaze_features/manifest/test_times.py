@@ -1,0 +1,151 @@
+"""Where clips are in their films: each case was worked out by hand."""
+
+from fractions import Fraction
+
+import pytest
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.times import (
+    IN_A_ROW,
+    IN_FILE,
+    IN_FILM,
+    NAME_COLUMN,
+    Piece,
+    film_rate,
+    film_times,
+    frames_between,
+    span_in_file,
+    span_in_film,
+    spans_in_films,
+)
+
+PAL = Fraction(25)
+
+
+def own_file(number: int, start_s: str, end_s: str) -> Clip:
+    """Return a clip that is a whole file, with its times in the film."""
+    extra = {"film_start_s": start_s, "film_end_s": end_s}
+    return Clip(f"lake-{number}", "lake", number, f"{number}.mp4", extra=extra)
+
+
+def test_the_only_file_of_a_film_is_the_film() -> None:
+    clips = [
+        Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0),
+        Clip("lake-2", "lake", 2, "lake.mp4", 1.0, 2.0),
+    ]
+    times = film_times(clips, rate=PAL, length_of=lambda video: 7.5)
+    assert (times.axis, times.end_s, times.n_frames) == (IN_FILE, 7.5, 188)
+    assert times.spans == {"lake-1": (0, 1), "lake-2": (1, 2)}
+    assert times.pieces == [Piece(0.0, 7.5, "lake.mp4", 0.0)]
+    assert times.frames_of("lake-2") == (25, 49)
+
+
+def test_clips_without_a_named_file_have_times_of_the_film_after_link_too() -> None:
+    before = Clip("lake-1", "lake", None, "", 62.0, 64.0)
+    found = Clip(
+        "lake-1", "lake", None, "a/lake.mkv", 62.0, 64.0, extra={NAME_COLUMN: ""}
+    )
+    assert span_in_film(before) == span_in_film(found) == (62.0, 64.0)
+    assert (span_in_file(before), span_in_file(found)) == (None, (62.0, 64.0))
+    times = film_times([found], rate=PAL, length_of=lambda video: 100.0)
+    assert times.axis == IN_FILM
+    assert times.pieces == [Piece(0.0, 100.0, "a/lake.mkv", 0.0)]
+
+
+def test_clips_with_files_of_their_own_lie_where_they_are_in_the_film() -> None:
+    unlinked = {"film_start_s": "110", "film_end_s": "111"}
+    clips = [
+        own_file(2, "100", "104"),
+        own_file(1, "60", "62.5"),
+        Clip("lake-3", "lake", 3, "", extra=unlinked),
+    ]
+    times = film_times(clips, rate=Fraction(24), length_of=lambda video: 9.0)
+    assert (times.axis, times.end_s) == (IN_FILM, 111)
+    assert times.pieces == [
+        Piece(60.0, 62.5, "1.mp4", 0.0),
+        Piece(100.0, 104.0, "2.mp4", 0.0),
+    ]
+    assert [times.frame_at(piece.start_s) for piece in times.pieces] == [1440, 2400]
+    assert times.frames_of("lake-3") == (2640, 2663)
+
+
+def test_times_in_a_file_are_not_times_in_the_film() -> None:
+    extra = {"film_start_s": "60", "film_end_s": "65"}
+    clip = Clip("lake-1", "lake", 1, "1.mp4", 2.0, 7.0, extra=extra)
+    assert (span_in_file(clip), span_in_film(clip)) == ((2.0, 7.0), (60.0, 65.0))
+    times = film_times([clip], rate=PAL)
+    assert times.frames_of("lake-1") == (1500, 1624)
+    assert times.pieces == [Piece(60.0, 65.0, "1.mp4", 2.0)]
+
+
+def test_one_piece_that_is_there_is_not_the_film() -> None:
+    """Its times were taken as times in the film, because no other file was found."""
+    clips = [
+        Clip("lake-1", "lake", 1, "1.mp4", 0.0, 5.0, extra={NAME_COLUMN: "1.mp4"}),
+        Clip("lake-2", "lake", 2, "", 0.0, 5.0, extra={NAME_COLUMN: "2.mp4"}),
+        Clip("lake-3", "lake", 3, "", extra={NAME_COLUMN: "3.mp4"}),
+    ]
+    times = film_times(clips, rate=PAL, length_of=lambda video: 9.0)
+    assert times.axis == IN_A_ROW
+    assert times.unknown == ["lake-3"]
+    assert times.frames_of("lake-1") is None
+    linked = Clip("lake-1", "lake", 1, "1.mp4", extra={NAME_COLUMN: "1.mp4"})
+    in_film = Clip("lake-2", "lake", 2, "", 70.0, 75.0)
+    times = film_times([linked, in_film], rate=PAL, length_of=lambda video: 9.0)
+    assert (times.axis, times.pieces, times.end_s) == (IN_FILM, [], 75.0)
+
+
+def test_without_times_in_the_film_clips_follow_each_other() -> None:
+    clips = [
+        Clip("b", "lake", 2, "b.mp4"),
+        Clip("a", "lake", 1, "a.mp4", 3.0, 5.0),
+    ]
+    times = film_times(
+        clips, rate=PAL, length_of={"a.mp4": 9.0, "b.mp4": 4.0}.__getitem__
+    )
+    assert times.axis == IN_A_ROW
+    assert times.spans == {"a": (0, 2), "b": (2, 6)}
+    assert [piece.offset_s for piece in times.pieces] == [3.0, 0.0]
+    assert times.frames_of("b") == (50, 149)
+    without_lengths = film_times(clips, rate=PAL)
+    assert without_lengths.unknown == ["b.mp4"]
+    assert without_lengths.frames_of("a") is None
+    assert spans_in_films(clips) == {}
+
+
+def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
+    whole = [Clip("lake", "lake", None, "lake.mp4")]
+    times = film_times(whole, rate=PAL, length_of=lambda video: 24.0)
+    assert (times.axis, times.spans) == (IN_FILE, {"lake": (0, 24)})
+    scene = [Clip("lake-2", "lake", 2, "lake-2.mp4")]
+    assert film_times(scene, length_of=lambda video: 9.0).axis == IN_A_ROW
+
+
+def test_numbers_of_pictures_in_the_manifest_are_taken_as_they_are() -> None:
+    given = {"start_frame": "100", "end_frame": "149"}
+    clip = Clip("lake-1", "lake", None, "", 0.0, 1.0, extra=given)
+    assert film_times([clip]).frames_of("lake-1") == (100, 149)
+
+
+def test_pictures_between_times_are_exact() -> None:
+    ntsc = Fraction(24000, 1001)
+    for first in range(3000):
+        start_s = float(first / ntsc)
+        end_s = float((first + 7) / ntsc)
+        assert frames_between(start_s, end_s, ntsc) == (first, first + 6)
+    assert frames_between(1.0, 1.01, PAL) == (25, 24)
+
+
+def test_the_rate_of_a_film() -> None:
+    video = Clip("a", "lake", None, "lake.mp4")
+    said = Clip("b", "lake", None, "", extra={"framerate": "23.976"})
+    rates = {"lake.mp4": 25.0}
+    assert film_rate([video, said], rates.get) == Fraction(24000, 1001)
+    assert film_rate([video], rates.get) == 25
+    assert film_rate([video]) is None
+    other = Clip("c", "lake", None, "", extra={"framerate": "25"})
+    with pytest.raises(FixInput, match=r"several frame rates: 23\.976 and 25"):
+        film_rate([said, other])
+    with pytest.raises(FixInput, match="c: '25 fps' is not a frame rate"):
+        film_rate([Clip("c", "lake", extra={"framerate": "25 fps"})])

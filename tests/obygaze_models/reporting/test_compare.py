@@ -1,0 +1,275 @@
+"""Runs side by side: paired differences against plain loops, and what differs in the runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.run_tables import (
+    FILMS,
+    MadeCell,
+    clips_of,
+    made_run,
+    scores_for,
+)
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.reporting.compare import ComparedRuns, Side, compare_runs
+from obygaze_models.runner.tables import Run
+
+CLIPS = clips_of()
+
+
+def cell(
+    model: str = "ridge", strength: float = 1.0, seed: int = 1, **facts: object
+) -> MadeCell:
+    return MadeCell(model, CLIPS, scores_for(CLIPS, strength, seed), **facts)
+
+
+def the_side(compared: ComparedRuns, number: int = 1) -> Side:
+    """The one model of a comparison in one of the runs."""
+    (found,) = [item for item in compared.cells if item.name != "neighbour"]
+    side = found.sides[number]
+    assert side is not None
+    return side
+
+
+def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
+    return np.array([first.ap_of(film) - second.ap_of(film) for film in FILMS])
+
+
+def expected_interval(differences: np.ndarray) -> tuple[float, float]:
+    """Hesterberg's expanded percentiles of draws of films, widened for fits that share films."""
+    k = len(differences)
+    draws = np.random.default_rng(99).integers(0, k, (200_000, k))
+    values = differences[draws].mean(axis=1)
+    stretch = math.sqrt(1 + k / (k - 1))
+    centre = np.median(values)
+    values = centre + stretch * (values - centre)
+    tail = stats.norm.cdf(math.sqrt(k / (k - 1)) * stats.t.ppf(0.025, k - 1))
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def expected_p(differences: np.ndarray) -> float:
+    """Sign flips of films, where fits that share films make Student's t smaller."""
+    k = len(differences)
+    observed = abs(stats.ttest_1samp(differences, 0).statistic)
+    observed /= math.sqrt(1 + k / (k - 1))
+    n_larger = 0
+    for signs in product((1, -1), repeat=k):
+        t = abs(stats.ttest_1samp(np.multiply(signs, differences), 0).statistic)
+        n_larger += t >= observed - 1e-9
+    return n_larger / 2**k
+
+
+@pytest.mark.parametrize(("strength", "is_shown"), [(4.0, True), (1.0, False)])
+def test_a_difference_is_that_of_plain_loops_over_films(
+    tmp_path: Path, strength: float, is_shown: bool
+) -> None:
+    first = cell(strength=0.5, seed=1)
+    other = cell(strength=strength, seed=2)
+    changes = ["report.replicates=20000"]
+    runs = [
+        made_run(tmp_path / "a", [first], changes=changes),
+        made_run(tmp_path / "b", [other], changes=changes),
+    ]
+    side = the_side(compare_runs(runs))
+    differences = by_film(other, first)
+    assert side.value == other.ap
+    assert side.difference == pytest.approx(differences.mean(), abs=1e-12)
+    assert (side.difference_n_clips, side.difference_n_films) == (len(CLIPS.ids), 8)
+
+    p = expected_p(differences)
+    assert side.difference_p == pytest.approx(p)
+    assert (p < 0.05) == is_shown
+    low, high = expected_interval(differences)
+    if not is_shown:
+        low, high = min(low, 0.0), max(high, 0.0)
+    assert side.difference_low == pytest.approx(low, abs=0.01)
+    assert side.difference_high == pytest.approx(high, abs=0.01)
+    assert (side.difference_low > 0) == is_shown
+
+
+def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
+    tmp_path: Path,
+) -> None:
+    first = cell("ridge", seed=1)
+    other = cell("logistic", seed=2, store="y")
+    neighbour = cell("neighbour", 0.2, 7, is_model=False, store="")
+    store = {"y": {"location": "stores/y"}}
+    runs = [
+        made_run(tmp_path / "a", [first, neighbour]),
+        made_run(tmp_path / "b", [other, neighbour], stores=store),
+    ]
+    compared = compare_runs(runs)
+    assert [item.name for item in compared.cells] == ["ridge / logistic", "neighbour"]
+    difference = by_film(other, first).mean()
+    assert the_side(compared).difference == pytest.approx(difference)
+    rows = compared.table()
+    assert rows["model"][:2] == ["ridge", "logistic"]
+    assert rows["store"][:2] == ["x", "y"]
+
+
+def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
+    names = ("ridge", "mlp")
+    cells = [cell(name, seed=seed) for seed, name in enumerate(names)]
+    runs = [
+        made_run(tmp_path / "a", cells),
+        made_run(tmp_path / "b", [cell("mlp", seed=5)]),
+    ]
+    ridge, mlp = compare_runs(runs).cells
+    assert ridge.sides[1] is None
+    assert mlp.sides[1] is not None
+    difference = by_film(cell("mlp", seed=5), cells[1]).mean()
+    assert mlp.sides[1].difference == pytest.approx(difference)
+
+
+def test_differences_are_on_the_clips_that_both_tested_with_one_class(
+    tmp_path: Path,
+) -> None:
+    first = cell(seed=1)
+    kept = np.array([number % 4 != 0 for number in range(len(CLIPS.ids))])
+    y = CLIPS.y.copy()
+    changed = int(np.flatnonzero(kept)[0])
+    y[changed] = not y[changed]
+    part = replace(
+        CLIPS,
+        ids=tuple(np.array(CLIPS.ids)[kept].tolist()),
+        films=tuple(np.array(CLIPS.films)[kept].tolist()),
+        y=y[kept],
+    )
+    other = MadeCell("ridge", part, scores_for(CLIPS, 1.0, 2)[kept])
+    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
+    compared = compare_runs(runs)
+    both = kept.copy()
+    both[changed] = False
+    shared = replace(
+        CLIPS,
+        ids=tuple(np.array(CLIPS.ids)[both].tolist()),
+        films=tuple(np.array(CLIPS.films)[both].tolist()),
+        y=CLIPS.y[both],
+    )
+    ours = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 2)[both])
+    theirs = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 1)[both])
+    side = the_side(compared)
+    assert side.difference_n_clips == int(both.sum())
+    assert side.difference == pytest.approx(by_film(ours, theirs).mean())
+    assert (
+        "does not test the clips of a with the same classes in 1 of 1 cell"
+        in (compared.warnings[0])
+    )
+
+
+def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
+    first = cell(seed=1)
+    runs = [made_run(tmp_path / "a", [first])]
+    fit = first.fit()
+    fit["folds"] = [{**fit["folds"][0], "fold": "all"}]
+    joined = made_run(tmp_path / "b", [first], fits=[fit])
+    rows = [{**row, "fold": "all"} for row in joined.predictions]
+    runs.append(
+        made_run(
+            tmp_path / "c",
+            [],
+            list(joined.results),
+            fits=[fit],
+            tables={"predictions.csv": rows},
+        )
+    )
+    (warning,) = compare_runs(runs).warnings
+    assert "c tests the clips of a in other folds in 1 of 1 cell" in warning
+
+
+def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
+    first, other = cell(seed=1), cell(seed=2)
+    runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
+    side = the_side(compare_runs(runs, "accuracy"))
+    right = [np.mean((made.scores > 0) == CLIPS.y) for made in (first, other)]
+    assert side.difference == pytest.approx(right[1] - right[0])
+    assert math.isnan(side.difference_low)
+    assert math.isnan(side.difference_p)
+
+
+def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "a", [cell()])
+    compared = compare_runs([run, run])
+    assert compared.settings == {}
+    assert compared.warnings == []
+    assert the_side(compared).difference == 0
+    assert "1 cell with the same value and interval in all runs" in str(compared)
+
+
+def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
+    first = made_run(tmp_path / "a", [cell()], changes=["fit.seed=0"])
+    changes = ["fit.seed=3", "models.logistic.kind=logistic"]
+    manifest = {**first.about["manifest"], "sha256": "5" * 64}
+    other = made_run(tmp_path / "b", [cell()], changes=changes, manifest=manifest)
+    settings = compare_runs([first, other]).settings
+    assert settings["protocol.fit.seed"] == ["0", "3"]
+    assert settings["protocol.models.logistic"] == ["–", "logistic"]
+    assert settings["manifest.sha256"] == ["000000000000...", "555555555555..."]
+    assert not [key for key in settings if key.startswith(("fits", "files", "created"))]
+
+
+def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path / "a", [cell()]),
+        made_run(tmp_path / "b", [cell(test="HN_S")]),
+    ]
+    compared = compare_runs(runs)
+    assert compared.warnings == [
+        "no cell (train, test and model) is in two of these runs, so nothing is compared; their "
+        "test tasks: EN_S in a; HN_S in b"
+    ]
+
+
+def test_an_own_metric_has_values_and_no_code_is_run(tmp_path: Path) -> None:
+    name = "own.py:metric"
+    runs: list[Run] = []
+    for folder, value in (("a", 0.25), ("b", 0.5)):
+        made = cell()
+        row = {**made.results()[0], "metric": name, "value": value}
+        run = made_run(tmp_path / folder, [made], [row])
+        report = {**run.protocol["report"], "primary": name}
+        about = {**run.about, "protocol": {**run.protocol, "report": report}}
+        runs.append(Run(run.folder, about))
+    assert compare_runs(runs).metric == "ap"
+    compared = compare_runs(runs, name)
+    assert the_side(compared).value == 0.5
+    assert math.isnan(the_side(compared).difference)
+
+
+def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "a", [cell()])
+    with pytest.raises(FixUsage, match="two runs or more"):
+        compare_runs([run])
+    with pytest.raises(FixUsage, match="unknown metric 'acc'") as raised:
+        compare_runs([run, run], "acc")
+    assert "accuracy" in str(raised.value.hint)
+
+
+def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
+    cells = [cell(seed=seed, strength=0.4 * seed) for seed in (0, 1, 2)]
+    runs = [
+        made_run(tmp_path / name, [made])
+        for name, made in zip("abc", cells, strict=True)
+    ]
+    compared = compare_runs(runs)
+    p_values = []
+    for number in (1, 2):
+        side = the_side(compared, number)
+        difference = by_film(cells[number], cells[0])
+        assert side.difference == pytest.approx(difference.mean())
+        alone = the_side(compare_runs([runs[0], runs[number]]))
+        p_values.append((side.difference_p, alone.difference_p))
+    # Each p is corrected for both differences.
+    assert all(together >= alone for together, alone in p_values)
+    assert any(together > alone for together, alone in p_values)
+    text = str(compared)
+    assert "1: a" in text and "3 - 1" in text

@@ -1,0 +1,380 @@
+"""The page: its first screen, its numbers, no external content, safe whatever names a run holds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from support.run_tables import (
+    FILMS,
+    MadeCell,
+    clips_of,
+    difference_row,
+    made_run,
+    scores_for,
+)
+
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
+from obygaze_models.reporting.page import write_report
+from obygaze_models.runner.tables import Run
+
+VOID = {"meta", "link", "img", "br", "hr"}
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"' $_^$"
+CLIPS = clips_of()
+RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
+WEAK = MadeCell("mlp", CLIPS, scores_for(CLIPS, 0.0, 2))
+GUESS = MadeCell(
+    "neighbour", CLIPS, scores_for(CLIPS, 0.3, 3), is_model=False, store=""
+)
+DIFFERENCES = (
+    difference_row(RIDGE, GUESS, 0.1, 0.4, 0.01),
+    difference_row(WEAK, GUESS, -0.2, 0.1, 0.8),
+)
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag closed in its order, every address noted."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_startendtag(
+        self, tag: str, attrs: Sequence[tuple[str, str | None]]
+    ) -> None:
+        self.tags.append(tag)
+
+    def handle_starttag(
+        self, tag: str, attrs: Sequence[tuple[str, str | None]]
+    ) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(str(value))
+            if name in ("src", "href", "action", "srcset", "data", "poster"):
+                self.links.append(str(value))
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+def page_of(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def first_screen_of(path: Path) -> str:
+    text = path.read_text("utf-8")
+    return text[text.index("<header>") :].partition("</header>")[0] + "</header>"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return made_run(folder, [RIDGE, WEAK, GUESS], DIFFERENCES)
+
+
+@pytest.fixture(scope="module")
+def written(run: Run) -> list[Path]:
+    return write_report([run.folder])
+
+
+def short(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")
+
+
+def test_the_first_screen_has_question_answer_figure_and_limits(
+    written: list[Path],
+) -> None:
+    first_screen = first_screen_of(written[0])
+    words = Page(first_screen).words
+    better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
+    assert f"AP {short(RIDGE.ap)} [" in words
+    assert f"guessing from the annotations has {short(GUESS.ap)}" in words
+    assert f"better in {better} of 8 films" in words
+    assert "EN_S: easy negatives against sure · 96 clips of 8 films (made-up)" in words
+    assert first_screen.count("<figure>") == 1
+    assert "What limits it" in words
+    assert "A random order has AP" in words
+
+
+def test_an_answer_says_first_that_nothing_is_shown(tmp_path: Path) -> None:
+    row = difference_row(WEAK, GUESS, -0.2, 0.1, 0.8)
+    made = made_run(tmp_path / "run", [WEAK, GUESS], [row])
+    words = page_of(write_report([made.folder])[0]).words
+    assert (
+        "This run does not show that mlp is better than guessing: on films it has not seen, mlp "
+        f"ranks clips (EN_S -> EN_S) with AP {short(WEAK.ap)} ["
+    ) in words
+
+
+def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(
+    written: list[Path],
+) -> None:
+    (path,) = [path for path in written if path.name == "films-EN-S-EN-S.svg"]
+    root = ElementTree.parse(path).getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    ticks = {}
+    for item in root.iter(f"{svg}text"):
+        if re.fullmatch(r"[01]\.\d", item.text or ""):
+            ticks[float(str(item.text))] = float(item.attrib["x"])
+    slope = (ticks[1.0] - ticks[0.0]) / 1.0
+    dots = [
+        dot for dot in root.iter(f"{svg}circle") if dot.find(f"{svg}title") is not None
+    ]
+    places = {}
+    for kind in ("film model", "open", "model", "guess", "film guess"):
+        places[kind] = sorted(
+            (float(dot.attrib["cx"]) - ticks[0.0]) / slope
+            for dot in dots
+            if dot.attrib["class"] == kind
+        )
+    above = []
+    below = []
+    for film in FILMS:
+        for cell in (RIDGE, WEAK):
+            is_better = cell.ap_of(film) > GUESS.ap_of(film)
+            (above if is_better else below).append(cell.ap_of(film))
+    np.testing.assert_allclose(places["film model"], sorted(above), atol=1e-4)
+    np.testing.assert_allclose(places["open"], sorted(below), atol=1e-4)
+    np.testing.assert_allclose(places["model"], sorted([RIDGE.ap, WEAK.ap]), atol=1e-4)
+    np.testing.assert_allclose(places["guess"], [GUESS.ap], atol=1e-4)
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_tables_have_each_model_beside_the_best_guess(
+    run: Run, written: list[Path]
+) -> None:
+    folder = run.folder / "tables"
+    ridge, mlp = table_of(folder / "summary.csv")
+    assert (ridge["better?"], mlp["better?"]) == ("yes", "not shown")
+    assert float(ridge["AP"]) == RIDGE.ap
+    assert float(ridge["AP low"]) == RIDGE.ap - 0.1
+    assert float(ridge["AP of the guess"]) == GUESS.ap
+    assert float(ridge["difference"]) == RIDGE.ap - GUESS.ap
+    assert float(ridge["difference low"]) == 0.1
+    better = sum(WEAK.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
+    assert mlp["films"] == f"{better} of 8"
+    by_film = table_of(folder / "films.csv")
+    assert [row["id"] for row in by_film] == list(FILMS)
+    assert float(by_film[0]["ridge"]) == RIDGE.ap_of(FILMS[0])
+    latex = (folder / "summary.tex").read_text("utf-8")
+    assert rf"ridge & {RIDGE.ap:.2f} {{[}}" in latex
+    assert set(written) >= set(folder.iterdir())
+
+
+def test_several_tasks_have_a_table_of_models_by_tasks(tmp_path: Path) -> None:
+    def without_video(model: str, strength: float, train: str = "EN_S") -> MadeCell:
+        scores = scores_for(CLIPS, strength, 6)
+        return MadeCell(model, CLIPS, scores, is_model=False, store="", train=train)
+
+    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 5), train="HN_S")
+    guess = without_video("film_prior", 0.1, "HN_S")
+    oracle = without_video("oracle", 9.0)
+    made = made_run(tmp_path / "run", [RIDGE, WEAK, other, GUESS, guess, oracle])
+    write_report([made.folder])
+    rows = table_of(made.folder / "tables" / "results.csv")
+    names = ["ridge", "mlp", "best guess", "oracle (true concepts)"]
+    assert [row["model"] for row in rows] == names
+    ridge, mlp, best, ceiling = rows
+    assert float(ridge["EN_S"]) == RIDGE.ap
+    assert float(ridge["HN_S → EN_S"]) == other.ap
+    assert mlp["HN_S → EN_S"] == ""
+    assert float(best["EN_S"]) == GUESS.ap
+    assert float(best["HN_S → EN_S"]) == guess.ap
+    assert float(ceiling["EN_S"]) == oracle.ap
+
+
+def test_page_is_well_formed_and_loads_nothing(written: list[Path]) -> None:
+    page = page_of(written[0])
+    assert not {"script", "iframe", "object", "form", "img"} & set(page.tags)
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert not re.search(r"url\(|@import", written[0].read_text("utf-8"))
+    assert len(page.ids) == len(set(page.ids))
+    assert page.tags.count("svg") == page.tags.count("figure") >= 2
+
+
+def test_the_same_run_gives_the_same_files(run: Run, written: list[Path]) -> None:
+    before = {path: path.read_bytes() for path in written}
+    again = write_report([run.folder])
+    assert {path: path.read_bytes() for path in again} == before
+
+
+def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [RIDGE, GUESS])
+    suffixes = {path.suffix for path in write_report([made.folder], formats=["csv"])}
+    assert suffixes == {".csv"}
+    suffixes = {
+        path.suffix for path in write_report([made.folder], formats=["svg", "latex"])
+    }
+    assert suffixes == {".svg", ".tex"}
+    with pytest.raises(FixUsage, match="unknown format 'md'"):
+        write_report([made.folder], formats=["md"])
+
+
+def test_leaks_stand_on_the_first_screen_and_in_the_table(tmp_path: Path) -> None:
+    leaky = MadeCell("ridge", CLIPS, RIDGE.scores, leaked=7)
+    made = made_run(tmp_path / "run", [leaky, GUESS])
+    path = write_report([made.folder])[0]
+    first_screen = Page(first_screen_of(path)).words
+    assert "7 of the 96 test clips" in first_screen
+    assert "with leaked clips" in first_screen
+    (row,) = table_of(made.folder / "tables" / "summary.csv")
+    assert row["leaked"] == "7"
+
+
+def test_several_runs_begin_with_their_comparison_and_are_folded(
+    tmp_path: Path,
+) -> None:
+    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.5, 9))
+    runs = [
+        made_run(tmp_path / "a", [RIDGE, GUESS]),
+        made_run(tmp_path / "b", [other, GUESS]),
+    ]
+    path = write_report([run.folder for run in runs], tmp_path / "page.html")[0]
+    page = page_of(path)
+    assert "The runs side by side" in page.words
+    assert f"{other.ap - RIDGE.ap:.2f}" in page.words
+    assert page.ids.count("run-1") == page.ids.count("run-2") == 1
+    assert len(page.ids) == len(set(page.ids))
+    assert (tmp_path / "b" / "tables" / "summary.csv").is_file()
+
+
+def test_a_run_of_baselines_alone_has_a_page(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [GUESS])
+    path = write_report([made.folder])[0]
+    assert f"{GUESS.ap:.2f}" in page_of(path).words
+
+
+def test_a_run_without_a_baseline_has_a_page(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [RIDGE])
+    page = page_of(write_report([made.folder])[0])
+    assert f"AP {short(RIDGE.ap)} [" in page.words
+    assert "guessing from the annotations has" not in page.words
+
+
+def hostile_run(folder: Path) -> Run:
+    clips = clips_of(films=(*FILMS[:5], HOSTILE))
+    names = {"store": HOSTILE, "train": HOSTILE, "test": HOSTILE}
+    cells = [
+        MadeCell(HOSTILE, clips, scores_for(clips, 1.0, 1), **names),
+        MadeCell("/../../..", clips, scores_for(clips, 1.0, 2), **names),
+        MadeCell("..-..-..", clips, scores_for(clips, 1.0, 3), test="/../../evil"),
+    ]
+    vectors = {"store": HOSTILE, "train": HOSTILE, "concept": HOSTILE, "clips": 9}
+    vectors |= {"positive": 3, "ap": 0.5, "low": 0.1, "high": 0.9, "p_holm": 0.01}
+    node = {"store": HOSTILE, "model": HOSTILE, "train": HOSTILE, "concept": HOSTILE}
+    tree = [
+        {
+            **node,
+            "node": 0,
+            "left": 1,
+            "right": 2,
+            "threshold": 0.5,
+            "clips": 9,
+            "share": 0.5,
+        },
+        {**node, "node": 1, "clips": 4, "share": 0.1},
+        {**node, "node": 2, "clips": 5, "share": 0.9},
+    ]
+    factor = {"task": HOSTILE, **names, "model": HOSTILE, "film": "all films"}
+    factor |= {"factor": HOSTILE, "log_odds": 1.0, "clips": 9, "note": HOSTILE}
+    tables = {
+        "concepts.csv": [{**vectors, "model": HOSTILE, "weight": 1.0}],
+        "trees.csv": tree,
+        "success.csv": [{**factor, "all_clips": 9, "successes": 5}],
+    }
+    made = made_run(folder, cells, tables=tables)
+    store = {"location": HOSTILE, "backbone": HOSTILE, "array": HOSTILE, "width": 4}
+    store |= {"seal": HOSTILE, "licence": HOSTILE, "citation": HOSTILE, "n_present": 72}
+    store |= {"missing": {HOSTILE: HOSTILE}, "n_equal_copies": 0, "n_near_copies": 0}
+    report = {**made.protocol["report"], "title": HOSTILE, "notes": [HOSTILE]}
+    tasks = {HOSTILE: {**made.protocol["tasks"]["EN_S"], "title": HOSTILE}}
+    tasks["/../../evil"] = {**tasks[HOSTILE], "row": HOSTILE, "series": HOSTILE}
+    about = json.loads((folder / "run.json").read_bytes())
+    about["protocol"] |= {"report": report, "tasks": tasks, "name": HOSTILE}
+    about |= {"stores": {HOSTILE: store}, "remarks": {HOSTILE: HOSTILE}}
+    about["parts"] = {HOSTILE: {HOSTILE: HOSTILE}}
+    (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
+    return made
+
+
+def test_names_cannot_become_markup_or_paths(tmp_path: Path) -> None:
+    made = hostile_run(tmp_path / "runs" / "hostile")
+    files = write_report([made.folder])
+    page = page_of(files[0])
+    assert page.handlers == []
+    assert not {"script", "img"} & set(page.tags)
+    assert page.words.count("<script>alert(1)</script>") > 10
+    for path in files:
+        assert path.resolve().is_relative_to(made.folder.resolve())
+        if path.suffix == ".svg":
+            tags = {element.tag for element in ElementTree.parse(path).iter()}
+            assert not any(tag.endswith("script") for tag in tags)
+        if path.suffix == ".tex":
+            assert "_^$" not in path.read_text("utf-8")
+    assert len(set(files)) == len(files)
+    assert len({path.name.casefold() for path in files}) == len(files)
+
+
+def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [RIDGE, GUESS])
+    document = json.loads((made.folder / "run.json").read_bytes())
+    lost = {**document, "fits": [{"model": "ridge"}]}
+    (made.folder / "run.json").write_text(json.dumps(lost), encoding="utf-8")
+    with pytest.raises(Corrupt, match="no value or an invalid value"):
+        write_report([made.folder])
+    (made.folder / "run.json").write_text(json.dumps(document), encoding="utf-8")
+    (made.folder / "results.csv").write_text("nothing\n", encoding="utf-8")
+    with pytest.raises(Corrupt, match="not the file that this run wrote"):
+        write_report([made.folder])
+
+
+@pytest.mark.parametrize("name", ["page.pdf", "page.md", "page"])
+def test_the_page_has_the_name_of_a_page(run: Run, tmp_path: Path, name: str) -> None:
+    with pytest.raises(FixUsage, match="-o is the file of the page, HTML") as raised:
+        write_report([run.folder], tmp_path / name)
+    assert "a name with .html" in str(raised.value.hint)
+
+
+def test_a_page_replaces_an_earlier_page_and_no_other_file(
+    run: Run, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    write_report([run.folder], page)
+    write_report([run.folder], page)
+    page.write_text("<p>mine</p>", encoding="utf-8")
+    with pytest.raises(AlreadyThere):
+        write_report([run.folder], page)
+    assert page.read_text("utf-8") == "<p>mine</p>"
+    with pytest.raises(FixUsage, match="leaves out"):
+        write_report([run.folder], tmp_path / "other.html", formats=["csv"])

@@ -1,0 +1,435 @@
+"""What stands below the first screen: what a protocol asks for, the paper, concepts, errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.run_tables import (
+    FILMS,
+    MadeCell,
+    clips_of,
+    difference_row,
+    made_run,
+    scores_for,
+)
+
+from obygaze_features.manifest.io import manifest_sha256, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.reporting.clips import scored_clips, surest_errors
+from obygaze_models.reporting.figures import (
+    figure_of_pair,
+    figure_of_success,
+    figure_of_tree,
+    figures_of_tasks,
+)
+from obygaze_models.reporting.lookup import ReportRun, verdict
+from obygaze_models.reporting.sections import Section, sections_of
+from obygaze_models.reporting.tables import Heading, ResultTable
+
+CLIPS = clips_of()
+RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
+GUESS = MadeCell(
+    "neighbour", CLIPS, scores_for(CLIPS, 0.3, 3), is_model=False, store=""
+)
+
+
+def sections_by_key(run: Any) -> dict[str, Section]:
+    return {section.key: section for section in sections_of(ReportRun.of(run))}
+
+
+def rows_of(table: ResultTable) -> list[list[str]]:
+    """The rows of a table as texts; a heading is one text."""
+    rows = []
+    for row in table.rows:
+        texts = [row.title] if isinstance(row, Heading) else list(map(str, row))
+        rows.append(texts)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_all", "expected"),
+    [
+        (0.1, 0.3, 0.01, "yes"),
+        (0.1, 0.3, 0.2, "not certain"),
+        (0.1, 0.3, math.nan, "not certain"),
+        (-0.1, 0.3, 0.01, "not shown"),
+        (-0.3, -0.1, 0.01, "no, worse"),
+        (-0.3, -0.1, 0.2, "no, perhaps worse"),
+        (math.nan, math.nan, 0.01, "–"),
+    ],
+)
+def test_a_verdict_needs_an_interval_and_a_p_among_all(
+    low: float, high: float, p_all: float, expected: str
+) -> None:
+    assert verdict({"low": low, "high": high, "p_all": p_all}) == expected
+
+
+def test_questions_have_their_differences_and_unanswered_ones_say_so(
+    tmp_path: Path,
+) -> None:
+    changes = [
+        'report.questions=[{text="Is it better?", first="ridge", second="neighbour"}, '
+        '{text="Nobody asked", first="mlp", second="neighbour"}]'
+    ]
+    row = difference_row(RIDGE, GUESS, 0.1, 0.4, 0.012)
+    run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
+    section = sections_by_key(run)["questions"]
+    assert section.sentences == ["No difference of this run answers: Nobody asked"]
+    better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
+    value = f"{RIDGE.ap - GUESS.ap:.2f} [0.10, 0.40]"
+    assert rows_of(section.tables[0])[:2] == [
+        ["Is it better?"],
+        ["EN_S", "ridge", "neighbour", "AP", value, "0.012", f"{better} of 8", "yes"],
+    ]
+
+
+def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:
+    hard = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 4), train="HN_S")
+    row = {**difference_row(hard, RIDGE, math.nan, math.nan, math.nan), "leaked": 3}
+    run = made_run(
+        tmp_path / "run", [RIDGE, hard], [row], changes=["report.questions=[]"]
+    )
+    section = sections_by_key(run)["questions"]
+    (table,) = section.tables
+    above = sum(hard.ap_of(film) > RIDGE.ap_of(film) for film in FILMS)
+    assert table.title == "Trained on HN_S minus trained on EN_S"
+    difference = f"{hard.ap - RIDGE.ap:.2f}"
+    expected = ["ridge", "AP", difference, "–", f"{above} of 8", "96", "3"]
+    assert rows_of(table) == [["tested on EN_S"], expected]
+    assert (
+        "Models that were trained on HN_S have the higher value in 0 of 1 row"
+        in (section.sentences[0])
+    )
+    assert "no interval and no p" in section.sentences[1]
+
+
+def with_print(
+    row: Mapping[str, Any], mean: float, sd: float = math.nan
+) -> dict[str, Any]:
+    return {**row, "paper": mean, "paper_sd": sd, "sd": 0.25}
+
+
+def test_values_stand_beside_those_that_the_paper_prints(tmp_path: Path) -> None:
+    class Printed(MadeCell):
+        def results(self) -> list[dict[str, Any]]:
+            rows = super().results()
+            rows[2] = with_print(rows[2], 0.53, 0.18)
+            return rows
+
+    cell = Printed("mlp", CLIPS, RIDGE.scores)
+    run = made_run(tmp_path / "run", [cell, GUESS])
+    (table,) = sections_by_key(run)["paper"].tables
+    assert table.title == "F1 weighted of this run and of the paper"
+    assert rows_of(table) == [
+        ["mlp (x)"],
+        ["EN_S", "EN_S", "0.50 (0.25)", "0.53 (0.18)", "0"],
+    ]
+
+
+def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
+    tmp_path: Path,
+) -> None:
+    films = ("tt0119822", "tt0110912")
+    clips = clips_of(films=films)
+
+    class Printed(MadeCell):
+        def results(self) -> list[dict[str, Any]]:
+            rows = super().results()
+            of_films = [row for row in rows if row.get("film")]
+            for row in of_films:
+                if row["metric"] == "ap":
+                    mean = {"tt0119822": 0.55, "tt0110912": 0.29}[row["film"]]
+                    row |= with_print({}, mean, 0.09)
+                    row["metric"] = "f1_weighted"
+            return rows
+
+    names = {"train": "HN_S", "test": "ENHN_S", "leaked": 5}
+    cell = Printed("mlp", clips, scores_for(clips, 1.0, 1), **names)
+    run = made_run(tmp_path / "run", [cell], protocol="paper-table4", changes=())
+    (table,) = sections_by_key(run)["paper"].tables
+    first, second = (cell.ap_of(film) for film in films)
+    assert table.title == (
+        "F1 weighted of each film, unseen in training: mlp (x), HN_S → ENHN_S"
+    )
+    assert rows_of(table) == [
+        ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
+        ["Pulp Fiction", films[1], f"{second:.2f} (0.25)", "0.29 (0.09)"],
+        ["mean of these films", "", f"{(first + second) / 2:.2f}", "0.42"],
+    ]
+    assert table.note == "Leaked clips: 5 of 24."
+
+
+def test_a_learning_curve_has_a_column_for_each_number_of_films(tmp_path: Path) -> None:
+    rows = []
+    for n_films, value in ((2, 0.5), (4, 0.625)):
+        row = {**RIDGE.results()[0], "value": value, "train_films": n_films}
+        rows.append(row)
+    run = made_run(tmp_path / "run", [RIDGE], rows)
+    section = sections_by_key(run)["learning"]
+    (table,) = section.tables
+    assert list(table.headers) == ["model", "2 films", "4 films"]
+    assert rows_of(table)[1] == ["ridge", "0.50", "0.62"]
+    (figure,) = section.figures
+    assert figure.file.count("<circle") == 2
+    # Values of fewer films are no values of the run.
+    assert ReportRun.of(run).all_cells[0].value("ap") == RIDGE.ap
+
+
+def test_several_tasks_as_one_question_have_a_table(tmp_path: Path) -> None:
+    name = "a | b"
+    rows = []
+    for metric, value in (("accuracy", 0.5), ("f1_macro", 0.25), ("majority", 0.75)):
+        row = {**RIDGE.results()[0], "task": name, "train": name, "test": name}
+        rows.append({**row, "metric": metric, "value": value})
+    run = made_run(tmp_path / "run", [RIDGE], rows)
+    tables = {table.key: table for table in sections_by_key(run)["results"].tables}
+    assert rows_of(tables["argmax"]) == [["ridge", "96", "0.50", "0.25", "0.75"]]
+
+
+def concept_row(name: str, **values: Any) -> dict[str, Any]:
+    row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
+    row |= {"clips": 100, "positive": 20, "ap": 0.6, "low": 0.4, "high": 0.8}
+    return {**row, "auc": 0.7, "p_holm": 0.01, "weight": 0.5, **values}
+
+
+def test_concepts_have_their_quality_and_one_figure_for_equal_vectors(
+    tmp_path: Path,
+) -> None:
+    rows = [concept_row("Look"), concept_row("Body", ap=0.3, p_holm=0.4)]
+    rows += [{**row, "train": "HN_S", "weight": 0.1} for row in rows]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    section = sections_by_key(run)["concepts"]
+    (figure,) = section.figures
+    assert figure.file.index("Look (20)") < figure.file.index("Body (20)")
+    assert figure.file.count('class="open"') == 2  # in the legend, and Body
+    (table,) = section.tables
+    assert rows_of(table)[1] == [
+        "Look",
+        "20",
+        "0.20",
+        "0.60 [0.40, 0.80]",
+        "0.70",
+        "0.010",
+        "0.50",
+    ]
+
+
+def tree_rows(depth: int) -> list[dict[str, Any]]:
+    """A tree whose right branch has a question at each depth."""
+    rows = []
+    for number in range(depth):
+        node = {"node": 2 * number, "left": 2 * number + 1, "right": 2 * number + 2}
+        node |= {"concept": f"concept {number}", "threshold": 0.5, "share": 0.5}
+        rows.append({**node, "clips": 100 - number})
+        leaf = {"node": 2 * number + 1, "left": None, "right": None, "concept": ""}
+        rows.append({**leaf, "threshold": math.nan, "clips": 1, "share": 0.0})
+    last = {"node": 2 * depth, "left": None, "right": None, "concept": ""}
+    rows.append({**last, "threshold": math.nan, "clips": 100 - depth, "share": 1.0})
+    return sorted(rows, key=lambda row: row["node"])
+
+
+def test_a_tree_asks_at_each_inner_node_and_is_cut_at_four_questions() -> None:
+    figure = figure_of_tree("pcbm-dt (x), EN_S", tree_rows(2))
+    assert figure.title == "Decision tree of pcbm-dt (x), EN_S, 100 clips, 50 positive"
+    assert figure.file.count("?</text>") == 2
+    assert figure.file.count('class="box"') == 5
+    cut = figure_of_tree("x", tree_rows(6)).file
+    assert cut.count("?</text>") == 4
+    assert "50 % of 96 …" in cut
+    assert "concept 4" not in cut
+
+
+def factor(film: str, name: str, odds: float, **values: Any) -> dict[str, Any]:
+    row = {
+        "task": "EN_S",
+        "train": "EN_S",
+        "test": "EN_S",
+        "store": "x",
+        "model": "ridge",
+    }
+    row |= {"film": film, "factor": name, "log_odds": odds, "clips": 30, "note": ""}
+    ends = {"low": math.nan, "high": math.nan, "p": math.nan}
+    return {**row, **ends, "all_clips": 96, "successes": 60, **values}
+
+
+def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> None:
+    rows = [
+        factor("all films", "Look", -0.5, low=-1.0, high=0.1, p=0.06),
+        factor("all films", "Body", math.nan, note="left out: it never varies"),
+        factor(FILMS[0], "Look", 1.0),
+        factor(FILMS[1], "Look", 50.0),
+    ]
+    figure = figure_of_success("ridge", rows, "all films")
+    assert figure is not None
+    dots = figure.file.count("<circle") - 2  # of the legend
+    assert dots == 2, "a dot beyond the axis is in the table alone"
+    run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
+    (table,) = sections_by_key(run)["success"].tables
+    assert rows_of(table) == [
+        ["Look", "30", "-0.50 [-1.00, 0.10]", "0.060", ""],
+        ["Body", "30", "–", "–", "left out: it never varies"],
+    ]
+    assert "60 of 96 decisions are correct" in table.note
+
+
+def manifest_of(folder: Path) -> tuple[Manifest, dict[str, Any]]:
+    """A manifest of the tested clips, and what run.json says of it."""
+    clips = []
+    for number, clip_id in enumerate(CLIPS.ids):
+        level = "S" if CLIPS.y[number] else "EN"
+        start = 3661.0 + number
+        film = CLIPS.films[number]
+        times = {"start_s": start, "end_s": start + 1}
+        clips.append(Clip(clip_id, film, level=level, **times))
+    manifest = Manifest("made-up", Header("made-up", {}), tuple(clips))
+    path = folder / "made-up.toml"
+    write_manifest(manifest, path)
+    facts = {"name": "made-up", "path": str(path), "view": "raw"}
+    facts |= {"sha256": manifest_sha256(manifest), "n_clips": 96, "n_films": 8}
+    return manifest, facts
+
+
+def test_errors_are_listed_with_level_and_time_the_surest_first(tmp_path: Path) -> None:
+    _, about = manifest_of(tmp_path)
+    made = made_run(tmp_path / "run", [RIDGE], manifest=about)
+    section = sections_by_key(made)["errors"]
+    wrong = (RIDGE.scores > 0) != CLIPS.y
+    order = np.argsort(-np.abs(np.where(wrong, RIDGE.scores, 0)), kind="stable")
+    rows = rows_of(section.tables[0])
+    assert [row[1] for row in rows] == [CLIPS.ids[number] for number in order[:10]]
+    first = int(order[0])
+    farthest = np.abs(RIDGE.scores).max()
+    score = 0.5 + RIDGE.scores[first] / (2 * farthest)
+    assert rows[0][3] == ("S" if CLIPS.y[first] else "EN")
+    assert rows[0][2] == f"1:01:{1 + first:02d}" if first < 59 else rows[0][2]
+    assert rows[0][6] == f"{score:.2f}"
+
+
+def test_films_are_drawn_in_the_order_of_their_clips(tmp_path: Path) -> None:
+    _, about = manifest_of(tmp_path)
+    made = ReportRun.of(made_run(tmp_path / "run", [RIDGE], manifest=about))
+    cell = made.main
+    assert cell is not None
+    films = scored_clips(made, cell)
+    assert list(films) == list(FILMS)
+    assert [clip.clip.clip_id for clip in films[FILMS[0]]] == list(CLIPS.ids[:12])
+    n_wrong = sum(not clip.is_correct for of_film in films.values() for clip in of_film)
+    assert n_wrong == int(((RIDGE.scores > 0) != CLIPS.y).sum())
+    (figure,) = sections_by_key(made)["errors"].figures
+    paths = {}
+    for line in figure.file.splitlines():
+        for kind in ("model", "wrong", "S", "EN"):
+            if line.endswith(f'class="{kind}"/>') and line.startswith("<path"):
+                paths[kind] = paths.get(kind, 0) + line.count("z")
+    n_positive = int(CLIPS.y.sum())
+    assert paths == {
+        "wrong": n_wrong,
+        "model": 96 - n_wrong,
+        "S": n_positive,
+        "EN": 96 - n_positive,
+    }
+
+
+def test_without_the_manifest_errors_have_their_class_and_no_level(
+    tmp_path: Path,
+) -> None:
+    made = made_run(tmp_path / "run", [RIDGE])
+    rows = rows_of(sections_by_key(made)["errors"].tables[0])
+    assert {row[3] for row in rows} == {"–"}
+    assert {row[5] for row in rows} <= {"positive", "negative"}
+
+
+def test_of_probabilities_the_threshold_is_one_half(tmp_path: Path) -> None:
+    odds = 1 / (1 + np.exp(-RIDGE.scores))
+    cell = MadeCell("ridge", CLIPS, odds)
+    rows = cell.predictions()
+    for row in rows:
+        row["decision"] = int(row["score"] > 0.5)
+    run = made_run(tmp_path / "run", [cell], tables={"predictions.csv": rows})
+    made = ReportRun.of(run)
+    assert made.main is not None
+    tested = [clip for film in scored_clips(made, made.main).values() for clip in film]
+    n_wrong = int(((odds > 0.5) != CLIPS.y).sum())
+    assert sum(not clip.is_correct for clip in tested) == n_wrong
+    assert len(surest_errors(tested)) == min(n_wrong, 10)
+    by_id = {clip.clip.clip_id: clip.score for clip in tested}
+    assert by_id[CLIPS.ids[0]] == pytest.approx(float(odds[0]))
+
+
+def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
+    names = ("Look against EN", "Look", "Body against EN", "Body")
+    cells = [
+        MadeCell("cav", CLIPS, scores_for(CLIPS, 1.0, seed), train=name, test=name)
+        for seed, name in enumerate(names)
+    ]
+    run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=())
+    figures = list(figures_of_tasks(ReportRun.of(run)))
+    assert [figure.title for figure in figures] == [
+        "F1 binary side by side, cav",
+        "AP side by side, cav",
+    ]
+    drawn = figures[1].file
+    assert drawn.count("against EN, and HN") == 2
+    assert drawn.index(">Look<") < drawn.index(">Body<")
+
+
+def test_a_task_beside_that_of_the_answer_has_its_figure(tmp_path: Path) -> None:
+    other = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="HN_S")
+    run = made_run(tmp_path / "run", [RIDGE, other])
+    titles = [figure.title for figure in figures_of_tasks(ReportRun.of(run))]
+    assert titles == ["AP of each film, tested on HN_S"]
+
+
+def test_how_it_was_made_has_inputs_versions_and_what_to_cite(tmp_path: Path) -> None:
+    store = {
+        "location": "stores/x",
+        "backbone": "toy",
+        "array": "clip",
+        "width": 4,
+        "seal": "2" * 64,
+        "licence": "CC0-1.0",
+        "missing": {f"clip{number}": "decode error" for number in range(60)},
+    }
+    run = made_run(tmp_path / "run", [RIDGE], stores={"x": store})
+    section = sections_by_key(run)["made"]
+    missing, sources, inputs = section.tables
+    assert missing.title == "x: 60 of 96 clips have no features"
+    assert len(missing.rows) == 50
+    assert rows_of(sources) == [["features", "x", "CC0-1.0", "not stated"]]
+    kinds = [row[0] for row in rows_of(inputs)]
+    assert kinds[:3] == ["protocol", "manifest", "store"]
+    assert ["store", "x=stores/x: toy, array clip, 4 wide", "2" * 64] in rows_of(inputs)
+    assert section.sentences[0].startswith(
+        "Protocol honest, splits nested, 1,000 draws"
+    )
+
+
+def test_very_many_films_are_points_without_names(tmp_path: Path) -> None:
+    films = [f"film{number:04d}" for number in range(210)]
+    clips = clips_of(films=films)
+    cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
+    made = made_run(tmp_path / "run", [cell])
+    figure = figure_of_pair(ReportRun.of(made), ("EN_S", "EN_S"))
+    assert "film0007" not in figure.file
+    (points,) = [line for line in figure.file.splitlines() if line.startswith("<path")]
+    assert points.count("z") == 210
+    keys = [table.key for table in sections_by_key(made)["results"].tables]
+    assert keys == ["summary"]
+
+
+@pytest.mark.parametrize("n_tasks", [2, 9])
+def test_what_there_is_more_of_is_in_rows(tmp_path: Path, n_tasks: int) -> None:
+    names = [f"task{number}" for number in range(n_tasks)]
+    cells: Sequence[MadeCell] = [
+        MadeCell("ridge", CLIPS, RIDGE.scores, train=name, test=name) for name in names
+    ]
+    made = made_run(tmp_path / "run", cells)
+    table = sections_by_key(made)["results"].tables[0]
+    assert list(table.headers) == (
+        ["model", *names] if n_tasks == 2 else ["task", "ridge"]
+    )

@@ -1,0 +1,125 @@
+"""A table as text, CSV and LaTeX, and drawings as SVG."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from obygaze_models.reporting.page import render
+from obygaze_models.reporting.svg import Axis, Drawing
+from obygaze_models.reporting.tables import (
+    Heading,
+    Number,
+    PValue,
+    ResultTable,
+    latex_text,
+    slug,
+)
+
+TABLE = ResultTable(
+    "results",
+    "AP of 50 % & more",
+    ("model", "AP", "clips", "p"),
+    (
+        Heading("A → B"),
+        ("ridge", Number(0.123456, 0.1, 0.2), 12, PValue(0.0004)),
+        ("[x]", Number(0.5, sd=0.25), 3, PValue(math.nan)),
+    ),
+    "A note_with marks.",
+)
+
+
+def test_numbers_show_their_interval_and_missing_ones_a_dash() -> None:
+    assert str(Number(0.123456, 0.1, 0.2)) == "0.12 [0.10, 0.20]"
+    assert str(Number(0.5, sd=0.25)) == "0.50 (0.25)"
+    assert str(Number(math.nan)) == "–"
+    assert str(Number(-0.001)) == "0.00"
+    # Two ends that would look equal have more decimals.
+    assert str(Number(0.5, 0.4996, 0.5004)) == "0.50 [0.4996, 0.5004]"
+    assert [str(PValue(p)) for p in (0.0004, 0.04, 1.0)] == ["<0.001", "0.040", "1.000"]
+
+
+def test_csv_keeps_full_precision_with_intervals_and_headings_in_columns() -> None:
+    rows = list(csv.DictReader(io.StringIO(TABLE.as_csv().decode("utf-8"))))
+    assert rows == [
+        {
+            "group": "A → B",
+            "model": "ridge",
+            "AP": "0.123456",
+            "AP low": "0.1",
+            "AP high": "0.2",
+            "AP SD": "",
+            "clips": "12",
+            "p": "0.0004",
+        },
+        {
+            "group": "A → B",
+            "model": "[x]",
+            "AP": "0.5",
+            "AP low": "",
+            "AP high": "",
+            "AP SD": "0.25",
+            "clips": "3",
+            "p": "",
+        },
+    ]
+
+
+def test_text_in_csv_is_no_formula() -> None:
+    table = ResultTable("x", "x", ("name",), (("=1+1",),))
+    (row,) = csv.DictReader(io.StringIO(table.as_csv().decode("utf-8")))
+    assert not row["name"].startswith("=")
+
+
+def test_latex_is_a_booktabs_table() -> None:
+    text = render("table.tex", table=TABLE)
+    assert r"\caption{AP of 50 \% \& more}" in text
+    assert r"\begin{tabular}{lrrr}" in text
+    assert r"\multicolumn{4}{l}{\emph{A $\rightarrow$ B}} \\" in text
+    assert r"ridge & 0.12 {[}0.10, 0.20] & 12 & \textless{}0.001 \\" in text
+    assert r"{[}x] & 0.50 (0.25) & 3 & -- \\" in text
+    assert r"A note\_with marks." in text
+
+
+def test_names_of_files_are_plain() -> None:
+    assert slug("a/b", "..", "c d") == "a-b-c-d"
+    assert slug("/..") == "none"
+    assert latex_text("a_b") == r"a\_b"
+
+
+def test_rows_before_a_heading_have_none_and_a_heading_without_rows_is_kept() -> None:
+    table = ResultTable("x", "x", ("a",), (("1",), Heading("h"), ("2",), Heading("i")))
+    assert list(table.blocks()) == [("", [("1",)]), ("h", [("2",)]), ("i", [])]
+
+
+def test_an_axis_places_values_between_its_ends() -> None:
+    axis = Axis(0.0, 1.0, left=100, right=300)
+    assert [axis.x(value) for value in (0.0, 0.25, 1.0)] == [100, 150, 300]
+    assert (axis.x(-5), axis.x(7)) == (100, 300)
+    assert axis.ticks == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    wide = Axis.around([-0.5, 1.5, math.nan])
+    assert wide.low < -0.5 and wide.high > 1.5
+    assert len(Axis(-100, 100).ticks) <= 9
+
+
+def test_a_drawing_is_one_file_with_its_colours_and_an_element_without() -> None:
+    drawing = Drawing()
+    drawing.label(10, "a name that is much too long for one line of a label")
+    drawing.dot(1, 2, 3, "model", "a <b> & c")
+    drawing.bars([(0, 0, 1, 2), (1, 0, 1, 2)], "EN")
+    root = ElementTree.fromstring(drawing.file("title <i>"))
+    assert root.attrib["aria-label"] == "title <i>"
+    namespace = "{http://www.w3.org/2000/svg}"
+    titles = [element.text for element in root.iter(f"{namespace}title")]
+    assert titles == ["a <b> & c"]
+    labels = [element.text for element in root.iter(f"{namespace}text")]
+    assert len(labels) == 2 and str(labels[1]).endswith("…")
+    (path,) = root.iter(f"{namespace}path")
+    assert path.attrib["d"].count("z") == 2
+    (style,) = root.iter(f"{namespace}style")
+    assert "#2f5d8a" in str(style.text) and "var(" not in str(style.text)
+    assert "<style>" not in drawing.markup("title")

@@ -1,0 +1,236 @@
+"""The sentences on a run: its answer, and the warnings that apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from obygaze_models.runner.summary import answer, cells_of, many_fits, warnings_of
+from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
+
+TASKS = {"task": "EN_S", "train": "EN_S", "test": "EN_S"}
+
+
+def fit(model: str, **facts: Any) -> dict[str, Any]:
+    """What run.json says about the fits of a model or baseline."""
+    return {
+        "train": "EN_S",
+        "test": "EN_S",
+        "store": "s" if model == "ridge" else "",
+        "model": model,
+        "is_model": model == "ridge",
+        "is_averaged": False,
+        "shares_films": False,
+        "copies": 0,
+        "same_film": 0,
+        "skipped": {},
+        "folds": [],
+        **facts,
+    }
+
+
+def rows(
+    model: str,
+    values: Mapping[str, tuple[float, float, float] | float],
+    by_film: Sequence[float] = (),
+    *,
+    leaked: int = 0,
+    n_films: int = 12,
+) -> list[dict[str, Any]]:
+    """The rows of a cell with 200 clips: metrics with their intervals, and AP of each film."""
+    store = "s" if model == "ridge" else ""
+    cell = {**TASKS, "store": store, "model": model, "fits": n_films}
+    whole = {**cell, "clips": 200, "films": n_films, "leaked": leaked}
+    made = []
+    for metric, value in values.items():
+        row = {**whole, "metric": metric}
+        if isinstance(value, tuple):
+            row["value"], row["low"], row["high"] = value
+        else:
+            row["value"] = value
+        made.append(row)
+    for number, value in enumerate(by_film):
+        of_film = {**cell, "film": f"film-{number:02d}", "clips": 16, "films": 1}
+        made.append({**of_film, "metric": "ap", "value": value})
+        made.append({**of_film, "metric": "prevalence", "value": 0.4})
+    return made
+
+
+def run_of(
+    folder: Path,
+    fits: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, Any]],
+    *,
+    primary: str = "ap",
+    splits: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> Run:
+    """A run that was written with these rows."""
+    splits = {"kind": "nested", "group": "movie_id", "folds": 0, **(splits or {})}
+    whole = {
+        "format": RUN_FORMAT,
+        "identity": "x",
+        "protocol": {
+            "report": {"primary": primary, "questions": []},
+            "splits": splits,
+            "fit": {"choose_store": False},
+        },
+        "manifest": {"n_clips": 200, "n_films": 12},
+        "stores": {"s": {"missing": {}}},
+        "remarks": {},
+        "rare_concepts": {},
+        "fits": list(fits),
+        **about,
+    }
+    tables = {"predictions.csv": [], "results.csv": results}
+    return write_run(folder / "run", whole, tables)
+
+
+GOOD = {"ap": (0.71, 0.63, 0.78), "auc": (0.8, 0.7, 0.9), "prevalence": 0.4}
+GUESS = {"ap": (0.54, 0.5, 0.6), "auc": (0.6, 0.5, 0.7), "prevalence": 0.4}
+
+
+def about_of(run: Run) -> dict[str, str]:
+    return {warning.about: warning.text for warning in warnings_of(run)}
+
+
+def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
+    ours = [0.7] * 10 + [0.3, 0.3]
+    worse = {**GUESS, "ap": (0.4, 0.3, 0.5)}
+    run = run_of(
+        tmp_path,
+        [fit("ridge"), fit("random"), fit("neighbour")],
+        [
+            *rows("ridge", GOOD, ours),
+            *rows("random", worse, [0.4] * 12),
+            *rows("neighbour", GUESS, [0.5] * 12),
+        ],
+    )
+    assert answer(run) == (
+        "On films it has not seen, ridge ranks clips (EN_S -> EN_S) with AP .71 [.63, .78]; "
+        "guessing from the annotations has .54; better in 10 of 12 films."
+    )
+    assert warnings_of(run) == []
+
+
+def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
+    splits = {"kind": "kfold", "folds": 5}
+    values = {"ap": 0.7, "auc": 0.8, "prevalence": 0.4}
+    run = run_of(
+        tmp_path,
+        [fit("ridge", shares_films=True)],
+        rows("ridge", values, [0.7] * 12),
+        splits=splits,
+    )
+    assert answer(run) == (
+        "On further clips of films it has seen, ridge ranks clips (EN_S -> EN_S) with AP .70."
+    )
+    assert about_of(run) == {
+        "no interval": "1 of 1 results have no interval: clips of one film are on both sides of "
+        "a split."
+    }
+
+
+def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
+    second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
+    protocol = {
+        "report": {"primary": "ap", "questions": [{"first": "mlp", "second": "ridge"}]},
+        "splits": {"kind": "nested", "group": "movie_id", "folds": 0},
+        "fit": {"choose_store": False},
+    }
+    run = run_of(
+        tmp_path,
+        [fit("ridge"), {**fit("ridge"), "model": "mlp"}],
+        [*rows("ridge", GOOD), *second],
+        protocol=protocol,
+    )
+    assert "mlp ranks clips (EN_S -> EN_S) with AP .54" in answer(run)
+
+
+def test_rows_of_differences_and_curves_are_in_no_cell(tmp_path: Path) -> None:
+    (value, *_) = rows("ridge", {"ap": 0.71})
+    difference = {**value, "value": 0.17, "against_model": "neighbour"}
+    curve = {**value, "value": 0.5, "train_films": 3}
+    run = run_of(tmp_path, [fit("ridge")], [value, difference, curve])
+    (cell,) = cells_of(run)
+    assert cell.value("ap") == 0.71
+
+
+def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
+    run = run_of(
+        tmp_path, [fit("ridge", copies=3)], rows("ridge", GOOD, leaked=10, n_films=12)
+    )
+    found = about_of(run)
+    assert "7 of the 200 test clips of EN_S -> EN_S" in found["leaks"]
+    assert "3 of the 200 test clips of EN_S -> EN_S (s)" in found["copies"]
+
+
+def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
+    values = {"ap": (0.55, 0.4, 0.7), "auc": (0.52, 0.42, 0.6), "prevalence": 0.4}
+    run = run_of(
+        tmp_path,
+        [fit("ridge"), fit("neighbour")],
+        [*rows("ridge", values, n_films=5), *rows("neighbour", GUESS)],
+    )
+    found = about_of(run)
+    assert set(found) == {"guessing", "chance", "few films"}
+    assert "neighbour has AP .54, ridge .55" in found["guessing"]
+    assert "interval of AUC reaches one half: ridge (EN_S -> EN_S)" in found["chance"]
+    assert "over 5 films only" in found["few films"]
+
+
+@pytest.mark.parametrize(
+    ("prevalence", "n_films", "reason"),
+    [
+        (0.4, 1, "all test clips of EN_S -> EN_S are of one film"),
+        (0.01, 12, "EN_S -> EN_S tests 2 positive clips and 198 negative clips"),
+    ],
+)
+def test_a_missing_interval_has_a_reason(
+    tmp_path: Path, prevalence: float, n_films: int, reason: str
+) -> None:
+    values = {"ap": 0.6, "auc": 0.7, "prevalence": prevalence}
+    by_film = [0.6] * n_films
+    run = run_of(
+        tmp_path, [fit("ridge")], rows("ridge", values, by_film, n_films=n_films)
+    )
+    assert reason in about_of(run)["no interval"]
+
+
+def test_other_limits_are_said(tmp_path: Path) -> None:
+    rare = {"s": {"Look": {"folds": 2, "of": 12, "least": 1}}}
+    run = run_of(
+        tmp_path,
+        [
+            fit(
+                "ridge",
+                same_film=40,
+                skipped={"film-03": "no clip is left to train on"},
+            )
+        ],
+        rows("ridge", GOOD),
+        splits={"kind": "fixed", "column": "part"},
+        rare_concepts=rare,
+        stores={"s": {"missing": {"a-1": "decode_error", "a-2": "decode_error"}}},
+        remarks={"annotators": "Two people annotated 3 clips."},
+    )
+    found = about_of(run)
+    assert "40 of the 200 test clips" in found["films on both sides"]
+    assert "the column part divides films" in found["films on both sides"]
+    assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
+    assert found["skipped folds"] == "1 fold left out: no clip is left to train on."
+    assert found["missing features of s"] == (
+        "2 of 200 clips have no features in s and are left out (2 decode_error): a-1, a-2."
+    )
+    assert found["annotators"] == "Two people annotated 3 clips."
+
+
+def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
+    nested = {"kind": "nested", "group": "movie_id", "folds": 0}
+    assert "fitted 301 times" in many_fits(nested, 301)
+    assert many_fits(nested, 300) == ""
+    assert many_fits({**nested, "folds": 400}, 400) == ""
+    assert many_fits({**nested, "kind": "fixed"}, 400) == ""

@@ -1,0 +1,235 @@
+"""Finished runs whose tables are written by hand, with values that scikit-learn computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
+
+FILMS = tuple(f"film{number:02d}" for number in range(8))
+CLIPS_OF_A_FILM = 12
+MANIFEST = {
+    "name": "made-up",
+    "path": "nowhere.toml",
+    "sha256": "0" * 64,
+    "view": "visual",
+    "n_clips": len(FILMS) * CLIPS_OF_A_FILM,
+    "n_films": len(FILMS),
+}
+STORE = {
+    "location": "stores/x",
+    "backbone": "toy",
+    "array": "clip",
+    "dtype": "float32",
+    "width": 4,
+    "fingerprint": "1" * 64,
+    "seal": "2" * 64,
+    "sha256": "3" * 64,
+    "n_present": len(FILMS) * CLIPS_OF_A_FILM,
+    "missing": {},
+    "n_equal_copies": 0,
+    "n_near_copies": 0,
+}
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Tested clips with their classes."""
+
+    ids: tuple[str, ...]
+    films: tuple[str, ...]
+    y: NDArray[np.bool_]
+
+    def rows_of(self, film: str) -> NDArray[np.bool_]:
+        return np.array([name == film for name in self.films])
+
+
+def clips_of(seed: int = 0, films: Sequence[str] = FILMS) -> Clips:
+    """Clips of some films, each film with clips of both classes."""
+    rng = np.random.default_rng(seed)
+    ids = []
+    names = []
+    labels = []
+    for film in films:
+        n_positive = int(rng.integers(3, 7))
+        of_film = [True] * n_positive + [False] * (CLIPS_OF_A_FILM - n_positive)
+        labels += rng.permutation(of_film).tolist()
+        ids += [f"{film}-{number:02d}" for number in range(CLIPS_OF_A_FILM)]
+        names += [film] * CLIPS_OF_A_FILM
+    return Clips(tuple(ids), tuple(names), np.array(labels, dtype=np.bool_))
+
+
+def scores_for(clips: Clips, strength: float, seed: int) -> NDArray[np.float64]:
+    """Margins that are higher for positive clips; with a strength of 0, noise."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=len(clips.ids)) + strength * clips.y
+
+
+@dataclass(frozen=True)
+class MadeCell:
+    """A model or baseline with the score of each clip; a fold for each film."""
+
+    model: str
+    clips: Clips
+    scores: NDArray[np.float64]
+    is_model: bool = True
+    store: str = "x"
+    train: str = "EN_S"
+    test: str = "EN_S"
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    leaked: int = 0
+
+    @property
+    def name(self) -> dict[str, str]:
+        return {
+            "task": self.test,
+            "train": self.train,
+            "test": self.test,
+            "store": self.store,
+            "model": self.model,
+        }
+
+    def ap_of(self, film: str) -> float:
+        """scikit-learn's average precision of a film."""
+        rows = self.clips.rows_of(film)
+        return float(average_precision_score(self.clips.y[rows], self.scores[rows]))
+
+    @property
+    def films(self) -> list[str]:
+        return sorted(set(self.clips.films))
+
+    @property
+    def ap(self) -> float:
+        """The mean over folds."""
+        return float(np.mean([self.ap_of(film) for film in self.films]))
+
+    def fit(self) -> dict[str, Any]:
+        folds = []
+        for film in self.films:
+            fold = {"fold": film, "seed": 0, "n_train": 70, "n_validation": 0}
+            zeros = {"leaked": 0, "copies": 0, "neighbours": 0, "same_film": 0}
+            folds.append({**fold, **zeros, "threshold": None, "chosen": {}})
+        return {
+            "train": self.train,
+            "test": self.test,
+            "store": self.store,
+            "model": self.model,
+            "is_model": self.is_model,
+            "is_averaged": False,
+            "shares_films": False,
+            "copies": 0,
+            "same_film": 0,
+            "skipped": {},
+            "folds": folds,
+            **self.facts,
+        }
+
+    def predictions(self) -> list[dict[str, Any]]:
+        rows = []
+        for number, clip_id in enumerate(self.clips.ids):
+            film = self.clips.films[number]
+            score = float(self.scores[number])
+            row = {**self.name, "fold": film, "seed": 0, "clip_id": clip_id}
+            row |= {"movie_id": film, "y": int(self.clips.y[number]), "score": score}
+            rows.append({**row, "decision": int(score > 0)})
+        return rows
+
+    def results(self) -> list[dict[str, Any]]:
+        n_films = len(self.films)
+        whole = {**self.name, "fits": n_films, "clips": len(self.clips.ids)}
+        whole |= {"films": n_films, "leaked": self.leaked}
+        ends = {"low": self.ap - 0.1, "high": self.ap + 0.1}
+        auc = float(roc_auc_score(self.clips.y, self.scores))
+        rows = [
+            {**whole, "metric": "ap", "value": self.ap, **ends},
+            {
+                **whole,
+                "metric": "auc",
+                "value": auc,
+                "low": auc - 0.1,
+                "high": auc + 0.1,
+            },
+            {**whole, "metric": "f1_weighted", "value": 0.5},
+            {**whole, "metric": "prevalence", "value": float(self.clips.y.mean())},
+        ]
+        for film in self.films:
+            of_film = self.clips.rows_of(film)
+            row = {**self.name, "film": film, "fits": 1, "films": 1}
+            row["clips"] = int(of_film.sum())
+            rows.append({**row, "metric": "ap", "value": self.ap_of(film)})
+            share = float(self.clips.y[of_film].mean())
+            rows.append({**row, "metric": "prevalence", "value": share})
+        return rows
+
+
+def difference_row(
+    first: MadeCell, second: MadeCell, low: float, high: float, p_all: float
+) -> dict[str, Any]:
+    """The row of results.csv with the difference of two cells."""
+    return {
+        **first.name,
+        "metric": "ap",
+        "value": first.ap - second.ap,
+        "fits": len(first.films),
+        "low": low,
+        "high": high,
+        "p_all": p_all,
+        "clips": len(first.clips.ids),
+        "films": len(first.films),
+        "leaked": 0,
+        "against_train": second.train,
+        "against_store": second.store,
+        "against_model": second.model,
+    }
+
+
+def made_run(
+    folder: Path,
+    cells: Sequence[MadeCell],
+    results: Sequence[Mapping[str, Any]] = (),
+    *,
+    changes: Sequence[str] = ("report.questions=[]", "report.contrast=[]"),
+    protocol: str = "honest",
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    **about: Any,
+) -> Run:
+    """A run of these cells, with further rows of results.csv and further tables."""
+    models = {cell.model for cell in cells if cell.is_model}
+    known = load_protocol(protocol, changes)
+    document = known.to_json()
+    for model in models:
+        document["models"].setdefault(model, {"kind": model, "settings": {}})
+    predictions: list[Mapping[str, Any]] = []
+    rows: list[Mapping[str, Any]] = []
+    for cell in cells:
+        rows += cell.results()
+        if cell.model != "random":  # a closed form has no predictions
+            predictions += cell.predictions()
+    whole = {
+        "format": RUN_FORMAT,
+        "name": folder.name,
+        "identity": folder.name,
+        "protocol": document,
+        "protocol_sha256": known.sha256,
+        "manifest": MANIFEST,
+        "stores": {"x": STORE},
+        "remarks": {},
+        "rare_concepts": {},
+        "fits": [cell.fit() for cell in cells],
+        "versions": {"obygaze": "0"},
+        "parts": {},
+        "seconds": 1.0,
+        "created": "2026-01-01T00:00:00Z",
+        "created_by": "obygaze 0",
+        **about,
+    }
+    written = {"predictions.csv": predictions, "results.csv": [*rows, *results]}
+    return write_run(folder, whole, {**written, **(tables or {})})
