@@ -4,7 +4,7 @@
 run does stands below it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.machine import MAX_WORKERS, is_disk_full, usable_cores
 from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.blocks import Blocks
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.clips import Decoded, PlannedClip, RowJob
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
@@ -31,9 +30,10 @@ from obygaze_features.extraction.compute import (
     computes_on_gpu,
 )
 from obygaze_features.extraction.costs import plan_extraction
+from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.gpu import GpuPageLocks
-from obygaze_features.extraction.loop import Decoder, StoreFiller, fill
+from obygaze_features.extraction.loop import Blocks, StoreFiller, fill
 from obygaze_features.extraction.planning import (
     FEATURES,
     MACHINE,
@@ -60,8 +60,8 @@ from obygaze_features.extraction.results import (
     states_of,
     watch_nothing,
 )
-from obygaze_features.extraction.status import store_status
 from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
+from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import Terms
@@ -387,17 +387,23 @@ def _fill(
         _decode_pool(together, run, listener) as pool,
         _fillers(together, run) as stores,
     ):
-        decoder = Decoder(
-            clips=_clips_of_rows(rows, plan.clips),
-            pool=pool,
-            most_clips=resources.most_clips_ahead([store.batch for store in stores]),
-            most_bytes=resources.bytes_of_clips_ahead,
-            indexes=str(run.workspace.folder("indexes")),
-            accept_damaged=run.accept_damaged,
-            grid=plan.grid,
-            kept=plan.kept,
-        )
-        with closing(fill(stores, decoder, stop)) as filled:
+        clips = _clips_of_rows(rows, plan.clips)
+        most_clips = resources.most_clips_ahead([store.batch for store in stores])
+
+        def decode(jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
+            return decode_ahead(
+                jobs,
+                clips,
+                pool,
+                most_clips=most_clips,
+                most_bytes=resources.bytes_of_clips_ahead,
+                indexes=str(run.workspace.folder("indexes")),
+                accept_damaged=run.accept_damaged,
+                grid=plan.grid,
+                kept=plan.kept,
+            )
+
+        with closing(fill(stores, decode, stop)) as filled:
             for row, failed in filled:
                 n_rows += 1
                 listener.row(rows[row].clip_id, row, failed)

@@ -58,7 +58,7 @@ class Target:
 
 # The parameters that `plan` and `run` share.
 Backbones: TypeAlias = Annotated[
-    str | Sequence[str | Target],
+    str | Sequence[str],
     Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
 ]
 Arrays: TypeAlias = Annotated[
@@ -79,7 +79,7 @@ Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
 
 
 def chosen_targets(
-    backbones: str | Sequence[str | Target],
+    backbones: str | Sequence[str],
     *,
     arrays: Sequence[str],
     weights: Sequence[str] | Mapping[str, PathLike],
@@ -87,8 +87,7 @@ def chosen_targets(
     dtype: str,
 ) -> list[Target]:
     """Return the targets of backbones; `weights` and `stores` are by their names."""
-    named = [backbones] if isinstance(backbones, str) else list(backbones)
-    names = [name for name in named if isinstance(name, str)]
+    names = [backbones] if isinstance(backbones, str) else list(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}
     for option, values in (("--store", stores_of), ("--weights", weights_of)):
@@ -97,20 +96,16 @@ def chosen_targets(
                 f"{option} names the backbone {name!r}, which -b does not",
                 hint=f"add -b {name}, or correct the name{near(name, names)}",
             )
-    targets: list[Target] = []
-    for backbone in named:
-        if isinstance(backbone, Target):
-            targets.append(backbone)
-            continue
-        target = Target(
-            backbone,
-            store=os.fspath(stores_of.get(backbone, "")),
-            weights=weights_of.get(backbone),
+    return [
+        Target(
+            name,
+            store=os.fspath(stores_of.get(name, "")),
+            weights=weights_of.get(name),
             arrays=tuple(arrays),
             dtype=dtype,
         )
-        targets.append(target)
-    return targets
+        for name in names
+    ]
 
 
 def _weights_by_name(
@@ -146,6 +141,7 @@ class StorePlan:
     """What one store is to have, what is there, and what a run computes.
 
     Args:
+        target: What was named.
         path: The folder of the store.
         backbone: The loaded backbone.
         view: What it sees of a clip.
@@ -156,6 +152,7 @@ class StorePlan:
         stored: What is there, if anything is.
     """
 
+    target: Target
     path: Path
     backbone: Backbone
     view: View
@@ -205,7 +202,7 @@ class ExtractionPlan:
     def refuse_changes(self) -> None:
         """Raise an error if a store is refused, or the kept frames that it needs."""
         for store in self.stores:
-            store.work.refuse(str(store.path))
+            store.work.refuse(str(store.path), store.target.backbone)
         for store in self.stores:
             if store.work.is_needed and store.view in self.kept:
                 refuse_changed_clips(self.kept[store.view])
@@ -277,6 +274,7 @@ def plan_stores(
             # What is known of the weights there stays as it is.
             recipe = stored.recipe
         store = StorePlan(
+            target=target,
             path=path,
             backbone=backbone,
             view=view,

@@ -33,6 +33,7 @@ ROW_B = Row("b", "film", 1.0, 2.0, OK, "", 20, "b" * 16, 25, 0)
 CLIP_A = PlannedClip("a", "film", "a.mp4", 0.0, 1.0)
 CLIP_B = PlannedClip("b", "film", "b.mp4", 1.0, 2.0)
 NOT_THERE = Row("b", "film", 1.0, 2.0, FAILED, NOT_EXTRACTED)
+NOT_A = Row("a", "film", 0.0, 1.0, FAILED, NOT_EXTRACTED)
 BROKEN = Row("b", "film", 1.0, 2.0, FAILED, "damaged")
 
 
@@ -65,7 +66,7 @@ def found(done: Work) -> dict[str, int]:
 
 def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None:
     all_cases = [case for case in vars(cases).values() if isinstance(case, Case)]
-    assert len({case.name for case in all_cases}) == len(all_cases) == 21
+    assert len({case.name for case in all_cases}) == len(all_cases) == 22
     for case in all_cases:
         assert case.outcome in (KEEP, COMPUTE, REFUSE)
         assert ". " not in case.sentence.format(n=1)
@@ -178,6 +179,15 @@ def test_failed_rows_are_tried_again_on_request() -> None:
     assert found(again) == {"tried again": 1}
     assert again.rows == [Row("b", "film", 1.5, 2.0)]
     assert again.computed == [True]
+
+
+def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete() -> (
+    None
+):
+    for retry in (False, True):
+        done = work([CLIP_A, CLIP_B], [NOT_A, BROKEN], filling=True, retry_failed=retry)
+        assert found(done) == {"not extracted": 1, "failed so far": 1}
+        assert done.computed == [True, False]
 
 
 def test_rows_that_were_not_extracted_are_computed() -> None:

@@ -84,7 +84,7 @@ def test_only_frames_that_exist_take_space(tmp_path: Path) -> None:
     """A store that is sealed early, and one whose clips failed, have no bytes for the others."""
     if not has_holes(tmp_path):
         pytest.skip("files have no holes on this disk")
-    films = film_folder(tmp_path, 40, bad={number: b"bad" for number in range(8)})
+    films = film_folder(tmp_path, 40, bad=dict.fromkeys(range(8), b"bad"))
     n_rows = 0
 
     def stop(row: int, failed: bool) -> None:
