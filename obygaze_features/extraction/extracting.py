@@ -33,7 +33,7 @@ from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.gpu import GpuPageLocks
-from obygaze_features.extraction.loop import Blocks, StoreFiller, fill
+from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     FEATURES,
     MACHINE,
@@ -451,8 +451,16 @@ def _fillers(together: Sequence[Begun], run: Run) -> Iterator[list[StoreFiller]]
         for (store, filling), computer, batch in zip(
             together, computers, batches, strict=True
         ):
-            blocks = Blocks(filling, store.maker, writing, mixed=run.mixed)
-            stores.append(StoreFiller(blocks, store.view, computer, batch))
+            filler = StoreFiller(
+                filling,
+                store.maker,
+                store.view,
+                computer,
+                batch,
+                writing,
+                mixed=run.mixed,
+            )
+            stores.append(filler)
         yield stores
 
 

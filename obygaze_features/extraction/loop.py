@@ -60,7 +60,7 @@ def fill(
         decode: Decodes the clip of each row, for all stores together.
         stop: The flag that stops the loop.
     """
-    while not stop and any(store.blocks.are_missing() for store in stores):
+    while not stop and any(store.misses_blocks() for store in stores):
         too_large = yield from _fill_once(stores, decode, stop)
         if too_large:
             halve_batches(stores, too_large)
@@ -104,8 +104,8 @@ def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
 
     A span is the largest block among the stores: the blocks of the others divide it.
     """
-    span_rows = max(store.blocks.rows_of_a_block for store in stores)
-    n_rows = stores[0].blocks.filling.plan.rows
+    span_rows = max(store.filling.plan.block_rows for store in stores)
+    n_rows = stores[0].filling.plan.rows
     taken: set[int] = set()
     # Each process begins at another place, so that two seldom compute the same block.
     start = secrets.randbelow(-(-n_rows // span_rows))
@@ -116,7 +116,7 @@ def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
         taken.add(span)
         start = span + 1
         for row in range(span * span_rows, min((span + 1) * span_rows, n_rows)):
-            views = [store.view for store in stores if store.blocks.needs(row)]
+            views = [store.view for store in stores if store.needs(row)]
             if views:
                 yield RowJob(row, tuple(dict.fromkeys(views)))
 
@@ -128,9 +128,9 @@ def _next_span(
     begun_of_span: dict[int, int] = {}
     missing: set[int] = set()
     for store in stores:
-        blocks_of_span = span_rows // store.blocks.rows_of_a_block
-        done, begun = store.blocks.filling.listed()
-        for block in store.blocks.filling.needed:
+        blocks_of_span = span_rows // store.filling.plan.block_rows
+        done, begun = store.filling.listed()
+        for block in store.filling.needed:
             if block not in done:
                 missing.add(block // blocks_of_span)
         for block, n_times in begun.items():
@@ -139,7 +139,7 @@ def _next_span(
     return choose_block(sorted(missing), taken, begun_of_span, start)
 
 
-# --- In batches, computed ---
+# --- In batches, computed, in blocks ---
 
 
 class _Waiting(NamedTuple):
@@ -153,38 +153,117 @@ class _Waiting(NamedTuple):
 class _Running(NamedTuple):
     """A batch of clips of one block that is computed; `result` waits for its features."""
 
-    block: Block
+    block: _Block
     clips: Sequence[_Waiting]
     result: Callable[[], Computed]
+
+
+class _WrittenRow(NamedTuple):
+    """A row of a block as it is written: without values unless it is ok."""
+
+    row: Row
+    values: Mapping[str, Any] | None
+
+
+@dataclass(eq=False)
+class _Block:
+    """A block at work. `finished` has the rows that wait for a row before them."""
+
+    writer: BlockWriter
+    finished: dict[int, _WrittenRow] = field(default_factory=dict)
+    n_written: int = 0
 
 
 class StoreFiller:
     """One store: decoded rows become batches, batches features, and features blocks.
 
+    Rows are finished in any order and written in theirs.
+
     Args:
-        blocks: The blocks of the store.
+        filling: The plan of the store and its finished blocks.
+        maker: What computes.
         view: What the backbone sees of a clip.
         computer: What computes the features.
         batch: How many clips are computed at once.
+        writing: The thread that writes, one for all stores.
+        mixed: Allow another version or device than the plan's.
     """
 
     def __init__(
-        self, blocks: Blocks, view: View, computer: Computer, batch: int
+        self,
+        filling: Filling,
+        maker: Maker,
+        view: View,
+        computer: Computer,
+        batch: int,
+        writing: ThreadPoolExecutor,
+        *,
+        mixed: bool = False,
     ) -> None:
-        self.blocks = blocks
+        self.filling = filling
+        self.maker = maker
         self.view = view
         self.computer = computer
         self.batch = batch
-        self._block: Block | None = None
+        self.mixed = mixed
+        # The block of the row that was decoded last, and its clips that wait.
+        self._block: _Block | None = None
         self._waiting: list[_Waiting] = []
         self._running: deque[_Running] = deque()
         # Rows whose features are not finite, and how many clips in a row were such.
         self._without_numbers: list[int] = []
         self._n_in_a_row = 0
+        self._at_work: dict[int, _Block] = {}
+        # Blocks that another process finished, or that this one has written.
+        self._over: set[int] = set()
+        # Blocks that are written, and not committed yet.
+        self._complete: list[BlockWriter] = []
+        self._writing = writing
+        self._steps: deque[Future[object]] = deque()
+
+    # Blocks are begun with their first row.
+
+    def misses_blocks(self) -> bool:
+        """Return whether blocks are missing, and the store is still being filled as planned."""
+        return self.filling.is_current() and bool(self.filling.missing())
+
+    def needs(self, row: int) -> bool:
+        """Return whether a row is to be decoded for this store; begin its block with its first."""
+        number = row // self.filling.plan.block_rows
+        if not self.filling.computed[row] or number in self._over:
+            return False
+        if number in self._at_work:
+            return self._block_of(row) is not None
+        writer = self.filling.begin(number, self.maker, mixed=self.mixed)
+        if writer is None:
+            self._over.add(number)
+            return False
+        self._at_work[number] = _Block(writer)
+        return True
+
+    def _block_of(self, row: int) -> _Block | None:
+        """Return the block of a row if it is at work; let go of it if another process was first."""
+        number = row // self.filling.plan.block_rows
+        block = self._at_work.get(number)
+        if block is not None and self.filling.is_done(number):
+            self._end(block)
+            self._later(_drop, block.writer)
+            return None
+        return block
+
+    def _is_at_work(self, block: _Block) -> bool:
+        """Return whether a block has not been let go meanwhile."""
+        return self._at_work.get(block.writer.block) is block
+
+    def _end(self, block: _Block) -> None:
+        self._over.add(block.writer.block)
+        self._at_work.pop(block.writer.block, None)
+
+    # Clips of a block become batches.
 
     def add_to_batch(self, decoded: Decoded) -> None:
         """Add the next decoded row to its batch; one that failed is finished."""
-        block = self.blocks.block_of(decoded.row)
+        block = self._block_of(decoded.row)
         if self._block is not block:
             # The other rows of that block were not decoded: another process has finished it.
             self._waiting = []
@@ -193,7 +272,7 @@ class StoreFiller:
             return
         clip = self._checked(decoded.views[self.view])
         if isinstance(clip, Failure):
-            self.blocks.add(block, decoded.row, decoded.source, clip)
+            self._finish_row(block, decoded.row, decoded.source, clip)
         else:
             self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
 
@@ -214,7 +293,9 @@ class StoreFiller:
         if self._block is None or not self._waiting:
             return False
         n_clips, _ = self.computer.split(self.batch)
-        return row == self._block.rows[-1] or len(self._waiting) == n_clips
+        return row == self._block.writer.rows[-1] or len(self._waiting) == n_clips
+
+    # Batches become features.
 
     def start_batch(self) -> None:
         """Start to compute the clips that wait, as soon as not too many others are computed."""
@@ -224,7 +305,7 @@ class StoreFiller:
         block = self._block
         waiting = self._waiting
         self._waiting = []
-        if block is None or not self.blocks.is_at_work(block):
+        if block is None or not self._is_at_work(block):
             return
         with self._too_large_if_out_of_memory():
             result = self.computer.start([one.clip for one in waiting])
@@ -235,7 +316,7 @@ class StoreFiller:
         batch = self._running.popleft()
         with self._too_large_if_out_of_memory():
             computed = batch.result()
-        if not self.blocks.is_at_work(batch.block):
+        if not self._is_at_work(batch.block):
             return
         for place, (row, clip, source) in enumerate(batch.clips):
             broken = [
@@ -244,16 +325,16 @@ class StoreFiller:
             if broken:
                 reason = f"NotFinite: {', '.join(broken)} not finite as stored"
                 self._count_without_numbers(row, reason)
-                self.blocks.add(batch.block, row, source, Failure(FAILED, reason))
+                failure = Failure(FAILED, reason)
+                self._finish_row(batch.block, row, source, failure)
             else:
                 self._n_in_a_row = 0
-                self.blocks.commit()
+                self._commit_complete()
                 features = {name: x[place] for name, x in computed.arrays.items()}
-                self.blocks.add(batch.block, row, source, clip, features)
+                self._finish_row(batch.block, row, source, clip, features)
 
     def _count_without_numbers(self, row: int, reason: str) -> None:
         self._without_numbers.append(row)
-        self.blocks.hold_back()
         self._n_in_a_row += 1
         if self._n_in_a_row >= BROKEN_AFTER:
             backbone = self.computer.backbone
@@ -271,20 +352,6 @@ class StoreFiller:
         for row in rows:
             yield row, True
 
-    def finish(self) -> None:
-        """Wait for what is computed, and for the blocks that are complete."""
-        while self._running:
-            self._collect()
-        self.blocks.finish()
-
-    def drop_all(self) -> None:
-        """Drop what waits and what is computed, and all blocks that are not complete."""
-        self._running.clear()
-        self._waiting = []
-        self._block = None
-        self._n_in_a_row = 0
-        self.blocks.drop_all()
-
     @contextmanager
     def _too_large_if_out_of_memory(self) -> Iterator[None]:
         try:
@@ -294,99 +361,17 @@ class StoreFiller:
                 raise
             raise BatchTooLarge(self.computer.backbone.card.label) from error
 
+    # Features become blocks.
 
-# --- In blocks ---
-
-
-class _WrittenRow(NamedTuple):
-    """A row of a block as it is written: without values unless it is ok."""
-
-    row: Row
-    values: Mapping[str, Any] | None
-
-
-@dataclass
-class Block:
-    """A block at work. `finished` has the rows that wait for a row before them."""
-
-    number: int
-    writer: BlockWriter
-    rows: Sequence[int]
-    finished: dict[int, _WrittenRow] = field(default_factory=dict)
-    n_written: int = 0
-
-
-class Blocks:
-    """The blocks of one store that this process fills.
-
-    Args:
-        filling: The plan of the store and its finished blocks.
-        maker: What computes.
-        writing: The thread that writes, one for all stores.
-        mixed: Allow another version or device than the plan's.
-    """
-
-    def __init__(
+    def _finish_row(
         self,
-        filling: Filling,
-        maker: Maker,
-        writing: ThreadPoolExecutor,
-        *,
-        mixed: bool = False,
-    ) -> None:
-        self.filling = filling
-        self.maker = maker
-        self.mixed = mixed
-        self.rows_of_a_block = filling.plan.block_rows
-        self._writing = writing
-        self._steps: deque[Future[object]] = deque()
-        self._at_work: dict[int, Block] = {}
-        # Blocks that another process finished, or that this one has written.
-        self._over: set[int] = set()
-        # While blocks are held back, those that are complete are not committed.
-        self._are_held_back = False
-        self._complete: list[BlockWriter] = []
-
-    def are_missing(self) -> bool:
-        """Return whether blocks are missing, and the store is still being filled as planned."""
-        return self.filling.is_current() and bool(self.filling.missing())
-
-    def needs(self, row: int) -> bool:
-        """Return whether a row is to be decoded for this store; begin its block with its first."""
-        number = row // self.rows_of_a_block
-        if not self.filling.computed[row] or number in self._over:
-            return False
-        if number in self._at_work:
-            return self.block_of(row) is not None
-        writer = self.filling.begin(number, self.maker, mixed=self.mixed)
-        if writer is None:
-            self._over.add(number)
-            return False
-        self._at_work[number] = Block(number, writer, writer.rows)
-        return True
-
-    def block_of(self, row: int) -> Block | None:
-        """Return the block of a row if it is at work; let go of it if another process was first."""
-        block = self._at_work.get(row // self.rows_of_a_block)
-        if block is not None and self.filling.is_done(block.number):
-            self._forget(block)
-            self._later(_drop, block.writer)
-            return None
-        return block
-
-    def is_at_work(self, block: Block) -> bool:
-        """Return whether a block has not been let go meanwhile."""
-        return self._at_work.get(block.number) is block
-
-    def add(
-        self,
-        block: Block,
+        block: _Block,
         number: int,
         source: Source,
         clip: Clip | Failure,
         features: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a finished row: its features, or why it has none."""
+        """Add a finished row to its block: its features, or why it has none."""
         row = self.filling.rows[number]._replace(
             video_bytes=source.n_bytes, video_hash=source.quick_hash
         )
@@ -411,49 +396,25 @@ class Blocks:
                 f" further arrays up: rm -r {self.filling.folder}",
             )
 
-    def _write(self, block: Block) -> None:
+    def _write(self, block: _Block) -> None:
         """Write the finished rows of a block that no earlier row holds back, and commit it."""
-        while block.n_written < len(block.rows):
-            written = block.finished.pop(block.rows[block.n_written], None)
+        rows = block.writer.rows
+        while block.n_written < len(rows):
+            written = block.finished.pop(rows[block.n_written], None)
             if written is None:
                 return
             block.n_written += 1
             self._later(block.writer.add, written.row, written.values)
-        self._forget(block)
+        self._end(block)
         self._complete.append(block.writer)
-        if not self._are_held_back:
-            self.commit()
+        if not self._n_in_a_row:
+            # Else its clips may have failed because their device is broken.
+            self._commit_complete()
 
-    def hold_back(self) -> None:
-        """Commit no block for now: its clips may have failed because their device is broken."""
-        self._are_held_back = True
-
-    def commit(self) -> None:
-        """Commit the blocks that are complete, and those that will be."""
-        self._are_held_back = False
+    def _commit_complete(self) -> None:
         for writer in self._complete:
             self._later(_commit, writer)
         self._complete = []
-
-    def finish(self) -> None:
-        """Commit the blocks that are complete, and wait until they are written."""
-        self.commit()
-        while self._steps:
-            self._steps.popleft().result()
-
-    def drop_all(self) -> None:
-        """Drop all blocks that are not complete; what is complete stays."""
-        writers = [block.writer for block in self._at_work.values()]
-        for writer in [*writers, *self._complete]:
-            self._steps.append(self._writing.submit(_drop, writer))
-        self._at_work.clear()
-        self._over.clear()
-        self._complete = []
-        self._are_held_back = False
-        for step in self._steps:
-            # After an error, other steps of the same block fail too: the first error counts.
-            step.exception()
-        self._steps.clear()
 
     def _later(self, step: Callable[..., object], *arguments: object) -> None:
         """Let the thread that writes do a step; wait where too many steps wait."""
@@ -461,9 +422,30 @@ class Blocks:
             self._steps.popleft().result()
         self._steps.append(self._writing.submit(step, *arguments))
 
-    def _forget(self, block: Block) -> None:
-        self._over.add(block.number)
-        self._at_work.pop(block.number, None)
+    def finish(self) -> None:
+        """Wait for what is computed, and until the blocks that are complete are written."""
+        while self._running:
+            self._collect()
+        self._commit_complete()
+        while self._steps:
+            self._steps.popleft().result()
+
+    def drop_all(self) -> None:
+        """Drop what waits and what is computed, and all blocks that are not committed."""
+        self._running.clear()
+        self._waiting = []
+        self._block = None
+        self._n_in_a_row = 0
+        writers = [block.writer for block in self._at_work.values()]
+        for writer in [*writers, *self._complete]:
+            self._steps.append(self._writing.submit(_drop, writer))
+        self._at_work.clear()
+        self._over.clear()
+        self._complete = []
+        for step in self._steps:
+            # After an error, other steps of the same block fail too: the first error counts.
+            step.exception()
+        self._steps.clear()
 
 
 def _facts_of(clip: Clip) -> dict[str, npt.NDArray[Any]]:

@@ -21,7 +21,7 @@ from obygaze_features.extraction.clips import (
     Source,
 )
 from obygaze_features.extraction.compute import BatchComputer, Uploads
-from obygaze_features.extraction.loop import Blocks, StoreFiller, fill
+from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.recipes import (
     arrays_of,
     chosen_arrays,
@@ -85,9 +85,8 @@ def new_filler(
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
         maker = maker_of(inner, recipe_of(inner, view_of(inner)))
-        blocks = Blocks(filling, maker, writing)
         computer = BatchComputer(backbone, arrays, uploads)
-        yield StoreFiller(blocks, view_of(inner), computer, batch)
+        yield StoreFiller(filling, maker, view_of(inner), computer, batch, writing)
 
 
 def fill_stores(
