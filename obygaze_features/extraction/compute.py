@@ -120,14 +120,14 @@ class ThreadComputer(Computer):
 
     def _compute(self, clip: Clip) -> Computed:
         computed = self.forward(clip.frames(), [clip.mask])
-        with np.errstate(over="ignore"):  # what overflows is not finite
-            exact = as_arrays({name: computed[name] for name in self.dtypes})
-            arrays = {
-                name: exact[name].astype(dtype) for name, dtype in self.dtypes.items()
-            }
-        finite = {
-            name: np.array([np.isfinite(array).all()]) for name, array in arrays.items()
-        }
+        exact = as_arrays(computed)
+        arrays = {}
+        finite = {}
+        for name, dtype in self.dtypes.items():
+            with np.errstate(over="ignore"):  # what overflows is not finite
+                array = exact[name].astype(dtype)
+            arrays[name] = array
+            finite[name] = np.array([np.isfinite(array).all()])
         return Computed(arrays, finite)
 
 
@@ -338,12 +338,10 @@ def computer_for(
 @contextmanager
 def clip_threads(n_threads: int) -> Iterator[Executor]:
     """Return threads that compute clips; inside, torch computes with one thread in each."""
-    torch = sys.modules.get("torch")
-    set_threads = torch.set_num_threads if torch else lambda n: None
-    before = torch.get_num_threads() if torch else 1
-    set_threads(1)
+    before = _torch_threads()
+    _set_torch_threads(1)
     # Every thread has a number of threads of its own.
-    pool = ThreadPoolExecutor(n_threads, "compute", set_threads, (1,))
+    pool = ThreadPoolExecutor(n_threads, "compute", _set_torch_threads, (1,))
     wait = True
     try:
         yield pool
@@ -353,7 +351,19 @@ def clip_threads(n_threads: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
-        set_threads(before)
+        _set_torch_threads(before)
+
+
+def _torch_threads() -> int:
+    """Return the number of threads of torch; 1 if torch is not there."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch else 1
+
+
+def _set_torch_threads(n_threads: int) -> None:
+    torch = sys.modules.get("torch")
+    if torch:
+        torch.set_num_threads(n_threads)
 
 
 @dataclass(frozen=True)

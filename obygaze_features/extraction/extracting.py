@@ -157,8 +157,10 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
-        runs = [
-            Run(
+        shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
+        runs = []
+        for resources in shares:
+            run = Run(
                 manifest=clips,
                 targets=targets,
                 workspace=here,
@@ -172,10 +174,7 @@ def extract(
                 reason=reason,
                 licence=licence,
             )
-            for resources in Resources.shares(
-                devices_of(device), workers or usable_cores(), batch
-            )
-        ]
+            runs.append(run)
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):

@@ -319,9 +319,12 @@ class StoreFiller:
         if not self._is_at_work(batch.block):
             return
         for place, (row, clip, source) in enumerate(batch.clips):
-            broken = [
-                name for name, flags in computed.finite.items() if not flags[place]
-            ]
+            features = {}
+            broken = []
+            for name, values in computed.arrays.items():
+                features[name] = values[place]
+                if not computed.finite[name][place]:
+                    broken.append(name)
             if broken:
                 reason = f"NotFinite: {', '.join(broken)} not finite as stored"
                 self._count_without_numbers(row, reason)
@@ -330,7 +333,6 @@ class StoreFiller:
             else:
                 self._n_in_a_row = 0
                 self._commit_complete()
-                features = {name: x[place] for name, x in computed.arrays.items()}
                 self._finish_row(batch.block, row, source, clip, features)
 
     def _count_without_numbers(self, row: int, reason: str) -> None:

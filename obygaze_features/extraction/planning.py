@@ -96,16 +96,17 @@ def chosen_targets(
                 f"{option} names the backbone {name!r}, which -b does not",
                 hint=f"add -b {name}, or correct the name{near(name, names)}",
             )
-    return [
-        Target(
+    targets = []
+    for name in names:
+        target = Target(
             name,
             store=os.fspath(stores_of.get(name, "")),
             weights=weights_of.get(name),
             arrays=tuple(arrays),
             dtype=dtype,
         )
-        for name in names
-    ]
+        targets.append(target)
+    return targets
 
 
 def _weights_by_name(
@@ -115,6 +116,8 @@ def _weights_by_name(
     if isinstance(weights, Mapping):
         return {name: os.fspath(path) for name, path in weights.items()}
     words = [weights] if isinstance(weights, str) else list(weights)
+    if not words:
+        return {}
     if len(names) == len(words) == 1:
         is_path = "=" not in words[0] or Path(words[0]).exists()
         if is_path and not words[0].startswith(f"{names[0]}="):
@@ -235,17 +238,18 @@ def plan_stores(
     frames = stores_of_frames(manifest.name, workspace)
     is_compared = any(stored_at) or bool(frames)
     facts = facts_of(clip.video for clip in clips) if is_compared else {}
-    backbones = [
-        load_backbone(
+    backbones = []
+    views = []
+    for target in targets:
+        backbone = load_backbone(
             target.backbone,
             target.weights,
             device=device,
             dtype=target.dtype,
             workspace=workspace,
         )
-        for target in targets
-    ]
-    views = [view_of(backbone) for backbone in backbones]
+        backbones.append(backbone)
+        views.append(view_of(backbone))
     kept = find_kept(frames, clips, facts, views, grid)
     stores = []
     for path, stored, target, backbone, view in zip(
