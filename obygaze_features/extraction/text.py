@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import csv_bytes, write_new
@@ -24,9 +25,10 @@ MASK_WORDS = ("man", "woman")
 
 @dataclass(frozen=True)
 class WrittenTexts:
-    """Facts of texts, and the file that they were written to."""
+    """What was written of texts, in facts and in words, and the file."""
 
     facts: Mapping[str, Any]
+    words: str
     written: Path
 
     def to_json(self) -> dict[str, Any]:
@@ -34,8 +36,7 @@ class WrittenTexts:
         return {**self.facts, "written": str(self.written)}
 
     def __str__(self) -> str:
-        facts = [f"{name.replace('_', ' ')} {self.facts[name]}" for name in self.facts]
-        return f"{self.written}: {', '.join(facts)}"
+        return f"{self.words}\nin {self.written}"
 
 
 # --- Prompts ---
@@ -88,13 +89,15 @@ def embed_texts(
         out = here.folder("texts") / f"{label}.{name}.npz"
     written = write_texts(Path(out), table, force=force)
     n_texts, width = table.embeddings.shape
+    attributes = list(dict.fromkeys(table.attribute))
     facts = {
         "texts": n_texts,
         "width": width,
-        "attributes": list(dict.fromkeys(table.attribute)),
+        "attributes": attributes,
         "space_id": table.space_id,
     }
-    return WrittenTexts(facts, written)
+    words = f"{n_texts} texts of {width} numbers: {', '.join(attributes)}"
+    return WrittenTexts(facts, words, written)
 
 
 # --- Captions ---
@@ -157,7 +160,8 @@ def score_captions(
         row_scores = [repr(scores[column][number]) for column in new_columns]
         rows.append([*row.cells.values(), *row_scores])
     write_new(path, csv_bytes([*captions.columns, *new_columns], rows), force=force)
-    return WrittenTexts({"captions": len(rows)}, path)
+    words = count(len(rows), "scored caption")
+    return WrittenTexts({"captions": len(rows)}, words, path)
 
 
 def _scores(
