@@ -6,13 +6,16 @@
 In each simulated world (`benchmarks/worlds.py`) the films, with the levels of their clips, and two
 stores of features are drawn from one distribution. They are like those of ObyGaze12, or differ from
 them in one respect; where `--signal` is above 0, sure clips stand out. The same model is run on
-both stores by `run_protocol`, so a comparison of the two tests a null that is true. For `concepts`
-the features of one store have nothing to do with the labels. At a nominal rate of .05 a test should
-reject in .03 to .07 of the worlds; an interval of 95 % should leave out the truth in .02 to .08.
+both stores by `run_protocol`, so a comparison of the two tests a null that is true. For `max-t`
+there are four stores, hence six differences, of which none should be found in .95 of the worlds.
+For `concepts` the features of one store have nothing to do with the labels. At a nominal rate of
+.05 a test should reject in .03 to .07 of the worlds; an interval of 95 % should leave out the truth
+in .02 to .08.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,9 +35,10 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import Inputs, run_protocol
+from obygaze_models.runner.features import Features
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
 
 NOMINAL = 0.05
 RANGE = (0.03, 0.07)
@@ -48,6 +52,7 @@ ONE_CELL = (
 # Changes of the protocol `honest`, by what is calibrated.
 DESIGNS: Mapping[str, tuple[str, ...]] = {
     "ridge": ('grid.models=["ridge"]',),
+    "max-t": ('grid.models=["ridge"]',),
     "mlp": ('grid.models=["mlp"]',),
     "concepts": (
         'grid.models=["pcbm-lr"]',
@@ -56,6 +61,8 @@ DESIGNS: Mapping[str, tuple[str, ...]] = {
         "report.concepts=true",
     ),
 }
+STORES = {"max-t": ("a", "b", "c", "d"), "concepts": ("a",)}
+TWO_STORES = ("a", "b")
 
 
 @dataclass(frozen=True)
@@ -144,12 +151,10 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
     is_sure = np.array([level == "S" for level in rows.levels])
     _, film_of_row = np.unique(rows.films, return_inverse=True)
     stores = []
-    names = ["a", "b"]
     if design == "concepts":
-        names = ["a"]
         # Scenes next to each other look alike.
         world = replace(world, runs_on=True)
-    for name in names:
+    for name in STORES.get(design, TWO_STORES):
         X = features_of(world, film_of_row, is_sure, signal, rng)
         origin = {"sha256": name, "backbone": "made up"}
         stores.append(Features(name, X, np.arange(len(rows)), {}, origin))
@@ -158,35 +163,35 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
 
 def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
     """What a run says of a null that is true: every p that it gives, and its intervals."""
-    for record in run.of("comparison"):
-        # Two models can differ.
-        if record["first"]["model"] != record["second"]["model"]:
+    p_of_all = []
+    for row in run.results:
+        # Two models can differ; one model on two stores does not.
+        if not row["against_store"] or row["against_model"] != row["model"]:
             continue
-        for name in ("p_sign_flip", "p_corrected_t"):
-            if record[name] is not None:
-                yield name, record[name] <= NOMINAL
-        low, high = record["ci"]
-        if low is not None:
-            yield "0 outside the interval", not low <= 0 <= high
+        if not math.isnan(row["p"]):
+            yield "p", row["p"] <= NOMINAL
+        if not math.isnan(row["low"]):
+            yield "0 outside the interval", not row["low"] <= 0 <= row["high"]
+        if not math.isnan(row["p_all"]):
+            p_of_all.append(row["p_all"])
+    if p_of_all:
+        yield "the least p of all", min(p_of_all) <= NOMINAL
     if is_null:
-        for concept in _concepts(run):
+        for concept in run.table("concepts.csv"):
             yield "p of a concept", concept["p"] <= NOMINAL
 
 
 def _estimates(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What has an interval, with a name; what has the same name estimates the same truth."""
-    of_concepts = list(_concepts(run))
-    for concept, name in product(of_concepts, RANKING_METRICS):
-        yield f"{name}, {concept['name']}", concept[name]
-    if not of_concepts:
-        for cell, name in product(run.cells, RANKING_METRICS):
-            yield f"{name}, {cell['model']}", cell[name]
-
-
-def _concepts(run: Run) -> Iterator[Mapping[str, Any]]:
-    """The quality of each concept of a run."""
-    for record in run.of("concept-model"):
-        yield from record.get("concepts", []) if record["part"] == "concepts" else []
+    concepts = run.table("concepts.csv")
+    for concept in concepts:
+        yield f"ap, {concept['concept']}", {**concept, "value": concept["ap"]}
+    if concepts:
+        return
+    for row in run.results:
+        is_value = not row["film"] and not row["against_model"]
+        if is_value and row["metric"] in RANKING_METRICS:
+            yield f"{row['metric']}, {row['model']}", row
 
 
 def sides(estimates: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -194,13 +199,14 @@ def sides(estimates: Sequence[Mapping[str, Any]]) -> list[int]:
 
     The truth is the mean over all worlds.
     """
-    known = [e["value"] for e in estimates if e["value"] is not None]
+    known = [e["value"] for e in estimates if not math.isnan(e["value"])]
     truth = float(np.mean(known)) if known else np.nan
     of_intervals = []
     for estimate in estimates:
-        low, high = estimate["ci"]
-        if low is not None:
-            of_intervals.append(int(low > truth) - int(high < truth))
+        if not math.isnan(estimate["low"]):
+            is_above = estimate["low"] > truth
+            is_below = estimate["high"] < truth
+            of_intervals.append(int(is_above) - int(is_below))
     return of_intervals
 
 

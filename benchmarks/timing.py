@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core import system
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine, this_machine
@@ -171,7 +171,8 @@ def time_once(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def _cpu_time() -> float:
-    return time.process_time() + system.seconds_of_children()
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
 
 
 def duration(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """The clips that marks are projected on: the pictures of the film that each clip has."""
 
+import warnings
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import count as count_from
@@ -15,11 +16,17 @@ from obygaze.films.mark_tables import (
     Marks,
 )
 from obygaze.films.projection import ClipSpan
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_features.manifest.times import FILM_COLUMNS, FilmTimes, times_of_films
+from obygaze_features.manifest.tables import TableRow, read_table, whole_number
+from obygaze_features.manifest.times import (
+    FILM_COLUMNS,
+    IN_A_ROW,
+    FilmTimes,
+    times_of_films,
+)
 
 CLIP_NAMES = ("clip_id", "movie_id")
 NO_TIMES = "not known where the clip is in its film: film_start_s and film_end_s say it"
@@ -50,9 +57,22 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     violations.raise_if_any("the clips cannot be read")
     marked_films = {segment.movie_id for segment in marks.segments}
     times_of_film = times_of_films(map(_clip_of, table.rows), rates=marks.rates)
+    in_a_row = [
+        film
+        for film, times in times_of_film.items()
+        if film in marked_films and times.axis == IN_A_ROW and not times.unknown
+    ]
+    if in_a_row:
+        warnings.warn(
+            f"where clips are in their films is not known, they count as following each other:"
+            f" {few(in_a_row, 5)}",
+            ObygazeWarning,
+            stacklevel=2,
+        )
     line_of: dict[str, int] = {}
     spans = []
-    n_without_times = 0
+    n_placed = 0
+    n_unplaced = 0
     for row in table.rows:
         for column in CLIP_NAMES:
             row.matching(column, NAME, NAME_FORM)
@@ -66,16 +86,16 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         elif film in marked_films:
             marks.rate_of(film)
             frames = _frames_of_clip(row, times)
-            n_without_times += frames is None
+            n_placed += frames is not None
+            n_unplaced += times.frames_of(clip_id) is None
         if frames is not None:
             spans.append(ClipSpan(clip_id, film, *frames, marks.rates.get(film)))
-    if table.rows and n_without_times == len(table.rows):
+    if n_unplaced and not n_placed:
         raise FixInput(
             "the clips have no times in their films",
             where=str(path),
-            hint="--every 30 cuts the films into clips of 30 s; or give times of the film: start_s"
-            " and end_s without a video, or film_start_s and film_end_s",
-            details=violations.lines[:3],
+            hint="--every 30 cuts the films into clips of 30 s; or a table of clips with"
+            " film_start_s and film_end_s",
         )
     violations.raise_if_any("the clips cannot be read")
     return tuple(spans)
@@ -84,9 +104,14 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
 def _clip_of(row: TableRow) -> Clip:
     """Return the clip of a row, without times where its cells are none."""
     start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
-    video = row.cells.get("video", "")
     return Clip(
-        row["clip_id"], row["movie_id"], None, video, start_s, end_s, extra=row.cells
+        clip_id=row["clip_id"],
+        movie_id=row["movie_id"],
+        scene=whole_number(row.cells.get("scene", "")),
+        video=row.cells.get("video", ""),
+        start_s=start_s,
+        end_s=end_s,
+        extra=row.cells,
     )
 
 

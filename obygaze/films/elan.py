@@ -386,7 +386,7 @@ class ElanDocument:
             for name, annotation in lane.annotations.items():
                 times_s = self._times_s(lane, name)
                 if times_s is None:
-                    n_without += 1 + len(below.get(name, ()))
+                    n_without += 1
                     continue
                 texts = [(lane.role, annotation.text), *below.get(name, ())]
                 yield self._mark(lane, times_s, texts)

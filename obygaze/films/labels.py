@@ -138,7 +138,7 @@ def project_tables(
     concepts: set[str] = set()
     for segment in marks.segments:
         concepts.update(segment.concepts)
-    projection = project(marks.segments, spans, threshold, recorded=marks.recorded)
+    projection = project(marks.segments, spans, threshold)
     if not projection.merged and clips is not None:
         raise FixInput(
             "no clip lies in a film with segments",

@@ -8,7 +8,7 @@ is an error.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -75,14 +75,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Marks:
-    """The segments of one or more tables, and the frame rates of films, as far as known.
-
-    `recorded` are the annotators for whom a table says what they watched.
-    """
+    """The segments of one or more tables, and the frame rates of films, as far as known."""
 
     segments: tuple[Segment, ...]
     rates: Mapping[str, Fraction] = field(default_factory=dict)
-    recorded: frozenset[str] = frozenset()
 
     def rate_of(self, film: str) -> Fraction:
         """Return the frame rate of a film; an error where the tables do not say it."""
@@ -133,7 +129,34 @@ def read_marks(
         if segment is not None:
             segments.append(segment)
     raise_together("the marks cannot be read", *all_violations)
-    return Marks(tuple(segments), rates, frozenset(recorded))
+    segments += _seen_in_marks(segments, recorded)
+    return Marks(tuple(segments), rates)
+
+
+def _seen_in_marks(
+    segments: Iterable[Segment], recorded: Collection[str]
+) -> list[Segment]:
+    """Return the marks as watched segments where nothing else of their film was watched.
+
+    Args:
+        segments: Marks, and what was watched.
+        recorded: The annotators for whom a table says what they watched, though that be nothing.
+    """
+    marks: dict[tuple[str, str], list[Segment]] = {}
+    with_watched = set()
+    for segment in segments:
+        key = (segment.movie_id, segment.annotator)
+        if segment.is_watched:
+            with_watched.add(key)
+        elif segment.annotator in recorded:
+            marks.setdefault(key, []).append(segment)
+    seen = []
+    for key, marks_of_film in marks.items():
+        if key not in with_watched:
+            for mark in marks_of_film:
+                frames = (mark.start_frame, mark.end_frame)
+                seen.append(Segment(*key, *frames, WATCHED))
+    return seen
 
 
 def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
@@ -149,6 +172,38 @@ def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
     segments = [segment_of(row, rates) for row in table.rows]
     violations.raise_if_any("the segments cannot be read")
     return tuple(segment for segment in segments if segment is not None)
+
+
+def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
+    """Return what an annotator watched, from a table of nothing else, which may have no rows.
+
+    Args:
+        path: The table.
+        annotator: The only annotator that it may have; "" allows each.
+        columns: The columns that it may have: who writes it anew would lose others.
+    """
+    violations = Violations(path)
+    table = _read(path, violations)
+    for name in table.filled_columns:
+        if name not in columns:
+            violations.add(
+                1, name, "remove this column: the page writes the table anew"
+            )
+    rates = _rates_of_films(table.rows, None)
+    segments = []
+    for row in table.rows:
+        if row["level"] != WATCHED:
+            row.add(
+                "level",
+                f"expected {WATCHED}, got {row['level']!r}: marks have their table",
+            )
+        if annotator and row["annotator"] != annotator:
+            row.add("annotator", f"expected {annotator}, got {row['annotator']!r}")
+        segment = segment_of(row, rates)
+        if segment is not None:
+            segments.append(segment)
+    violations.raise_if_any("this table of what was watched cannot be read")
+    return Marks(tuple(segments), rates)
 
 
 def segment_of(

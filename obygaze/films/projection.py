@@ -17,7 +17,7 @@ The rules, all in whole frames so that the exact case is exact:
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -149,8 +149,6 @@ def project(
     segments: Iterable[Segment],
     spans: Iterable[ClipSpan],
     threshold: Fraction = DEFAULT_THRESHOLD,
-    *,
-    recorded: Collection[str] = (),
 ) -> Projection:
     """Return the level of every clip, by annotator and merged.
 
@@ -158,7 +156,6 @@ def project(
         segments: What the annotators marked and watched, in any order.
         spans: The clips.
         threshold: The least share of a clip that a segment must cover to count.
-        recorded: The annotators of whom it is known what they watched, also where that is nothing.
     """
     marked: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
     by_annotator: dict[str, list[ClipLevel]] = {}
@@ -170,7 +167,7 @@ def project(
     tracks: dict[str, dict[str, AnnotatorTrack]] = {}
     for movie_id, segments_of in marked.items():
         tracks[movie_id] = {
-            name: AnnotatorTrack(segments_of_annotator, is_recorded=name in recorded)
+            name: AnnotatorTrack(segments_of_annotator)
             for name, segments_of_annotator in segments_of.items()
         }
     merged: list[ClipLevel] = []
@@ -224,9 +221,7 @@ class AnnotatorTrack:
     is known of it.
     """
 
-    def __init__(
-        self, segments: Sequence[Segment], *, is_recorded: bool = False
-    ) -> None:
+    def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = [segment for segment in segments if segment.level != WATCHED]
         self.starts = [segment.start_frame for segment in self.segments]
         # Segments may overlap each other, so ends are not sorted; how far any of them reaches is.
@@ -234,7 +229,7 @@ class AnnotatorTrack:
             accumulate((segment.end_frame for segment in self.segments), max)
         )
         self.watched: Stretches | None = None
-        if is_recorded or len(self.segments) < len(segments):
+        if len(self.segments) < len(segments):
             self.watched = Stretches(
                 (segment.start_frame, segment.end_frame) for segment in segments
             )

@@ -4,33 +4,27 @@ The table `segments/MANIFEST.NAME.watched.csv` beside the marks has stretches of
 level `watched`, as `obygaze manifest project` and `agree` read it.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.mark_tables import SEGMENT_COLUMNS, WATCHED, Segment
+from obygaze.films.mark_tables import (
+    SEGMENT_COLUMNS,
+    WATCHED,
+    Marks,
+    Segment,
+    read_watched,
+)
 from obygaze.films.projection import Stretches
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_bytes, locked, write_atomic
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.tables import read_table
 
 COLUMNS = (*SEGMENT_COLUMNS, "framerate")
 MAX_STRETCHES = 10_000
 Stretch = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class WatchedRow:
-    """A row of the table; `other_cells` has the cells of the columns that others added."""
-
-    first: int
-    last: int
-    framerate: str
-    other_cells: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -42,107 +36,77 @@ class WatchedTable:
 
     def stretches(self, movie_id: str) -> list[Stretch]:
         """Return what was watched of a film, as first and last pictures, in order."""
-        return [(row.first, row.last) for row in self._read().get(movie_id, ())]
+        return _stretches_by_film(self._read()).get(movie_id, [])
 
     def segments(self) -> list[Segment]:
         """Return what was watched of all films as segments of the level `watched`."""
-        return [
-            Segment(movie_id, self.annotator, row.first, row.last, WATCHED)
-            for movie_id, rows in self._read().items()
-            for row in rows
-        ]
+        return list(self._read().segments)
 
     def add(
         self, movie_id: str, stretches: Sequence[Stretch], rate: Fraction
     ) -> list[Stretch]:
-        """Add stretches of a film, and return all that was watched of it.
-
-        Columns that others added are kept. Where stretches become one, their cells are joined.
-        """
+        """Add stretches of a film, and return all that was watched of it."""
         with locked(self.path.parent):
-            rows = self._read()
-            before = rows.get(movie_id, [])
-            known = [(row.first, row.last) for row in before]
-            watched = Stretches([*known, *stretches]).pairs()
-            text = frame_rate_text(rate)
-            rows[movie_id] = [
-                WatchedRow(first, last, text, _joined_cells(before, first, last))
-                for first, last in watched
-            ]
-            self._write(rows)
-        return watched
+            known = self._read()
+            watched = _stretches_by_film(known)
+            before = watched.get(movie_id, [])
+            watched[movie_id] = Stretches([*before, *stretches]).pairs()
+            self._write(watched, {**known.rates, movie_id: rate})
+        return watched[movie_id]
 
     def remove(self, movie_id: str, stretches: Sequence[Stretch]) -> list[Stretch]:
         """Remove stretches of a film, and return all that was watched of it."""
         with locked(self.path.parent):
-            rows = self._read()
-            for start, end in stretches:
-                rows_left = []
-                for row in rows.get(movie_id, ()):
-                    if row.last < start or row.first > end:
-                        rows_left.append(row)
-                        continue
-                    if row.first < start:
-                        rows_left.append(replace(row, last=start - 1))
-                    if row.last > end:
-                        rows_left.append(replace(row, first=end + 1))
-                rows[movie_id] = rows_left
-            self._write(rows)
-        return [(row.first, row.last) for row in rows[movie_id]]
+            known = self._read()
+            watched = _stretches_by_film(known)
+            left = watched.get(movie_id, [])
+            for stretch in stretches:
+                left = _without(left, stretch)
+            watched[movie_id] = left
+            self._write(watched, known.rates)
+        return left
 
-    def _write(self, rows: Mapping[str, Sequence[WatchedRow]]) -> None:
-        """Write the table, with the columns that others added."""
-        further_columns = _further_columns(rows)
-        lines = []
-        for film, of_film in sorted(rows.items()):
-            for row in of_film:
-                line = [film, self.annotator, row.first, row.last, WATCHED, ""]
-                line.append(row.framerate)
-                line += [row.other_cells.get(name, "") for name in further_columns]
-                lines.append(line)
-        write_atomic(self.path, csv_bytes((*COLUMNS, *further_columns), lines))
+    def _write(
+        self,
+        watched: Mapping[str, Sequence[Stretch]],
+        rates: Mapping[str, Fraction],
+    ) -> None:
+        rows = []
+        for film, stretches in sorted(watched.items()):
+            rate = rates.get(film)
+            text = "" if rate is None else frame_rate_text(rate)
+            for first, last in stretches:
+                rows.append((film, self.annotator, first, last, WATCHED, "", text))
+        write_atomic(self.path, csv_bytes(COLUMNS, rows))
 
-    def _read(self) -> dict[str, list[WatchedRow]]:
+    def _read(self) -> Marks:
         if not self.path.exists():
-            return {}
-        rows: dict[str, list[WatchedRow]] = defaultdict(list)
-        table = read_table(
-            self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
-        )
-        others = [name for name in table.filled_columns if name not in COLUMNS]
-        for row in table.rows:
-            if row["level"] != WATCHED:
-                row.add(
-                    "level",
-                    f"expected {WATCHED}, got {row['level']!r}: marks have their table",
-                )
-            if self.annotator and row["annotator"] != self.annotator:
-                row.add(
-                    "annotator", f"expected {self.annotator}, got {row['annotator']!r}"
-                )
-            frames = row.frames()
-            if frames is not None:
-                framerate = row.cells.get("framerate", "")
-                more = {name: row.cells[name] for name in others}
-                rows[row["movie_id"]].append(WatchedRow(*frames, framerate, more))
-        if table.rows:
-            table.rows[0].violations.raise_if_any(
-                "this table of what was watched cannot be read"
-            )
-        return dict(rows)
+            return Marks(())
+        return read_watched(self.path, self.annotator, COLUMNS)
 
 
-def _joined_cells(rows: Iterable[WatchedRow], first: int, last: int) -> dict[str, str]:
-    """Return the other cells of the rows within a stretch: different ones one after another."""
-    cells: dict[str, list[str]] = {}
-    for row in rows:
-        if row.last < first or row.first > last:
+def _stretches_by_film(marks: Marks) -> dict[str, list[Stretch]]:
+    """Return the stretches of each film, in order."""
+    stretches: dict[str, list[Stretch]] = {}
+    for segment in marks.segments:
+        stretch = (segment.start_frame, segment.end_frame)
+        stretches.setdefault(segment.movie_id, []).append(stretch)
+    return {film: Stretches(pairs).pairs() for film, pairs in stretches.items()}
+
+
+def _without(stretches: Sequence[Stretch], removed: Stretch) -> list[Stretch]:
+    """Return stretches without the pictures of another one."""
+    start, end = removed
+    left = []
+    for first, last in stretches:
+        if last < start or first > end:
+            left.append((first, last))
             continue
-        for name, cell in row.other_cells.items():
-            texts = cells.setdefault(name, [])
-            if cell and cell not in texts:
-                texts.append(cell)
-    return {name: "; ".join(texts) for name, texts in cells.items()}
+        if first < start:
+            left.append((first, start - 1))
+        if last > end:
+            left.append((end + 1, last))
+    return left
 
 
 def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:
@@ -163,12 +127,3 @@ def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:
         if first < n_frames:
             checked.append((first, min(last, n_frames - 1)))
     return checked
-
-
-def _further_columns(rows: Mapping[str, Sequence[WatchedRow]]) -> list[str]:
-    """Return the columns that others added, in the order in which they are first seen."""
-    names: dict[str, None] = {}
-    for rows_of_film in rows.values():
-        for row in rows_of_film:
-            names.update(dict.fromkeys(row.other_cells))
-    return list(names)

@@ -14,7 +14,7 @@ from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.typed_files import Count, Record
+from obygaze_features.core.schema_check import Count, Record
 from obygaze_features.store.recipe import UNVERIFIED
 
 if TYPE_CHECKING:

@@ -12,9 +12,15 @@ from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.parts import is_own_code
-from obygaze_features.core.schema_check import Document, read_toml
+from obygaze_features.core.schema_check import (
+    Count,
+    Document,
+    Record,
+    Sha256,
+    read_toml,
+    record_of,
+)
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.typed_files import Count, Record, Sha256, record_of
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"

@@ -29,8 +29,7 @@ from obygaze_features.backbones.weights import (
     is_verified,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.schema_check import read_toml
-from obygaze_features.core.typed_files import Record, record_of
+from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.recipe import space_id_of
 from obygaze_features.store.texts import TextTable

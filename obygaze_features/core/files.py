@@ -24,7 +24,7 @@ _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
 STILL_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 QUICK_BYTES = 65_536
-LOCK_WAIT_S = 0.1
+LOCK_WAIT_S = 0.02
 
 
 def canonical_json(value: Any) -> bytes:
@@ -358,20 +358,15 @@ def locked(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[
     `on_wait` is called again and again during the wait. On network file systems without such
     locks, processes do not wait for each other.
     """
-    opened = system.open_folder(folder)
+    descriptor = system.open_lock(folder)
     try:
-        while on_wait is not None:
-            try:
-                opened.lock()
-                break
-            except BlockingIOError:
+        while not system.take_lock(descriptor):
+            if on_wait is not None:
                 on_wait()
-                time.sleep(LOCK_WAIT_S)
-        else:
-            opened.lock(wait=True)
+            time.sleep(LOCK_WAIT_S)
         yield
     finally:
-        opened.close()
+        os.close(descriptor)
 
 
 def free_for(path: Path, data: bytes) -> bool:

@@ -77,7 +77,6 @@ from obygaze_features.core.value_types import (
     Items,
     NameOrPath,
     Number,
-    Time,
     TypedPath,
     WholeNumber,
     Words,
@@ -424,8 +423,6 @@ def _whole_numbers(option: Option) -> WholeNumber:
 
 
 def _numbers(option: Option) -> Number:
-    if option.is_time:
-        return Time(option.least, option.most)
     if option.above is not None:
         return Number(option.above, option.most, min_open=True)
     return Number(option.least, option.most)

@@ -22,7 +22,6 @@ class Option:
         least: The least value of a number.
         most: The largest value of a number.
         above: What a number must be larger than, in place of `least`.
-        is_time: Whether this number is a time in seconds, which may be typed as m:ss or h:mm:ss.
         separator: What stands between the items of a sequence that is typed as one word.
         shown_default: The default in the help, where the function has None for it.
         group: The title under which the help lists it.
@@ -38,7 +37,6 @@ class Option:
     least: float | None = None
     most: float | None = None
     above: float | None = None
-    is_time: bool = False
     separator: str = ""
     shown_default: str = ""
     group: str = "Options"

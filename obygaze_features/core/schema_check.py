@@ -2,7 +2,7 @@
 
 A schema is a `Table`: the keys of a table, each with its rule. A rule is a function that takes a
 value and returns None, or what the value must be (see core.schema_rules). A `Table` inside a table,
-`Rows` (a list of tables) and `Converted` (a value of another type in the program) are rules too:
+`Rows` (a list) are rules too; `Typed` is the rule of a type of msgspec:
 
     SOURCE = Table({"file": filled, "sha256": matching("[0-9a-f]{64}", "64 hexadecimal digits")})
     FILM = Table({"title": text, "year": whole(1888), "sources": Rows(SOURCE)}, ("title",))
@@ -15,8 +15,19 @@ value and returns None, or what the value must be (see core.schema_rules). A `Ta
     document.raise_if_any("the film is not valid")
 
 The error lists one line a violation: `film.toml:3: year: must be a whole number, at least 1888, got
-'x'`, or `film.toml:4: unknown key 'titel' (did you mean 'title'?)`. Where a dataclass has the same
-fields, `table_of(Film)` makes the table from its annotations, and `check` returns a `Film`.
+'x'`, or `film.toml:4: unknown key 'titel' (did you mean 'title'?)`. Where a dataclass or a `Record`
+has the same fields, `table_of(Film)` makes the table from its annotations, and `check` returns a
+`Film`:
+
+    class Film(Record, frozen=True):
+        title: str
+        year: Annotated[int, Meta(ge=1888)] = 1888
+        sources: tuple[Source, ...] = ()
+
+    film = record_of(document, Film, "the film is not valid")
+
+A description in `Meta(description=...)` says in errors what a value must be; without one, msgspec
+does.
 """
 
 from __future__ import annotations
@@ -31,12 +42,17 @@ from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    Literal,
     TypeAlias,
+    TypeVar,
     Union,
     get_args,
     get_origin,
     get_type_hints,
 )
+
+import msgspec
+from msgspec import Meta
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.files import parse_json
@@ -45,6 +61,7 @@ from obygaze_features.core.schema_rules import (
     any_of,
     anything,
     boolean,
+    choice,
     list_of,
     near,
     nothing,
@@ -53,7 +70,7 @@ from obygaze_features.core.schema_rules import (
     whole,
 )
 
-AnyRule: TypeAlias = "Rule | Table | Rows | Converted"
+AnyRule: TypeAlias = "Rule | Table | Rows"
 MAX_LISTED = 1000
 # A value may be as long as a file; the message keeps its start and its end.
 MAX_MESSAGE = 300
@@ -63,8 +80,18 @@ SHOWN_OF_KIND = 3
 SHOWN_KINDS = 6
 _QUOTED_OR_NUMBER = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 _INVALID: Any = object()
-# What a `load` raises for a value that it cannot convert.
-NOT_LOADED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+T = TypeVar("T")
+Sha256 = Annotated[
+    str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")
+]
+Count = Annotated[
+    int,
+    Meta(ge=0, lt=10**9, description="a whole number, at least 0, at most 999999999"),
+]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a table of a file: a value of the annotated type for each key."""
 
 
 class _Kind:
@@ -187,22 +214,28 @@ class Table:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rule of a list of at least `least` tables, as [[name]] in TOML; it becomes a tuple."""
+    """The rule of a list of items, such as [[name]] in TOML; it becomes a tuple."""
 
-    table: Table
-    least: int = 0
+    item: AnyRule
 
 
 @dataclass(frozen=True)
-class Converted:
-    """The rule of a value that has another type in the program than in the file.
+class Typed:
+    """The rule of a value that msgspec converts to a type."""
 
-    `load` makes it of the value in the file, or raises an error such as ValueError; `dump` makes
-    the value in the file of it.
-    """
+    type: Any
 
-    load: Callable[[Any], Any]
-    dump: Callable[[Any], Any]
+    def __call__(self, value: Any) -> str | None:
+        """Return what the value must be; None where it can be converted."""
+        try:
+            msgspec.convert(value, self.type)
+        except msgspec.ValidationError as error:
+            for meta in get_args(self.type)[1:]:
+                if isinstance(meta, Meta) and meta.description:
+                    return f"must be {meta.description}"
+            message = str(error)
+            return message[0].lower() + message[1:]
+        return None
 
 
 class Document:
@@ -218,14 +251,13 @@ class Document:
         where: str,
         *,
         lines: Mapping[str, int] | None = None,
-        overrides: Mapping[str, str] | None = None,
     ) -> None:
         self.tree = dict(tree)
         self.where = where
         self.violations = Violations(where)
         self.raise_if_any = self.violations.raise_if_any
         self.lines = lines or {}
-        self.overrides = overrides or {}
+        self.overrides: Mapping[str, str] = {}
 
     def require_schema(
         self, schema: str, noun: str, *, error: type[ObygazeError] = FixInput
@@ -300,7 +332,7 @@ class Document:
         if key not in table.keys and table.names:
             reason = table.names(key)
             if reason:
-                self.add(key_path, f"the name {reason}, got {key!r}")
+                self.add(key_path, f"{reason}, got {key!r}")
         return self._value(value, rule, key_path)
 
     def _value(self, value: Any, rule: AnyRule, key_path: str) -> Any:
@@ -308,33 +340,25 @@ class Document:
             return self._table(value, rule, key_path)
         if isinstance(rule, Rows):
             return self._rows(value, rule, key_path)
-        if isinstance(rule, Converted):
-            return self._converted(value, rule, key_path)
         reason = rule(value)
         if reason:
             self.add(key_path, f"{reason}, got {value!r}")
             return _INVALID
+        if isinstance(rule, Typed):
+            return msgspec.convert(value, rule.type)
         return tuple(value) if isinstance(value, list) else value
 
     def _rows(self, value: Any, rows: Rows, key_path: str) -> Any:
-        if not isinstance(value, list) or len(value) < rows.least:
-            least = f" of at least {rows.least}" if rows.least else ""
-            self.add(key_path, f"must be a list of tables{least}, got {value!r}")
+        if not isinstance(value, list):
+            of_tables = " of tables" if isinstance(rows.item, Table) else ""
+            self.add(key_path, f"must be a list{of_tables}, got {value!r}")
             return _INVALID
-        tables = []
+        items = []
         for index, item in enumerate(value):
-            checked = self._table(item, rows.table, f"{key_path}[{index}]")
+            checked = self._value(item, rows.item, f"{key_path}[{index}]")
             if checked is not _INVALID:
-                tables.append(checked)
-        return tuple(tables)
-
-    def _converted(self, value: Any, rule: Converted, key_path: str) -> Any:
-        try:
-            return rule.load(value)
-        except NOT_LOADED as error:
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            self.add(key_path, f"{kind}{error}")
-            return _INVALID
+                items.append(checked)
+        return tuple(items)
 
     def _line_of(self, key_path: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""
@@ -347,7 +371,6 @@ def read_toml(
     data: bytes,
     where: str,
     *,
-    overrides: Mapping[str, str] | None = None,
     max_bytes: int = 1 << 20,
 ) -> Document:
     """Return the document of a TOML file, from its bytes."""
@@ -366,7 +389,7 @@ def read_toml(
         raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
     except RecursionError as error:
         raise FixInput("not valid TOML: nested too deeply", where=where) from error
-    return Document(tree, where, lines=line_numbers(toml), overrides=overrides)
+    return Document(tree, where, lines=line_numbers(toml))
 
 
 def read_json(
@@ -406,12 +429,19 @@ def line_numbers(toml: str) -> dict[str, int]:
     return line_of
 
 
+def record_of(document: Document, kind: type[T], summary: str) -> T:
+    """Return the record of a document, or raise one error that lists every violation."""
+    record: T = document.check(table_of(kind))
+    document.raise_if_any(summary)
+    return record
+
+
 def table_of(kind: type, **rules: AnyRule) -> Table:
-    """Return the table of a dataclass: fields without a default are required keys.
+    """Return the table of a dataclass or record: fields without a default are required keys.
 
     The rule of a field is that of `rules`, else the rule in `Annotated[type, rule]`, else the one
-    of its type: str, bool, int, float, another dataclass, or a tuple, a mapping or an optional
-    value of these.
+    of its type: str, bool, int, float, a type of msgspec, another dataclass or record, or a tuple,
+    a mapping or an optional value of these.
 
     >>> @dataclass
     ... class Film:
@@ -421,26 +451,36 @@ def table_of(kind: type, **rules: AnyRule) -> Table:
     Film(title='Alien', year=1888)
     """
     hints = _hints(kind)
-    required = []
-    for a_field in fields(kind):
-        has_default = (
-            a_field.default is not MISSING or a_field.default_factory is not MISSING
-        )
-        if a_field.init and not has_default:
-            required.append(a_field.name)
     keys = {name: rules.get(name) or _rule_of(hint) for name, hint in hints.items()}
-    return Table(keys, required, build=kind)
+    return Table(keys, _required(kind), build=kind)
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
+    """Return the type of each key of a dataclass or record."""
     hints = get_type_hints(kind, include_extras=True)
-    names = [a_field.name for a_field in fields(kind) if a_field.init]
+    if is_dataclass(kind):
+        names = [a_field.name for a_field in fields(kind) if a_field.init]
+    else:
+        names = [a_field.name for a_field in msgspec.structs.fields(kind)]
     return {name: hints[name] for name in names}
 
 
+@cache
+def _required(kind: type) -> list[str]:
+    """Return the keys of a dataclass or record that have no default."""
+    if not is_dataclass(kind):
+        of_record = msgspec.structs.fields(kind)
+        return [a_field.name for a_field in of_record if a_field.required]
+    required = []
+    for a_field in fields(kind):
+        if a_field.init and a_field.default is a_field.default_factory is MISSING:
+            required.append(a_field.name)
+    return required
+
+
 def _rule_of(hint: Any) -> Any:
-    """Return the rule of a field from its type annotation, a Rule or a Table."""
+    """Return the rule of a field from its type annotation."""
     plain: dict[Any, Rule] = {
         str: text,
         bool: boolean,
@@ -452,14 +492,21 @@ def _rule_of(hint: Any) -> Any:
     origin = get_origin(hint)
     inner = get_args(hint)
     if origin is Annotated:
-        return hint.__metadata__[0]
+        rule = hint.__metadata__[0]
+        return Typed(hint) if isinstance(rule, Meta) else rule
+    if origin is Literal:
+        return choice([word for word in inner if word != ""], may_be_empty="" in inner)
     if origin in (Union, UnionType):
         return any_of(*map(_rule_of, inner))
+    if origin is tuple and inner[-1] is not ...:
+        return Typed(hint)
     if origin is tuple:
         item = _rule_of(inner[0])
-        return Rows(item) if isinstance(item, Table) else list_of(item, unique=False)
+        is_plain = not isinstance(item, Table | Typed)
+        return list_of(item, unique=False) if is_plain else Rows(item)
     if origin in (dict, Mapping):
-        return Table(others=_rule_of(inner[1]))
-    if isinstance(hint, type) and is_dataclass(hint):
+        names = None if inner[0] is str else _rule_of(inner[0])
+        return Table(others=_rule_of(inner[1]), names=names)
+    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Record)):
         return table_of(hint)
     return plain[hint]

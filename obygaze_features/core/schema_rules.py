@@ -66,11 +66,13 @@ def matching(form: str, expected: str) -> Rule:
     return check
 
 
-def choice(allowed: Collection[str]) -> Rule:
-    """Allow one of some words."""
+def choice(allowed: Collection[str], *, may_be_empty: bool = False) -> Rule:
+    """Allow one of some words; "" too where it may be empty."""
 
     def check(value: Any) -> str | None:
-        if isinstance(value, str) and value in allowed:
+        if isinstance(value, str) and (
+            value in allowed or (may_be_empty and not value)
+        ):
             return None
         return f"must be one of {', '.join(allowed)}" + near(str(value), allowed)
 

@@ -6,9 +6,7 @@ An error says what the value must be: `must be a whole number from 1 to 1024, go
 
 import math
 import os
-import re
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import click
@@ -16,11 +14,6 @@ import click
 from obygaze_features.core import system
 from obygaze_features.core.clip_ids import clip_ids, ids_of_word, is_file_name
 from obygaze_features.core.schema_rules import near
-
-_CLOCK = re.compile(
-    r"(?:(?P<hours>[0-9]{1,6}):)?(?P<minutes>[0-5]?[0-9]):"
-    r"(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,16})?)"
-)
 
 
 class WholeNumber(click.IntRange):
@@ -75,38 +68,6 @@ class Number(click.FloatRange):
 
     def _expected(self) -> str:
         return _expected("must be a number", self.range_in_words())
-
-
-class Time(Number):
-    """A time in seconds, which may be typed as m:ss or h:mm:ss."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the seconds; the error says which forms are allowed."""
-        seconds = clock_seconds(value) if isinstance(value, str) else None
-        return super().convert(value if seconds is None else seconds, param, ctx)
-
-    def _expected(self) -> str:
-        expected = _expected("must be seconds", self.range_in_words())
-        return f"{expected}, m:ss or h:mm:ss such as 1:10 or 0:01:10.5"
-
-
-def clock_seconds(text: str) -> float | None:
-    """Return the seconds of a time such as 1:10 or 0:01:10.5, None for text of another form.
-
-    1:10 is one minute and ten seconds. In a cell of a table it may be hours and minutes, so that
-    tables are asked for the hours too.
-    """
-    match = _CLOCK.fullmatch(text.strip())
-    if match is None:
-        return None
-    whole_minutes = 60 * int(match["hours"] or 0) + int(match["minutes"])
-    # As a fraction, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
-    seconds = Fraction(match["seconds"].replace(",", "."))
-    return float(60 * whole_minutes + seconds)
 
 
 def _expected(noun: str, range_in_words: str) -> str:

@@ -32,24 +32,10 @@ Condition = Callable[[Callable[[str], Collection[str]]], bool]
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NAME = re.compile(r"""\w+|"[^"]*"|'[^']*'""")
-EXAMPLE = 'for example: level in {S, NS} and "Type of shot" in concept'
-# A word that begins with a digit and has letters is no name in Python's grammar.
-_DIGIT_FIRST = re.compile(r"(?<![\w.:])[0-9]+[^\W\d]\w*")
-_QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
-_BETWEEN_VALUES = re.compile(r"\s*[,;+&|/]\s*|\s+(?:and|or)\s+", re.IGNORECASE)
-# What people write as in other languages, and how it is written here.
-CURES = {
-    r"(?<![=!<>])=(?!=)": "write == in place of =",
-    r"\b(AND|OR|NOT|IN)\b": "write and, or, not, in with small letters",
-    r"&": "write and in place of &",
-    r"\|": "write or in place of |",
-    r"[<>]|[0-9]:[0-9]": (
-        "columns are compared with ==, != and in only, not with < and >, and times are"
-        " seconds: start_s == '9.0' (manifest show -o writes a table, which other programs filter)"
-    ),
-    r"\bin\s*[(\[]|\bin\s+\w+\s*,": "write several values in braces: level in {HN, S}",
-    r"[0-9]\.[0-9]": "write a number with a point in quotes: start_s == '9.0'",
-}
+HINT = (
+    "write == in place of =, several values in braces, and quotes around what has other signs than"
+    ' letters and _: level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
+)
 
 
 class BadExpression(FixInput):
@@ -95,29 +81,11 @@ class _Parser:
         try:
             tree = ast.parse(self.text.strip(), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-            self.check_digits()
             offset = (getattr(error, "offset", None) or 1) - 1
             raise self.error(
                 "the expression is not complete or not valid", offset
             ) from None
         return self.condition(tree.body, MAX_DEPTH)
-
-    def check_digits(self) -> None:
-        """Raise an error if words begin with a digit and have no quotes, with how to write it."""
-        blanked = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), self.text)
-        words = list(_DIGIT_FIRST.finditer(blanked))
-        if not words:
-            return
-        corrected = self.text
-        for word in reversed(words):
-            before = corrected[: word.start()]
-            after = corrected[word.end() :]
-            corrected = f'{before}"{word[0]}"{after}'
-        raise self.error(
-            f"{words[0][0]} begins with a digit, so it needs quotes",
-            words[0].start() - self.n_blanks,
-            f"write {corrected.strip()}",
-        )
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         if not depth:
@@ -167,38 +135,27 @@ class _Parser:
     def unknown_value(
         self, name: str, word: str, allowed: Collection[str], node: ast.expr
     ) -> BadExpression:
-        """Return the error of a word that is no level, or no concept; it may be several."""
+        """Return the error of a word that is no level, or no concept."""
         meant = near(word, allowed) or f"; known: {', '.join(allowed)}"
         level = canonical_level(word) if name == "level" else None
         if level is not None:
             meant = f" (did you mean {level!r}?)"
-        problem = f"unknown {name} {word!r}{meant}"
-        parts = _BETWEEN_VALUES.split(word)
-        hint = ""
-        if len(parts) > 1 and all(part in allowed for part in parts):
-            hint = " and ".join(f"'{part}' in {name}" for part in parts)
-        return self.error_at(problem, node, hint)
+        return self.error_at(f"unknown {name} {word!r}{meant}", node)
 
-    def error_at(self, problem: str, node: ast.expr, hint: str = "") -> BadExpression:
+    def error_at(self, problem: str, node: ast.expr) -> BadExpression:
         """Return an error whose caret is under a node of the tree, which counts in bytes."""
         before = self.text.strip().encode()[: node.col_offset]
-        return self.error(problem, len(before.decode()), hint)
+        return self.error(problem, len(before.decode()))
 
-    def error(self, problem: str, offset: int, hint: str = "") -> BadExpression:
+    def error(self, problem: str, offset: int) -> BadExpression:
         """Return an error that shows the expression with a caret under the column."""
         column = min(offset + self.n_blanks, len(self.text.rstrip()))
         return BadExpression(
             f"label expression, column {column + 1}: {problem}",
             where=self.where or self.text,
-            hint=hint or self.cure() or EXAMPLE,
+            hint=HINT,
             details=[self.text, " " * column + "^"],
         )
-
-    def cure(self) -> str:
-        """Return how to write what is written as in another language, "" where nothing is."""
-        unquoted = _QUOTED.sub("''", self.text)
-        cures = [cure for form, cure in CURES.items() if re.search(form, unquoted)]
-        return "; ".join(cures)
 
 
 def negated(condition: Condition) -> Condition:

@@ -23,8 +23,7 @@ from obygaze_features.core.files import (
     write_all_new,
     write_atomic,
 )
-from obygaze_features.core.schema_check import Violations, read_toml
-from obygaze_features.core.typed_files import record_of
+from obygaze_features.core.schema_check import Violations, read_toml, record_of
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.model import (
     COLUMNS,

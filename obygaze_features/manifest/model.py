@@ -25,8 +25,8 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
+from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.typed_files import Record, Sha256
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id

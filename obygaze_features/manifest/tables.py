@@ -29,7 +29,22 @@ MAX_FILE = 1 << 28
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 # The line that Excel writes before the header, to say what separates the cells.
-SEPARATOR_LINE = re.compile("sep=(?P<separator>[,;|\\t])")
+SEPARATOR_LINE = re.compile('"?sep=(?P<separator>[,;|\\t])"?', re.IGNORECASE)
+# What files begin with that are no tables, though they may be named so.
+NO_TABLES = {
+    b"<": "HTML or XML",
+    b"{": "JSON",
+    b"%PDF": "a PDF",
+    b"PK\x03\x04": "a zip archive, or a spreadsheet named as text",
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
+    b"PAR1": "parquet",
+    b"\x93NUMPY": "an array of NumPy",
+    b"\x89HDF": "HDF5",
+}
+# Files with features, and the format of `store import` that reads them.
+FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -167,6 +182,7 @@ def read_table(
         problem = "--sheet is for spreadsheets, a text file has no sheets"
         raise FixUsage(problem, where=str(path), hint="leave --sheet out")
     with open_file(path) if data is None else io.BytesIO(data) as stream:
+        _refuse_no_table(stream, path)
         if encoding is not None:
             lines = _lines(decoded(stream.read(), encoding, collected), collected)
         else:
@@ -203,6 +219,20 @@ def read_table(
     if violations is None:
         collected.raise_if_any("this table cannot be read")
     return CsvTable(tuple(header), rows, delimiter)
+
+
+def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
+    """Raise an error for what is no table by its first bytes."""
+    start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
+    stream.seek(0)
+    hint = "save the table as CSV (UTF-8) or as .xlsx"
+    kind = FEATURES.get(path.suffix.lower())
+    if kind is not None:
+        hint = f"obygaze store import {kind} {path}"
+    for first_bytes, content in NO_TABLES.items():
+        if start.startswith(first_bytes):
+            problem = f"{path}:1: this is no table: the file is {content}"
+            raise FixInput(problem, hint=hint)
 
 
 def _read_workbook(

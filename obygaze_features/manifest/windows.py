@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, overload
 from msgspec import Meta
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.schema_rules import number, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,11 +54,11 @@ class Grid:
     without, every picture of the film counts.
     """
 
-    window: Annotated[int, whole(0), _AT_LEAST_0] = 0
-    stride: Annotated[int, whole(0), _AT_LEAST_0] = 0
-    fps: Annotated[float, number(0), _AT_LEAST_0] = 0
-    seconds: Annotated[float, number(0), _AT_LEAST_0] = 0
-    every: Annotated[float, number(0), _AT_LEAST_0] = 0
+    window: Annotated[int, _AT_LEAST_0] = 0
+    stride: Annotated[int, _AT_LEAST_0] = 0
+    fps: Annotated[float, _AT_LEAST_0] = 0
+    seconds: Annotated[float, _AT_LEAST_0] = 0
+    every: Annotated[float, _AT_LEAST_0] = 0
 
     def check(self) -> Grid:
         """Return this grid, or raise an error unless it has one of the forms."""

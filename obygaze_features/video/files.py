@@ -48,8 +48,8 @@ def save_frames(
     file: str | Path,
     *,
     count: Annotated[int, Option(least=1, most=100_000)] = 32,
-    start_s: Annotated[float | None, Option("--start", least=0, is_time=True)] = None,
-    end_s: Annotated[float | None, Option("--end", least=0, is_time=True)] = None,
+    start_s: Annotated[float | None, Option("--start", least=0)] = None,
+    end_s: Annotated[float | None, Option("--end", least=0)] = None,
     output: Annotated[str | Path, Option("-o --output", is_file=True)],
     force: bool = False,
 ) -> SavedFrames:
@@ -69,7 +69,6 @@ def save_frames(
     Commands:
         obygaze video frames clip.mp4 -o frames.npz
         obygaze video frames film.mkv --start 61.5 --end 75 -o sheet.png
-        obygaze video frames film.mkv --start 0:01:01.5 --end 0:01:15 -o frames.npz
     """
     clip = decode_clip(
         file, View(count), start_s=start_s, end_s=end_s, accept_damaged=True

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from obygaze_features.core.system.open_folder import OpenFolder
-
 __all__ = [
     "CAN_FORK",
     "HAS_DECODE_WORKERS",
@@ -30,19 +28,19 @@ __all__ = [
     "is_readable",
     "memory_bytes",
     "most_open_files",
-    "open_folder",
+    "open_lock",
     "open_memory",
     "open_without_links",
     "receive_with_files",
     "remove_file",
     "rename_folder",
     "replace_file",
-    "seconds_of_children",
     "send_with_file",
     "signals_blocked",
     "sync_file",
     "sync_folder",
     "sync_path",
+    "take_lock",
     "typed_path",
     "unblock_signals",
     "usable_cores",
@@ -67,68 +65,22 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _BLOCKED = (*STOP_SIGNALS, "SIGHUP")
-# The open folders of this process.
-_OPEN: set[int] = set()
 
 
-class _Folder:
-    """An open file of a folder, which `flock` locks; see `OpenFolder`."""
-
-    def __init__(self, path: Path, flags: int) -> None:
-        self.path = path
-        self._descriptor = os.open(path, flags)
-        _OPEN.add(self._descriptor)
-
-    def lock(self, *, wait: bool = False) -> bool:
-        how = fcntl.LOCK_EX
-        if not wait:
-            how |= fcntl.LOCK_NB
-        try:
-            fcntl.flock(self._descriptor, how)
-        except BlockingIOError:
-            raise
-        except OSError:
-            return False
-        return True
-
-    def status(self) -> os.stat_result:
-        return os.fstat(self._descriptor)
-
-    def is_at(self, path: Path) -> bool:
-        try:
-            return os.path.samestat(self.status(), path.lstat())
-        except OSError:
-            return False
-
-    def touch(self, time_s: float | None = None) -> None:
-        times = None
-        if time_s is not None:
-            times = (time_s, time_s)
-        os.utime(self._descriptor, times)
-
-    def close(self) -> None:
-        # A fork has closed it already.
-        if self._descriptor in _OPEN:
-            _OPEN.discard(self._descriptor)
-            os.close(self._descriptor)
+def open_lock(folder: Path) -> int:
+    """Return an open file, with which `take_lock` locks a folder; closing it releases the lock."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def _close_in_fork() -> None:
-    """Close the folders of the parent: else a fork that outlives it would hold their locks."""
-    for descriptor in _OPEN:
-        os.close(descriptor)
-    _OPEN.clear()
-
-
-os.register_at_fork(after_in_child=_close_in_fork)
-
-
-def open_folder(path: Path, *, follow_links: bool = True) -> OpenFolder:
-    """Open a folder to lock it; with `follow_links`, the folder that a link leads to."""
-    flags = os.O_RDONLY | os.O_DIRECTORY
-    if not follow_links:
-        flags |= os.O_NOFOLLOW
-    return _Folder(path, flags)
+def take_lock(descriptor: int) -> bool:
+    """Return False where another process has the lock; True too where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # some network file systems have none
+    return True
 
 
 def sync_file(descriptor: int) -> None:
@@ -261,12 +213,6 @@ def _quota_of(*paths: Path) -> float | None:
 def memory_bytes() -> int:
     """Return the memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def seconds_of_children() -> float:
-    """Return the CPU time of the child processes that this process waited for."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return children.ru_utime + children.ru_stime
 
 
 def most_open_files() -> int:

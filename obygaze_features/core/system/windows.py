@@ -1,7 +1,7 @@
 """Windows.
 
-A folder cannot be opened, so the lock of a folder is that of a file, which is named after the
-identity of the folder and is in a folder of the user: `obygaze\\locks` in `%LOCALAPPDATA%`. It
+A folder cannot be opened, so the lock of a folder is that of an empty file, which is named after
+the identity of the folder and is in a folder of the user: `obygaze\\locks` in `%LOCALAPPDATA%`. It
 decides for the processes of one user on one machine. A file that a program has open cannot be
 replaced, renamed or removed, so a rename is tried for some time: virus scanners and indexers have
 new files open.
@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from obygaze_features.core.errors import InUse
-from obygaze_features.core.system.open_folder import OpenFolder
 
 __all__ = [
     "CAN_FORK",
@@ -40,19 +39,19 @@ __all__ = [
     "is_readable",
     "memory_bytes",
     "most_open_files",
-    "open_folder",
+    "open_lock",
     "open_memory",
     "open_without_links",
     "receive_with_files",
     "remove_file",
     "rename_folder",
     "replace_file",
-    "seconds_of_children",
     "send_with_file",
     "signals_blocked",
     "sync_file",
     "sync_folder",
     "sync_path",
+    "take_lock",
     "typed_path",
     "unblock_signals",
     "usable_cores",
@@ -79,83 +78,24 @@ _LOCKED = (errno.EACCES, errno.EDEADLK)
 _OPEN_FILES = 8192  # the most that the C library allows
 
 
-class _Folder:
-    """A file that is locked in place of a folder; see `OpenFolder`."""
-
-    def __init__(self, path: Path, *, follow_links: bool) -> None:
-        self.path = path
-        self._identity = path.stat(follow_symlinks=follow_links)
-        if not stat.S_ISDIR(self._identity.st_mode):
-            raise NotADirectoryError(
-                errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)
-            )
-        name = f"{self._identity.st_dev:x}-{self._identity.st_ino:x}.lock"
-        self._lock_file = _locks() / name
-        self._descriptor: int | None = None
-
-    def lock(self, *, wait: bool = False) -> bool:
-        if not self._identity.st_ino:
-            return False  # this file system gives its folders no identity
-        if self._descriptor is None:
-            self._descriptor = _opened(self._lock_file)
-        while True:
-            try:
-                os.lseek(self._descriptor, 0, os.SEEK_SET)
-                msvcrt.locking(self._descriptor, msvcrt.LK_NBLCK, 1)
-                return True
-            except OSError as error:
-                if error.errno not in _LOCKED:
-                    return False
-                if not wait:
-                    raise BlockingIOError(
-                        errno.EAGAIN, "locked", str(self.path)
-                    ) from error
-            time.sleep(PAUSE_S)
-
-    def status(self) -> os.stat_result:
-        return self.path.stat()
-
-    def is_at(self, path: Path) -> bool:
-        try:
-            return os.path.samestat(self._identity, path.lstat())
-        except OSError:
-            return False
-
-    def touch(self, time_s: float | None = None) -> None:
-        times = None
-        if time_s is not None:
-            times = (time_s, time_s)
-        if self.is_at(self.path):
-            os.utime(self.path, times)
-
-    def close(self) -> None:
-        if self._descriptor is None:
-            return
-        os.close(self._descriptor)
-        self._descriptor = None
-        # Another process that waits for the lock has the file open, so that it stays.
-        with suppress(OSError):
-            self._lock_file.unlink()
-
-
-def _opened(lock_file: Path) -> int:
-    """Open a lock file; one that another process has just removed cannot be opened for a moment."""
-    return _again_while_open(
-        lambda: os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600), lock_file
-    )
-
-
-def _locks() -> Path:
-    """Return the folder of the lock files."""
+def open_lock(folder: Path) -> int:
+    """Return an open file, with which `take_lock` locks a folder; closing it releases the lock."""
     local = os.environ.get("LOCALAPPDATA") or tempfile.gettempdir()
-    folder = Path(local) / "obygaze" / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    locks = Path(local) / "obygaze" / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    identity = folder.stat()
+    lock_file = locks / f"{identity.st_dev:x}-{identity.st_ino:x}.lock"
+    return os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def open_folder(path: Path, *, follow_links: bool = True) -> OpenFolder:
-    """Open a folder to lock it; with `follow_links`, the folder that a link leads to."""
-    return _Folder(path, follow_links=follow_links)
+def take_lock(descriptor: int) -> bool:
+    """Return False where another process has the lock; True too where there are no locks."""
+    try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        return error.errno not in _LOCKED
+    return True
 
 
 def sync_file(descriptor: int) -> None:
@@ -282,11 +222,6 @@ def memory_bytes() -> int:
     if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
         raise ctypes.WinError()
     return int(status.total_physical)
-
-
-def seconds_of_children() -> float:
-    """Return 0: the CPU time of ended child processes is not known."""
-    return 0.0
 
 
 def most_open_files() -> int:

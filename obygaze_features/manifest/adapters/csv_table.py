@@ -181,7 +181,7 @@ def read(
     )
     warnings = [
         f"the column {name!r} of the table is left out, because {name} is something else"
-        for name in _hidden(table, chosen)
+        for name in _hidden(table, chosen, [f"given_{column}" for column in changed])
     ]
     if is_linked and missing:
         names = few([repr(name) for name in missing], 3)
@@ -239,9 +239,12 @@ def _required(mapping: TableMapping) -> list[str]:
     return list(dict.fromkeys(sources))
 
 
-def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return the columns of a table that something else in the manifest takes the name of."""
-    taken = set(mapping.columns)
+def _hidden(table: CsvTable, mapping: TableMapping, made: Iterable[str]) -> list[str]:
+    """Return the columns of a table that something else in the manifest takes the name of.
+
+    `made` are columns that the import makes.
+    """
+    taken = {*mapping.columns, *made}
     if mapping.id:
         taken.add("clip_id")
     used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
@@ -283,6 +286,8 @@ def _times_of(table: CsvTable, path: Path, mapping: TableMapping) -> TableTimes:
 
 def _hint(table: CsvTable) -> str:
     """Return what to do about a table that cannot be imported."""
+    if not table.columns:
+        return "save the table as CSV (UTF-8) or as .xlsx"
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
         f"[concepts] translate words; the columns of the table: {few(table.columns)}"

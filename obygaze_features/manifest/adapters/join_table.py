@@ -19,6 +19,8 @@ from obygaze_features.manifest.io import manifest_path, read_manifest, update_ma
 from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
+# The sign of a constant in place of a column.
+CONSTANT = "="
 # A file of MovieGraphs' graphs in place of a table.
 GRAPHS = ".json"
 CLIP = "clip_id"
@@ -58,9 +60,10 @@ def join_columns(
 ) -> JoinedColumns:
     """Add the columns of a table to the clips of a manifest.
 
-    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
-    several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
-    lake-001 is also one of the clips that annotators made of it (given_clip_id).
+    CSV has a column clip_id, or one that --map names; TARGET==VALUE sets a constant. Several values
+    of a clip, in one cell or in several rows, are joined with '|', and an expression tests each:
+    joy in emotions. A row of lake-001 is also one of the clips that annotators made of it
+    (given_clip_id).
 
     A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
     get the values of its rows.
@@ -98,7 +101,12 @@ def join(
     force: bool = False,
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
-    mapped = columns or {}
+    mapped = dict(columns or {})
+    constants = {}
+    for target, column in mapped.items():
+        if column.startswith(CONSTANT):
+            constants[target] = column.removeprefix(CONSTANT)
+            mapped[target] = target
     source = source_of(csv)
     if csv.suffix == GRAPHS:
         if columns or form:
@@ -108,7 +116,7 @@ def join(
         read = _read_graphs(csv)
         key = CLIP
     else:
-        read, key = _read_table(csv, mapped, form)
+        read, key = _read_table(csv, mapped, constants, form)
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
@@ -150,7 +158,7 @@ def join(
     left_out = [name for name in plan if name in COLUMNS and name != key]
     warnings = _warnings(rows, id_in_table, left_out, key)
     replaced = {*mapped, CLIP} if form else {*mapped}
-    used_columns = {*mapped.values(), *columns_of_form(form)}
+    used_columns = {*mapped.values(), *columns_of_form(form)} - {*constants}
     hidden = (replaced & {*read.columns}) - used_columns
     if hidden:
         names = ", ".join(sorted(hidden))
@@ -175,18 +183,26 @@ def _read_graphs(path: Path) -> CsvTable:
 
 
 def _read_table(
-    path: Path, columns: Mapping[str, str], form: str
+    path: Path, columns: Mapping[str, str], constants: Mapping[str, str], form: str
 ) -> tuple[CsvTable, str]:
-    """Return a table, and whether its rows are of clips or of films: clip_id or movie_id."""
+    """Return a table, and whether its rows are of clips or of films: clip_id or movie_id.
+
+    Its rows also have the constants.
+    """
     violations = Violations(path, columns)
     of_form = [name for name in columns_of_form(form) if name not in columns]
+    needed = [name for name in columns.values() if name not in constants]
     read = read_table(
         path,
-        required=list(dict.fromkeys([*columns.values(), *of_form])),
+        required=list(dict.fromkeys([*needed, *of_form])),
         delimiter=None,
         skip_blank=True,
         violations=violations,
     )
+    with_constants = [
+        replace(row, cells={**row.cells, **constants}) for row in read.rows
+    ]
+    read = replace(read, rows=tuple(with_constants))
     if form:
         rows = tuple(_with_id(row, form, columns) for row in read.rows)
         read = replace(read, rows=rows)

@@ -542,8 +542,9 @@ def test_a_table_of_what_was_watched_may_have_lost_all_its_rows(tmp_path: Path) 
     marks = tmp_path / "films.ada.csv"
     marks.write_text(f"{header}lake,ada,100,199,S,Look,25\n")
     (tmp_path / "films.ada.watched.csv").write_text(header)
-    (clip,) = import_segments([marks], "ada").manifest
-    assert (clip.start_s, clip.end_s) == (4.0, 8.0)
+    clip, seen = import_segments([marks], "ada").manifest
+    assert (clip.start_s, clip.end_s) == (seen.start_s, seen.end_s) == (4.0, 8.0)
+    assert (clip.level, seen.level, seen.extra["comment"]) == ("S", "", "watched")
     marks.write_text(header)
     with pytest.raises(FixInput) as caught:
         import_segments([marks], "ada")

@@ -830,37 +830,6 @@ def test_what_is_no_name_is_refused_in_words(tmp_path: Path) -> None:
         page.save_mark(mark(1, concepts=7))
 
 
-def test_columns_that_others_added_to_what_was_watched_are_kept(tmp_path: Path) -> None:
-    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
-    watched.path.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,room\n"
-        "lake,ada,0,9,watched,,lab\nlake,ada,20,29,watched,,home\n"
-        "sea,ada,0,9,watched,,ship\n",
-        "utf-8",
-    )
-    watched.add("lake", [(40, 49)], Fraction(25))
-    rooms = {
-        (row["movie_id"], row["start_frame"]): row["room"]
-        for row in rows_of(watched.path)
-    }
-    assert rooms == {
-        ("lake", "0"): "lab",
-        ("lake", "20"): "home",
-        ("lake", "40"): "",
-        ("sea", "0"): "ship",
-    }
-    watched.add("lake", [(5, 25)], Fraction(25))
-    rooms = {
-        (row["movie_id"], row["start_frame"]): row["room"]
-        for row in rows_of(watched.path)
-    }
-    assert rooms == {
-        ("lake", "0"): "lab; home",
-        ("lake", "40"): "",
-        ("sea", "0"): "ship",
-    }
-
-
 def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
     for number in range(3):
         write_video(tmp_path / f"{number}.mp4", numbers=range(50))
@@ -996,16 +965,3 @@ def test_rows_are_set_aside_beside_those_that_a_spreadsheet_saved_again(
     marks.path.write_text(f"{header}lake,ada,31,21,S,\n", "utf-8")
     marks.set_aside()
     assert [row["start_frame"] for row in rows_of(aside)] == ["30", "31"]
-
-
-def test_notes_on_what_was_watched_stay_in_a_column_without_a_name(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "films.ada.watched.csv"
-    path.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,,\n"
-        "lake,ada,1,9,watched,,25,twice,\n",
-        "utf-8",
-    )
-    WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
-    assert [row[""] for row in rows_of(path)] == ["twice", ""]

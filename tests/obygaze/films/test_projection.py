@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.film import clips, marks, read_inputs
+from support.film import clips, marks, read_inputs, write_segments, write_spans
 
 from obygaze.films.clip_spans import equal_clips
+from obygaze.films.exchange import import_segments
 from obygaze.films.mark_tables import WATCHED, Marks, Segment
 from obygaze.films.projection import (
     ClipLevel,
@@ -170,15 +171,20 @@ def test_a_clip_of_which_less_than_four_fifths_were_seen_has_no_label() -> None:
         assert project(both, clips("0-99")).unlabelled == ()
 
 
-def test_of_whom_it_is_recorded_nothing_counts_as_watched_but_the_marks() -> None:
-    made = marks("0-9 S")
-    spans = clips("0-99 100-199")
-    unknown = project(made, spans)
-    assert [row.labelled for row in unknown.merged] == [True, True]
-    assert unknown.assumed == (("m", "A"),)
-    recorded = project(made, spans, recorded=["A"])
-    assert [row.labelled for row in recorded.merged] == [False, False]
+def test_the_table_of_what_was_watched_may_say_that_nothing_was(tmp_path: Path) -> None:
+    """The page makes it with the first mark."""
+    table = write_segments(tmp_path / "ada.csv", marks("0-9 S", annotator="ada"))
+    spans = write_spans(tmp_path / "c.csv", clips("0-99 100-199 0-9"))
+    unknown = project(*read_inputs(table, spans))
+    assert [row.labelled for row in unknown.merged] == [True, True, True]
+    assert unknown.assumed == (("m", "ada"),)
+    write_segments(tmp_path / "ada.watched.csv", [])
+    recorded = project(*read_inputs(table, spans))
+    assert [row.labelled for row in recorded.merged] == [False, False, True]
     assert recorded.assumed == ()
+    # A manifest of segments keeps it.
+    manifest = import_segments([table], "marks", 25).manifest
+    assert [clip.extra["comment"] for clip in manifest] == ["", "watched"]
 
 
 def test_every_clip_counts_once_at_each_threshold() -> None:

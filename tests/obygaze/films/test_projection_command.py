@@ -460,3 +460,16 @@ def test_a_table_without_spans_and_with_a_bad_row_is_refused(tmp_path: Path) -> 
     done = call_obygaze(*words, cwd=tmp_path)
     assert done.code == 1
     assert "column 'start_frame': required column is missing" in done.stderr
+
+
+def test_clips_in_a_row_are_projected_with_a_warning(tmp_path: Path) -> None:
+    """Times in files of their own were taken as times in the film."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    (tmp_path / "s.csv").write_text(f"{header}lake,ada,125,249,S,,25\n")
+    rows = ["clip_id,movie_id,video,start_s,end_s"]
+    rows += [f"lake-{n},lake,{n}.mp4,0,5" for n in (1, 2)]
+    (tmp_path / "c.csv").write_text("\n".join(rows) + "\n")
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--json")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert [row["level"] for row in done.json()["merged"]] == ["EN", "S"]
+    assert "they count as following each other: lake" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import doctest
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -12,7 +11,6 @@ import pytest
 from obygaze_features.core import schema_check
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import (
-    Converted,
     Document,
     Rows,
     Table,
@@ -140,7 +138,7 @@ def test_a_valid_file_becomes_plain_values_with_tuples_for_lists() -> None:
         (
             "cast.Ripley",
             'cast."*"',
-            "film.toml:6: cast.*: the name must be a name of letters",
+            "film.toml:6: cast.*: must be a name of letters",
         ),
         (
             "[cast.Ripley]\nage = 30",
@@ -163,14 +161,10 @@ def test_all_violations_are_reported_together_and_invalid_values_left_out() -> N
     assert read_toml(b'title = "x"\nyear = 1\n', "f").check(FILM) == {"title": "x"}
 
 
-def test_a_list_of_tables_has_to_be_one_and_long_enough() -> None:
-    table = Table({"sources": Rows(SOURCE, least=1)})
-    schema = 'schema = "obygaze-film/1"\n'
-    for toml in ("sources = []", "sources = 3"):
-        (line,) = details(schema + toml, table)
-        assert line.startswith(
-            "film.toml:2: sources: must be a list of tables of at least 1, got"
-        )
+def test_a_list_of_tables_has_to_be_one() -> None:
+    table = Table({"sources": Rows(SOURCE)})
+    (line,) = details('schema = "obygaze-film/1"\nsources = 3', table)
+    assert line == "film.toml:2: sources: must be a list of tables, got 3"
 
 
 def test_a_list_of_tables_may_be_empty_if_nothing_else_is_said() -> None:
@@ -180,7 +174,8 @@ def test_a_list_of_tables_may_be_empty_if_nothing_else_is_said() -> None:
 
 def test_a_value_that_is_not_from_the_file_is_reported_under_its_source() -> None:
     overrides = {"fit.seed": "--set fit.seed=-1"}
-    document = read_toml(b"[fit]\nseed = 0\n", "p.toml", overrides=overrides)
+    document = read_toml(b"[fit]\nseed = 0\n", "p.toml")
+    document.overrides = overrides
     document.tree["fit"]["seed"] = -1
     document.check(Table({"fit": Table({"seed": whole(0)})}))
     assert document.violations.lines == [
@@ -312,14 +307,3 @@ def test_the_example_of_the_module_runs() -> None:
     names = {"dataclass": dataclass, "Annotated": Annotated, "whole": whole}
     result = doctest.testmod(schema_check, extraglobs=names)
     assert (result.failed, result.attempted) == (0, 2)
-
-
-def test_a_value_of_another_type_is_converted_or_a_violation() -> None:
-    day = Converted(datetime.date.fromisoformat, datetime.date.isoformat)
-    table = Table({"first": day, "last": day})
-    document = Document({"first": "1979-05-25", "last": "1979-13-01"}, "film.json")
-    assert document.check(table) == {"first": datetime.date(1979, 5, 25)}
-    assert document.violations.lines == ["film.json: last: month must be in 1..12"]
-    other = Document({"first": 1979}, "film.json")
-    assert other.check(table) == {}
-    assert other.violations.lines[0].startswith("film.json: first: TypeError: ")

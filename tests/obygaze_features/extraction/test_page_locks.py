@@ -120,7 +120,7 @@ def test_a_pool_locks_the_memory_of_its_clips(tmp_path: Path) -> None:
     expected = decode_clip(film, view).pictures
     with SimulatedGpu() as gpu:
         with DecodePool(1, locks=GpuPageLocks("cuda")) as pool:
-            (result,) = pool.map([DecodeJob(film, (view,))])
+            result = pool.submit(DecodeJob(film, (view,))).result()
             assert result.clips is not None
             assert (result.clips[view].pictures == expected).all()
             assert len(gpu.locked) == 1

@@ -112,6 +112,9 @@ def test_without_times_in_the_film_clips_follow_each_other() -> None:
     assert without_lengths.unknown == ["b.mp4"]
     assert without_lengths.frames_of("a") is None
     assert spans_in_films(clips) == {}
+    parts = [Clip(one, "lake", n, f"{one}.mp4", 0.0, 5.0) for n, one in enumerate("ab")]
+    assert film_times(parts, rate=PAL).frames_of("b") == (125, 249)
+    assert spans_in_films(parts) == {}
 
 
 def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
@@ -120,12 +123,6 @@ def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
     assert (times.axis, times.spans) == (IN_FILE, {"lake": (0, 24)})
     scene = [Clip("lake-2", "lake", 2, "lake-2.mp4")]
     assert film_times(scene, length_of=lambda video: 9.0).axis == IN_A_ROW
-
-
-def test_numbers_of_pictures_in_the_manifest_are_taken_as_they_are() -> None:
-    given = {"start_frame": "100", "end_frame": "149"}
-    clip = Clip("lake-1", "lake", None, "", 0.0, 1.0, extra=given)
-    assert film_times([clip]).frames_of("lake-1") == (100, 149)
 
 
 def test_pictures_between_times_are_exact() -> None:

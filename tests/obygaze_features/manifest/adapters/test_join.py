@@ -225,3 +225,12 @@ def test_a_table_of_films_with_an_error_is_still_one_of_films(tmp_path: Path) ->
     with pytest.raises(FixInput) as caught:
         join(MANIFEST, table(tmp_path, rows))
     assert "expected 2 cells as in the header, got 3" in str(caught.value.details)
+
+
+def test_a_constant_is_mapped_and_is_a_part_of_ids(tmp_path: Path) -> None:
+    path = table(tmp_path, "n,mood\n1,calm\n2,wild\n")
+    columns = {"movie_id": "=tt1", "season": "=3"}
+    joined = join(MANIFEST, path, columns, form="{movie_id}-{n:03d}")
+    assert joined.columns == {"season": 2, "mood": 2}
+    cells = [(clip.extra["season"], clip.extra["mood"]) for clip in joined.manifest]
+    assert cells == [("3", "calm"), ("3", "wild"), ("", "")]

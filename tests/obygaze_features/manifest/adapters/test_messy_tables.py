@@ -11,6 +11,8 @@ import pytest
 from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.io import read_manifest
 
 TEXT = "clip_id,movie_id,level,concepts\nA1,Amélie,S,Look|Body\nA2,Amélie,EN,\n"
@@ -367,3 +369,43 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     assert "unknown concept 'glint'" in refused.stderr
     (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
     call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
+
+
+@pytest.mark.parametrize(
+    ("data", "content"),
+    [
+        (b"<html><body>x</body></html>\n", "HTML or XML"),
+        (b'\xef\xbb\xbf {"clips": 1}\n', "JSON"),
+        (b"%PDF-1.4\n", "a PDF"),
+        (b"PK\x03\x04\x14\x00", "a zip archive, or a spreadsheet named as text"),
+    ],
+)
+def test_a_file_that_is_no_table_gets_one_sentence(
+    tmp_path: Path, data: bytes, content: str
+) -> None:
+    path = tmp_path / "clips.csv"
+    path.write_bytes(data)
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    assert caught.value.message == f"{path}:1: this is no table: the file is {content}"
+    assert not caught.value.details
+
+
+@pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "SEP=;"])
+def test_the_line_that_names_the_separator_is_not_the_header(
+    tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "clips.csv"
+    path.write_text(f"{line}\r\nclip_id;movie_id;level\r\nl-1;l;S\r\n", "utf-8-sig")
+    (clip,) = read(path).manifest
+    assert (clip.clip_id, clip.level) == ("l-1", "S")
+
+
+def test_a_column_that_the_import_makes_anew_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "clips.csv"
+    path.write_text("clip_id,movie_id,given_movie_id\nl 1,l,mine\nm 1,m é,theirs\n")
+    imported = read(path)
+    assert [clip.extra["given_movie_id"] for clip in imported.manifest] != ["mine"] * 2
+    assert any(
+        "'given_movie_id' of the table is left out" in w for w in imported.warnings
+    )
