@@ -22,7 +22,7 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze.demo.tour import write_demo  # noqa: F401
     from obygaze.doctor import check_up  # noqa: F401
-    from obygaze.films.view import open_site as view  # noqa: F401
+    from obygaze.films.page.view import open_site as view  # noqa: F401
     from obygaze.namespaces import Namespace
 
     audit: Namespace
