@@ -7,10 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.results.whole_run import Remark
-from obygaze_models.protocols.runner.remarks import remarks
-from obygaze_models.report.page import write_report
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
 from support.tables import models
 
