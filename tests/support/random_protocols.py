@@ -22,6 +22,7 @@ VISUAL = [name for name, kind in concepts().items() if kind == "visual"]
 HEARD = [name for name, kind in concepts().items() if kind != "visual"]
 FILMS = ["tt0000010", "tt0000009", "a", "B", "Z_1", "lake.2", "10", "9+"]
 REGIONS = ["", "north", "south", "Żółw", "a, b"]
+SCHEMES = "obygaze_models.protocols.paper_splits"
 Rule = Callable[[Clip], bool]
 
 # Each expression with what it means.
@@ -122,7 +123,6 @@ class Experiment:
                 if about(first) != about(clip_of[name]):
                     del found[name]
         return found
-SCHEMES = "obygaze_models.protocols.paper_splits"
 
 
 def about(clip: Clip) -> tuple[str, str]:

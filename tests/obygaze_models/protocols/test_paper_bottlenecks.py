@@ -81,9 +81,7 @@ def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         "models.pcbm-dt.balance=weights",
     )
     return {
-        scheme: run_on(
-            folder, quick(name, *changes, *own), manifest, {"x": store}
-        )
+        scheme: run_on(folder, quick(name, *changes, *own), manifest, {"x": store})
         for scheme, (name, own) in {
             "code": ("paper-pcbm", ()),
             "text": ("paper-pcbm-text", text),
