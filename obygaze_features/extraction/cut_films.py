@@ -130,7 +130,7 @@ def make_windows(
     # PyAV is loaded only where films are read, and not by the help of the command.
     from obygaze_features.extraction.windows import film_of
     from obygaze_features.video.film import film_index
-    from obygaze_features.video.pool import DecodeJob, DecodePool
+    from obygaze_features.video.pool import DecodeJob, DecodePool, in_order
 
     source, folder, videos = _videos_of(films, workspace)
     indexes = workspace.folder("indexes")
@@ -138,7 +138,8 @@ def make_windows(
         DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
     ]
     with DecodePool(workers, timeout_s=TIMEOUT_S) as pool:
-        errors = [result.error for result in pool.map(jobs) if result.error is not None]
+        results = [result for _, result in in_order(pool.submit, jobs, pool.ahead)]
+    errors = [result.error for result in results if result.error is not None]
     if errors:
         raise FixInput(
             f"{count(len(errors), 'film')} cannot be read",

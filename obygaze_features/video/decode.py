@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from obygaze_features.video.decoded_clip import (
     View,
     new_arrays,
 )
-from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
+from obygaze_features.video.film import distrust, exact_index, open_film
 from obygaze_features.video.index import (
     FrameIndex,
     Ints,
@@ -121,40 +120,40 @@ class _ClipDecoder:
     allocate: Allocate
 
     def clips(self) -> dict[View, DecodedClip]:
-        """Decode by the times of packets where they are reliable, else as the decoder orders them.
+        """Decode from key frames; the position of its packet identifies each picture.
 
-        A film has one of these two indexes for all its clips.
+        A film has one index for all its clips: by the times of packets where they are reliable,
+        else as the decoder orders its pictures.
         """
         source = self.source
-        if source.film.index.timed:
-            return self._by_index(self._canvas(source.film.index))
-        if source.film.decoded is None and source.film.folder is None:
-            clips = self._by_counting()
-            if clips is not None:
-                return clips
-        return self._by_index(self._canvas(exact_index(source)))
+        index = source.film.index
+        canvas = self._canvas(index if index.timed else exact_index(source))
+        self._decode(canvas)
+        return self._finish(canvas)
 
-    def _by_index(self, canvas: Canvas) -> dict[View, DecodedClip]:
-        """Decode from key frames; the position of its packet identifies each picture."""
+    def _decode(self, canvas: Canvas) -> None:
+        """Decode the runs of packets that hold the wanted pictures."""
         index = canvas.index
         if self.source.film.decoded is not None:
             canvas.damage |= set(self.source.film.decoded.damage.tolist())
         is_in_order = True
-        for run in index.runs(index.order[list(canvas.wanted)].tolist()):
-            outcome = self.source.run(run, canvas.offer_at)
+        positions = index.order[list(canvas.wanted)].tolist()
+        for run in index.runs(positions, self.source.late):
+            outcome = self.source.run(run, canvas.offer)
             is_whole = set(outcome.out) >= run.wanted
             is_from_key = run.start == 0 or not outcome.denies_key(run.start)
-            if outcome.reported or not is_whole or not is_from_key:
+            if outcome.has_reports or not is_whole or not is_from_key:
                 outcome = self._run_with_care(canvas, run)
-            canvas.damage |= {at for at in outcome.reported if at >= run.start}
-            is_in_order &= self._is_in_order(canvas, outcome.out)
+            canvas.damage |= {at for at in outcome.damage if at >= run.start}
+            # The pictures after the last one that is wanted only show what is reported of it.
+            out = [at for at in outcome.out if at <= max(run.wanted)]
+            is_in_order &= self._is_in_order(canvas, out)
         missing = index.order[canvas.missing()].tolist()
         if not is_in_order or not index.affected(canvas.damage, missing).all():
             message = "its pictures come out of the decoder in another order"
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="order"
             )
-        return self._finish(canvas)
 
     def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
         """Return whether pictures came out in the order of their times; damage can change it."""
@@ -172,34 +171,11 @@ class _ClipDecoder:
         """
         start = canvas.index.start_of(run.start, back=2)
         longer = replace(run, start=start)
-        outcome = self.source.run(longer, canvas.offer_at)
+        outcome = self.source.run(longer, canvas.offer)
         if start > 0 and outcome.denies_key(start):
             longer = replace(run, start=0)
-            outcome = self.source.run(longer, canvas.offer_at)
+            outcome = self.source.run(longer, canvas.offer)
         return outcome
-
-    def _by_counting(self) -> dict[View, DecodedClip] | None:
-        """Take the pictures of a clip while the film is decoded for its order.
-
-        None, if another number of pictures comes out than there are packets, or one is damaged:
-        then the index has other times, and the clip other pictures.
-        """
-        canvas = self._canvas(self.source.film.index)
-        n_out = 0
-
-        def take(_: int, frame: Any) -> None:
-            nonlocal n_out
-            canvas.offer(n_out, frame)
-            n_out += 1
-
-        decoded = decoded_order(self.source, take)
-        if n_out != canvas.index.frames or len(decoded.damage):
-            return None
-        exact = exact_index(self.source)
-        if exact.has_damage or not np.array_equal(exact.times_s, canvas.index.times_s):
-            return None
-        canvas.index = exact
-        return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> Canvas:
         is_part = self.end_s is not None or (self.start_s or 0) > 0

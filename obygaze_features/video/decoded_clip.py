@@ -204,12 +204,9 @@ class Canvas:
         """Return the wanted ranks for which no picture has come out."""
         return [rank for rank in self.wanted if rank not in self.drawn]
 
-    def offer_at(self, position: int, frame: Any) -> None:
+    def offer(self, position: int, frame: Any) -> None:
         """Take the picture of a packet if it is wanted."""
-        self.offer(int(self.index.ranks[position]), frame)
-
-    def offer(self, rank: int, frame: Any) -> None:
-        """Take a picture if it is wanted."""
+        rank = int(self.index.ranks[position])
         if rank not in self.wanted:
             return
         self.drawn.add(rank)

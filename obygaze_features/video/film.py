@@ -1,9 +1,8 @@
 """Open and describe films; an index can be kept, made once for all clips, processes and runs."""
 
 import io
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
+from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.importing.reader import DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
@@ -35,19 +34,17 @@ from obygaze_features.video.packets import (
     reorder_depth,
 )
 from obygaze_features.video.picture import PictureGeometry
-from obygaze_features.video.source import CHECKED, TRIES, Sink, VideoSource, is_key
+from obygaze_features.video.source import CHECKED, TRIES, VideoSource, is_key
 
 # Packets of files up to this size stay in memory after the one pass over them.
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/8"
+SCHEMA = "obygaze-film-index/9"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
 Values = dict[str, Any]
-# A process that makes an index may be suspended: after so many seconds, others make it too.
-_PATIENCE_S = 30.0
 T = TypeVar("T")
 
 _FILMS: dict[tuple[str, int, int, Path | None], Film] = {}
@@ -119,7 +116,7 @@ def open_film(
     Args:
         path: the video file.
         indexes: the folder that keeps the indexes of films, also of small ones.
-        progress: called again and again while an index is made, also by another process.
+        progress: called again and again while an index is made.
     """
     with open_video(path) as (container, stream):
         facts = path.stat()
@@ -211,16 +208,13 @@ def distrust(film: Film) -> None:
             file.unlink()
 
 
-def decoded_order(source: VideoSource, sink: Sink | None = None) -> DecodedOrder:
-    """Return which pictures come out of the decoder; the whole film is decoded for it, once.
-
-    `sink` gets the pictures if the film is decoded now and its index is not kept.
-    """
+def decoded_order(source: VideoSource) -> DecodedOrder:
+    """Return which pictures come out of the decoder; the whole film is decoded for it, once."""
     film = source.film
     if film.decoded is not None:
         return film.decoded
     if film.folder is None:
-        film.decoded = DecodedOrder(**_decode_whole(source, sink))
+        film.decoded = DecodedOrder(**_decode_whole(source))
         return film.decoded
     packets = np.concatenate([film.index.pts, film.index.size, film.offset])
     of_index = sha256_bytes(packets.tobytes())
@@ -235,22 +229,16 @@ def decoded_order(source: VideoSource, sink: Sink | None = None) -> DecodedOrder
         return DecodedOrder(**values)
 
     file = film.folder / "decoded.npz"
-    film.decoded = _read_or_make(file, make, unpack, source.progress)
+    film.decoded = _read_or_make(file, make, unpack)
     return film.decoded
 
 
-def _decode_whole(source: VideoSource, sink: Sink | None = None) -> Values:
+def _decode_whole(source: VideoSource) -> Values:
     """Decode a film from its beginning; return what comes out, and the damage."""
-
-    def take(position: int, frame: Any) -> None:
-        source.progress()
-        if sink is not None:
-            sink(position, frame)
-
-    outcome = source.run(source.whole, take)
+    outcome = source.run(source.whole, lambda _, __: source.progress())
     # What is before the first picture is the end of one that is not in the file.
     first = int(source.film.index.order.min())
-    damage = [at for at in sorted(outcome.reported) if at >= first]
+    damage = [at for at in sorted(outcome.damage) if at >= first]
     return {
         "positions": np.array(outcome.out, np.int64),
         "key": np.array([at in outcome.keys for at in outcome.out], bool),
@@ -280,7 +268,7 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
         return {**index, **facts}
 
     unpack = partial(_unpacked_film, folder=file.parent)
-    return _read_or_make(file, make, unpack, progress)
+    return _read_or_make(file, make, unpack)
 
 
 def _index_file(path: Path, indexes: Path) -> Path:
@@ -417,7 +405,7 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
         return index
     outcome = source.run(PacketRun(0, int(head.max()), frozenset()), lambda _, __: None)
     lost = np.setdiff1d(head, outcome.out)
-    if outcome.reported:
+    if outcome.has_reports:
         # Damage, if later than the beginning, is no reason to forget a picture.
         lost = lost[(lost < first) | (index.pts[lost] < index.pts[first])]
     return replace(index, order=index.order[~np.isin(index.order, lost)])
@@ -438,46 +426,22 @@ def _read_kept(file: Path, unpack: Callable[[Values], T]) -> T | None:
     return None
 
 
-@contextmanager
-def _turn(folder: Path, progress: Progress) -> Iterator[None]:
-    """Let one process at a time make an index, and do not wait for ever for one that is stopped."""
-    ends = time.monotonic() + _PATIENCE_S
-
-    def wait() -> None:
-        progress()
-        if time.monotonic() > ends:
-            raise TimeoutError
-
-    with ExitStack() as stack:
-        with suppress(TimeoutError):
-            stack.enter_context(locked(folder, wait))
-        yield
-
-
 def _read_or_make(
-    file: Path,
-    make: Callable[[], Values],
-    unpack: Callable[[Values], T],
-    progress: Progress,
+    file: Path, make: Callable[[], Values], unpack: Callable[[Values], T]
 ) -> T:
-    """Return the content of a file; make it if it is missing or invalid, in one process if it can.
+    """Return the content of a file; make it if it is missing or invalid.
 
-    Two processes that make it write the same.
+    Nobody waits for another process that makes it, which may be stopped: both write the same.
     """
-    value = _read_kept(file, unpack)
-    if value is not None:
-        return value
+    kept = _read_kept(file, unpack)
+    if kept is not None:
+        return kept
+    values = make()
+    stored = {name: value for name, value in values.items() if value is not None}
+    data = io.BytesIO()
+    np.savez_compressed(data, version=np.array(_version()), **stored)
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-    with _turn(file.parent, progress) if file.parent.is_dir() else nullcontext():
-        value = _read_kept(file, unpack)
-        if value is not None:
-            return value
-        values = make()
-        stored = {name: value for name, value in values.items() if value is not None}
-        data = io.BytesIO()
-        np.savez_compressed(data, version=np.array(_version()), **stored)
-        with suppress(OSError):
-            write_atomic(file, data.getvalue())
+        write_atomic(file, data.getvalue())
     return unpack(values)

@@ -130,8 +130,11 @@ class FrameIndex:
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 
-    def runs(self, positions: Iterable[int]) -> list[PacketRun]:
-        """Return the fewest runs of packets that hold `positions`, each from a key frame on."""
+    def runs(self, positions: Iterable[int], late: int) -> list[PacketRun]:
+        """Return the fewest runs of packets that hold `positions`.
+
+        Each begins at a key frame and goes on for `late` packets after the last position.
+        """
         spans = sorted((self.start_of(p), p) for p in positions)
         runs: list[PacketRun] = []
         first = 0
@@ -144,7 +147,7 @@ class FrameIndex:
             if not wanted:
                 first = start
                 stop = position
-            stop = max(stop, position)
+            stop = max(stop, min(position + late, len(self.pts) - 1))
             wanted.append(position)
         if wanted:
             runs.append(PacketRun(first, stop, frozenset(wanted)))

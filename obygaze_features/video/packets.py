@@ -1,6 +1,5 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -254,13 +253,14 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     if pts_are_times:
         order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:
-            jump = _jump_back(table["dts"], reorder_depth(codec))
-            if jump >= 0:
+            # The times of decoding increase in an intact film.
+            set_back = _set_back(table["dts"], reorder_depth(codec))
+            if len(set_back):
+                jump = int(set_back[0])
                 # Pictures after it may be built on those of another recording.
-                for times in (table["dts"], pts):
-                    lost[_set_back(times, reorder_depth(codec))] = True
-            # Times that begin again say nothing of when pictures are shown.
-            if jump < 0:
+                lost[set_back] = True
+                lost[_set_back(pts, reorder_depth(codec))] = True
+            else:
                 clock_s = clock_of(pts[shown], tick, origin_s)
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
@@ -287,34 +287,20 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     )
 
 
-def _jump_back(dts: Ints, reorder: int) -> int:
-    """Return the position of the first packet before which the clock was set back; -1 if none.
-
-    The times of decoding increase in an intact film. Small steps back are disorder: a clock that
-    was set back is behind by more pictures than a codec reorders.
-    """
-    (with_time,) = np.nonzero(dts != NO_PTS)
-    times = dts[with_time]
-    back = np.maximum.accumulate(times) - times
-    (behind,) = np.nonzero(back > _disorder(times, reorder))
-    return int(with_time[behind[0]]) if len(behind) else -1
-
-
 def _set_back(times: Ints, reorder: int) -> Ints:
     """Return the positions of the packets before which a clock is set back, each time.
 
-    The first of them may have no time.
+    The first of them may have no time. Small steps back are disorder: a clock that was set back is
+    behind by more pictures than a codec reorders.
     """
     (with_time,) = np.nonzero(times != NO_PTS)
     steps = np.diff(times[with_time])
-    return with_time[:-1][steps < -_disorder(times[with_time], reorder)] + 1
-
-
-def _disorder(times: Ints, reorder: int) -> float:
-    """Return how far times may be behind others before them in a film whose clock runs on."""
-    steps = np.diff(times)
     ahead = steps[steps > 0]
-    return float((reorder + 2) * np.median(ahead)) if len(ahead) else math.inf
+    if not len(ahead):
+        return with_time[:0]
+    is_back = steps < -(reorder + 2) * np.median(ahead)
+    after: Ints = with_time[:-1][is_back] + 1
+    return after
 
 
 def reorder_depth(codec: Any) -> int:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -153,23 +153,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._jobs.put((job, future))
         return future
 
-    def map(
-        self, jobs: Iterable[DecodeJob], *, ahead: int | None = None
-    ) -> Iterator[DecodeResult]:
-        """Decode jobs and yield their results in the same order.
-
-        Args:
-            jobs: the clips to decode.
-            ahead: how many clips may be under way or waiting to be taken, which limits the memory
-                they hold (default: two for each worker).
-        """
-        most = self.ahead if ahead is None else ahead
-        for _, result in in_order(self.submit, jobs, most):
-            yield result
-
     @property
     def ahead(self) -> int:
-        """Return how many clips may be under way or waiting, by default."""
+        """Return how many clips may be under way or waiting to be taken: two for each worker."""
         return 2 * len(self._threads)
 
     def close(self) -> None:

@@ -52,20 +52,44 @@ class FilmChanged(BadVideo):
 class Outcome:
     """What came of a run: the positions of its pictures, as they came out, and what was reported.
 
-    `start` is where the run began, `keys` are the positions of pictures that are key frames
-    according to the decoder, `reported` those of packets in which the decoder found an error, and
-    `last_report` that of the packet after which it last did.
+    `keys` are the positions of pictures that are key frames according to the decoder, `corrupt`
+    those of pictures that it calls corrupt, and `reports` those of the packets that it had got when
+    it reported an error, which may be as many packets late as `late` says.
     """
 
-    start: int
+    late: int
     out: list[int] = field(default_factory=list)
     keys: set[int] = field(default_factory=set)
-    reported: set[int] = field(default_factory=set)
-    last_report: int = -1
+    corrupt: set[int] = field(default_factory=set)
+    reports: list[int] = field(default_factory=list)
+
+    @property
+    def has_reports(self) -> bool:
+        """Return whether anything was reported."""
+        return bool(self.reports or self.corrupt)
+
+    @property
+    def damage(self) -> set[int]:
+        """Return the positions of the packets that a report may be about.
+
+        What is reported of a picture that came out after a whole key frame is not about packets
+        before that key frame.
+        """
+        place = {position: place for place, position in enumerate(self.out)}
+        whole_keys = self.keys - self.corrupt - set(self.reports)
+        damage = set(self.corrupt)
+        for position in self.reports:
+            packets = range(max(position - self.late, 0), position + 1)
+            if position in place:
+                for key in whole_keys.intersection(packets):
+                    if place[key] < place[position]:
+                        packets = range(max(key, packets.start), position + 1)
+            damage.update(packets)
+        return damage
 
     def denies_key(self, position: int) -> bool:
         """Return whether the decoder reads a packet without an error, but not as a key frame."""
-        return position not in self.keys and position not in self.reported
+        return position not in self.keys and position not in self.damage
 
 
 def is_key(frame: Any) -> bool:
@@ -110,6 +134,15 @@ class VideoSource:
     def whole(self) -> PacketRun:
         """Return the run of all packets."""
         return PacketRun(0, len(self.film.index.pts) - 1, frozenset())
+
+    @property
+    def late(self) -> int:
+        """Return after how many packets more a decoder has reported what is wrong with one.
+
+        Some errors are only seen when the picture comes out that was held back, or one that is
+        built on it.
+        """
+        return int(self.decoder.reorder_depth) + 1
 
     def read_geometry(self) -> None:
         """Decode the first picture that can be decoded, which sets `geometry` and `first`."""
@@ -206,7 +239,7 @@ class VideoSource:
 
         No picture is left out, also if no other is built on it: a decoder may report damage in it.
         """
-        outcome = Outcome(run.start)
+        outcome = Outcome(self.late)
         if self.decoder.is_open:
             self.decoder.flush_buffers()
         with logged_errors() as count_errors:
@@ -239,35 +272,16 @@ class VideoSource:
             has_failed = True
             is_finished = False
         if has_failed or count_errors() > n_before:
-            outcome.reported |= self._packets_of_report(position, outcome)
+            outcome.reports.append(position)
         for frame in frames:
             at = position if frame.pts is None else int(frame.pts)
             outcome.out.append(at)
             if is_key(frame):
                 outcome.keys.add(at)
             if frame.is_corrupt:
-                outcome.reported.add(at)
+                outcome.corrupt.add(at)
             is_finished |= bool(sink(at, frame))
         return is_finished
-
-    def _packets_of_report(self, position: int, outcome: Outcome) -> set[int]:
-        """Return the positions of the packets that a report may be about.
-
-        Some errors are only seen in the pictures that are built on a damaged one: it may be the
-        one before, or one that the decoder can hold back, from a key frame on. A decoder that does
-        not reorder pictures, but returns them late, works on several packets at once: it may be
-        any of those whose pictures have not come out.
-        """
-        keys = self.film.index.keys
-        key = int(keys[keys < position].max(initial=0))
-        first = max(key, position - self.decoder.reorder_depth - 1)
-        if not self.decoder.codec.reorder:
-            after_last = outcome.out[-1] + 1 if outcome.out else outcome.start
-            first = min(first, after_last)
-        # Those up to the last report are in the outcome already.
-        first = max(first, outcome.last_report + 1)
-        outcome.last_report = position
-        return set(range(first, position + 1))
 
     def positions(self, stop: int) -> list[int]:
         """Return the positions of the pictures, up to packet `stop`, as they come out."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Targets = NDArray[np.int64]
 Tolerances = float | Mapping[str, float] | None
 MIN_CLIPS = 3  # with a concept, and without it
+# Vectors of so many folds are kept: those of concepts.csv are often those of the cells.
+MOST_BANKS = 64
 # For "folds"; the released ones among them.
 TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 # The order of the released code, which decides between equal splits of a tree.
@@ -65,6 +67,7 @@ class ConceptVectors:
     seed: int
     scale: bool = False  # by the clips that vectors are found on
     known: dict[bytes, Margins] = field(default_factory=dict)
+    banks: dict[bytes, ConceptBank] = field(default_factory=dict)
 
     @cached_property
     def gram(self) -> Gram:
@@ -81,7 +84,7 @@ class ConceptVectors:
 
     def reading(self, features: Features) -> ConceptVectors:
         """Return those of other features of the same clips, of which none is found yet."""
-        return replace(self, features=features, scale=False, known={})
+        return replace(self, features=features, scale=False, known={}, banks={})
 
     def targets(self, against: Any) -> Targets:
         """Return 1 for a positive, 0 for a negative, -1 for no example; a column for a concept."""
@@ -95,38 +98,72 @@ class ConceptVectors:
         has_level = self.table.levels != ""
         return np.flatnonzero(held.may_learn & has_level & self.features.present)
 
+    def forget_margins(self) -> None:
+        """Forget margins, which take much memory; and vectors, once these are many."""
+        self.known.clear()
+        if len(self.banks) > MOST_BANKS:
+            self.banks.clear()
+
     def margins(self, settings: Mapping[str, Any], held: HeldOut) -> Margins:
         """Return the vectors of a fold, and the margins of the rows of the store."""
         clips = self.clips_to_find_on(held)
-        of_bank = {name: settings[name] for name in BANK}
-        key = canonical_json([of_bank, held.is_by_film]) + clips.tobytes()
-        if held.file_folds is not None:
-            key += b"|" + held.file_folds.tobytes()
+        key = self._key({name: settings[name] for name in BANK}, clips, held)
         if key not in self.known:
-            self.known[key] = self._find(of_bank, clips, held)
+            self.known[key] = self._cross_fitted(settings, clips, held)
         return self.known[key]
 
-    def _find(
+    def bank(self, settings: Mapping[str, Any], held: HeldOut) -> ConceptBank:
+        """Return the vectors of a fold; how margins are cross-fitted makes no difference."""
+        clips = self.clips_to_find_on(held)
+        of_vectors = {name: settings[name] for name in BANK if name != "cross_fit"}
+        key = self._key(of_vectors, clips, held)
+        if key not in self.banks:
+            examples = self._examples(settings, clips, held)
+            self.banks[key] = self._find(examples, clips, held)
+        return self.banks[key]
+
+    def _key(
         self, settings: Mapping[str, Any], clips: IntArray, held: HeldOut
-    ) -> Margins:
+    ) -> bytes:
+        """Return the key of what is found on some clips with some settings."""
+        key = canonical_json([settings, held.is_by_film]) + clips.tobytes()
+        if held.file_folds is not None:
+            key += b"|" + held.file_folds.tobytes()
+        return key
+
+    def margins_by(self, bank: ConceptBank) -> FloatArray:
+        """Return the margins of every row of the store."""
+        margins: FloatArray = self.gram.X @ bank.coef_.T + bank.intercept_
+        return margins
+
+    def _examples(
+        self, settings: Mapping[str, Any], clips: IntArray, held: HeldOut
+    ) -> Examples:
+        """Return the examples of the concepts that can be found on some clips."""
         targets = self.targets(settings["against"])
-        rows = self.features.row_of[clips]
-        films = held.films[self.features.present]
-        columns = findable(targets[rows])
+        columns = findable(targets[self.features.row_of[clips]])
         if held.file_folds is not None:
             columns.sort(key=self._released_rank)
-        examples = Examples(
+        return Examples(
             self.gram,
             targets[:, columns],
             [self.table.concept_names[column] for column in columns],
-            films if held.is_by_film else None,
+            held.films[self.features.present] if held.is_by_film else None,
             settings,
             self.seed,
             self.scale,
         )
-        bank = self._bank(examples, rows, clips, held)
-        margins = examples.margins(bank, slice(None))
+
+    def _cross_fitted(
+        self, settings: Mapping[str, Any], clips: IntArray, held: HeldOut
+    ) -> Margins:
+        """Return margins; those of clips are by vectors that were found without these clips."""
+        examples = self._examples(settings, clips, held)
+        bank = self.bank(settings, held)
+        margins = self.margins_by(bank)
         tolerances = tolerances_of(bank)
+        rows = self.features.row_of[clips]
+        films = held.films[self.features.present]
         parts = _cross_fit_parts(
             rows, films, settings["cross_fit"], held.is_by_film, self.seed
         )
@@ -138,10 +175,11 @@ class ConceptVectors:
             margins[part] = examples.margins(bank_of_others, part)
         return Margins(bank, margins, clips)
 
-    def _bank(
-        self, examples: Examples, rows: IntArray, clips: IntArray, held: HeldOut
+    def _find(
+        self, examples: Examples, clips: IntArray, held: HeldOut
     ) -> ConceptBank:
         """Return the vectors; with the folds of a published file, as its scheme chooses them."""
+        rows = self.features.row_of[clips]
         tolerances: Tolerances = None
         if held.file_folds is None:
             return examples.find(rows)
@@ -203,7 +241,7 @@ class Examples:
         )
         return found
 
-    def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
+    def margins(self, bank: ConceptBank, rows: IntArray) -> FloatArray:
         """Return the margins of some rows."""
         margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
         return margins

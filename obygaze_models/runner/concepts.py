@@ -21,8 +21,9 @@ from obygaze_models.models.registry import BANK, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.concept_vectors import MIN_CLIPS
+from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
-from obygaze_models.runner.testing import StoreRun, fit_every_clip
+from obygaze_models.runner.testing import StoreRun
 
 MOST_PARTS = 12
 
@@ -99,14 +100,15 @@ def _settings(model: Model, task: str) -> dict[str, Any]:
 
 def _head(run: StoreRun, model: Model, task: str) -> Any:
     """Return a bottleneck that is fitted on every clip of a task; None where that fails."""
+    features = run.vectors.features
+    clips = np.flatnonzero(features.present & (run.labels[task] >= 0))
+    held = nothing_held_out(run.table, _films(run), clips)
     # The table is about the features of the store, of which nothing is erased.
-    data = replace(run.protocol.data, erase=())
-    run = replace(run, protocol=replace(run.protocol, data=data))
+    context = replace(run.context(task), erase=())
     try:
-        _, fitted = fit_every_clip(run, model, task)
+        return fit_model(model, held, context).estimator
     except FixTraining:
         return None
-    return fitted.estimator
 
 
 def _films(run: StoreRun) -> NDArray[np.str_]:
@@ -154,10 +156,8 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
     clips = np.flatnonzero(vectors.features.present)
     films = _films(run)
     whole = nothing_held_out(run.table, films, clips)
-    # Margins are those of clips that are held out: nothing is cross-fitted.
-    settings = {**settings, "cross_fit": 0}
     try:
-        bank = vectors.margins(settings, whole).bank
+        bank = vectors.bank(settings, whole)
     except FixTraining:
         return {}
     names = [str(name) for name in bank.concepts_]
@@ -167,11 +167,11 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
         tested = np.flatnonzero(parts == part)
         held = _without(whole, clips[tested])
         try:
-            found = vectors.margins(settings, held)
+            found = vectors.bank(settings, held)
         except FixTraining:
             continue
-        of_rows = found.of_rows[tested]
-        for column, name in enumerate(map(str, found.bank.concepts_)):
+        of_rows = vectors.margins_by(found)[tested]
+        for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]
     targets = vectors.targets(settings["against"])

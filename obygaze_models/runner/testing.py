@@ -259,8 +259,8 @@ def model_cells(
         run.vectors.gram.products  # noqa: B018 - computed once, before processes are forked
 
     def work(number: int) -> Outcomes:
-        # Concept vectors are those of one part only: those of all folds would fill the memory.
-        run.vectors.known.clear()
+        # Margins are those of one part only: those of all folds would fill the memory.
+        run.vectors.forget_margins()
         outcomes: Outcomes = {}
         for fit in parts[number]:
             outcomes |= _test_fit(run, fit)

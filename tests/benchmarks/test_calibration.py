@@ -23,13 +23,19 @@ pytestmark = pytest.mark.check("benchmarks")
 def test_every_design_counts_what_its_runs_print(design: str) -> None:
     rates = simulate(design, n_worlds=2)
     found = {rate.quantity: rate.n for rate in rates}
-    # Each world has a concept, or the cells of two stores.
-    n = 2 if design == "concepts" else 4
-    truth = {f"truth outside the interval of {name}": n for name in ("ap", "auc")}
     if design == "concepts":
-        assert found == {"p of a concept": 2, **truth}
+        # Each world has a concept.
+        assert found == {"p of a concept": 2, "truth outside the interval of ap": 2}
     else:
-        assert found == {"p_corrected_t": 2, "0 outside the interval": 2, **truth}
+        # Each world has the cells of two stores and their difference, or of four and six.
+        n_stores = 4 if design == "max-t" else 2
+        n_differences = 6 if design == "max-t" else 1
+        assert found == {
+            "0 outside the interval": 2 * n_differences,
+            "the least p of all": 2,
+            "truth outside the interval of ap": 2 * n_stores,
+            "truth outside the interval of auc": 2 * n_stores,
+        }
     for rate in rates:
         if rate.above is not None:
             assert rate.above + rate.below == rate.rejected
@@ -47,7 +53,7 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "features_of", features)
     rates = simulate("ridge", n_worlds=2)
     found = {rate.quantity: rate.rejected for rate in rates}
-    assert found["p_corrected_t"] == found["0 outside the interval"] == 2
+    assert found["the least p of all"] == found["0 outside the interval"] == 2
     # Two stores that differ have no common truth.
     assert found["truth outside the interval of ap"] >= 2
 

@@ -1,5 +1,7 @@
 """Count the pictures of files drawn anew that are right, refused and wrong, by kind of file.
 
+Wrong pictures of a file in which FFmpeg reports nothing are listed as such: nothing can find them.
+
 `python -m support.exactness --seed 49` (from the folder of tests) makes 200 files of each codec,
 group, container, rate, cut and edit, and 100 that are damaged. Of the first, each picture is
 compared with what another program shows that decodes the file in order; of the damaged ones, with
@@ -116,9 +118,14 @@ def is_reported(path: Path) -> bool:
     try:
         with open_film(path) as source:
             outcome = source.run(source.whole, lambda _, __: None)
-            return bool(outcome.reported) or source.film.broken
+            return outcome.has_reports or source.film.broken
     except BadVideo:
         return True
+
+
+def said_of(path: Path) -> str:
+    """Return whether FFmpeg reports anything of a file, in words."""
+    return "reported" if is_reported(path) else "FFmpeg reports nothing"
 
 
 def pictures_of(path: Path) -> set[bytes]:
@@ -156,8 +163,7 @@ def count_damaged(
             continue
         n_wrong = judge(path, known, tallies[how])
         if n_wrong:
-            reported = "reported" if is_reported(path) else "FFmpeg reports nothing"
-            wrong.append(f"{case} {how}: {n_wrong} wrong, {reported}")
+            wrong.append(f"{case} {how}: {n_wrong} wrong, {said_of(path)}")
     return tallies, wrong
 
 
@@ -173,9 +179,13 @@ def main() -> None:
         tallies: dict[str, Tally] = {}
         for case in draw(chosen.intact, chosen.seed):
             path = make(case, folder)
-            if path is not None:
-                tally = tallies.setdefault(case.codec, Tally())
-                compare(case, path, folder, None, tally)
+            if path is None:
+                continue
+            tally = tallies.setdefault(case.codec, Tally())
+            n_before = len(tally.wrong)
+            compare(case, path, folder, None, tally)
+            of_file = tally.wrong[n_before:]
+            tally.wrong[n_before:] = [f"{line}, {said_of(path)}" for line in of_file]
         for codec, tally in tallies.items():
             print(f"{codec:8} {tally}")
             for line in tally.wrong:

@@ -201,6 +201,7 @@ def learns(way: Way, model: str, held: HeldOut, rows: NDArray[np.bool_]) -> list
     other = replaced(way, rows)
     # Each fit finds its own concept vectors.
     way.run.vectors.known.clear()
+    way.run.vectors.banks.clear()
     before = answers(fit(way.run, model, held, task), X)
     now = answers(fit(other, model, held, task), X)
     assert "scores" in before, before

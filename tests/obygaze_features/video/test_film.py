@@ -10,7 +10,6 @@ import pytest
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, remux, write_video
 
-from obygaze_features.core.files import locked
 from obygaze_features.video import film, packets
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
@@ -117,22 +116,6 @@ def test_a_damaged_index_is_made_again(tmp_path: Path, content: bytes) -> None:
     assert len(index_file(tmp_path / "indexes").read_bytes()) == len(good)
 
 
-def test_nobody_waits_for_ever_for_an_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process makes it, and was suspended."""
-    made = KINDS["ts_h264"](tmp_path)
-    film.make_index(made.path, tmp_path / "there")
-    folder = index_file(tmp_path / "there").parent.name
-    (tmp_path / "here" / folder).mkdir(parents=True)
-    film._FILMS.clear()
-    monkeypatch.setattr(film, "_PATIENCE_S", 0.0)
-    with locked(tmp_path / "here" / folder):
-        film.make_index(made.path, tmp_path / "here")
-    index = index_file(tmp_path / "here")
-    assert index.read_bytes() == index_file(tmp_path / "there").read_bytes()
-
-
 def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
     """Damaged npz files raise errors of zlib, tokenize and zipfile too."""
     made = KINDS["ts_h264"](tmp_path)
@@ -149,9 +132,7 @@ def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
             del data[start : start + int(random.integers(1, 99))]
         damaged.write_bytes(data)
         # What is read is the whole index, or nothing.
-        values = film._read_or_make(
-            damaged, lambda: {"new": np.array(1)}, dict, film.no_progress
-        )
+        values = film._read_or_make(damaged, lambda: {"new": np.array(1)}, dict)
         assert values.keys() == {"new"} or "pts" in values
 
 

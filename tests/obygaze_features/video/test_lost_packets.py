@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,15 @@ from support.damage import (
     remove_bytes,
     zero_bytes,
 )
+from support.exactness import (
+    DamagedTally,
+    count_damaged,
+    damage,
+    is_reported,
+    pictures_of,
+)
+from support.exactness import judge as judge_in_parts
+from support.generated_videos import Case, make
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video import film
@@ -31,7 +39,7 @@ from obygaze_features.video.damage import gaps, skipped_in_table
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import VideoInfo, probe
-from obygaze_features.video.source import Outcome, VideoSource
+from obygaze_features.video.source import Outcome
 
 COUNT = 60
 X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
@@ -356,34 +364,54 @@ def test_of_packets_falsely_called_key_frames_some_are(
     assert not (~found.whole & ~found.marked).any()
 
 
-def test_a_film_whose_end_is_damaged_has_each_packet_reported_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("out", "keys", "reports", "damage"),
+    [
+        # Of a picture that came out after a whole key frame: it is not about packets before it.
+        ([0, 1, 2, 3, 4, 5, 6], {0, 4}, [5], {4, 5}),
+        # Of the key frame itself, or of a picture that came out before it.
+        ([0, 1, 2, 3, 4, 5, 6], {0, 4}, [4], {2, 3, 4}),
+        ([0, 1, 2, 3, 5, 4, 6], {0, 4}, [5], {3, 4, 5}),
+        # Of a picture that did not come out.
+        ([0, 1, 2, 3, 4, 6], {0, 4}, [5], {3, 4, 5}),
+        ([0, 1, 2, 3, 4, 5, 6], {0, 4}, [1, 6], {0, 1, 4, 5, 6}),
+    ],
+)
+def test_what_a_report_may_be_about(
+    out: list[int], keys: set[int], reports: list[int], damage: set[int]
 ) -> None:
-    options = {"g": "20", "b": "1M", "deadline": "realtime"}
-    whole = write_video(
-        tmp_path / "whole.webm", "libvpx", numbers=range(COUNT), options=options
-    )
+    outcome = Outcome(late=2, out=out, keys=keys, reports=reports)
+    assert outcome.damage == damage
+    assert (outcome.has_reports, Outcome(late=2).has_reports) == (True, False)
+    corrupt = Outcome(late=2, out=out, keys=keys, corrupt={3})
+    assert (corrupt.damage, corrupt.has_reports) == ({3}, True)
 
-    def not_a_picture(data: bytearray, draw: Random) -> None:
-        data[:] = b"\x11"
 
-    path = change_packets(
-        whole, tmp_path / "end.webm", set(range(10, COUNT)), not_a_picture
-    )
-    n_reported = 0
-    find = VideoSource._packets_of_report
+@pytest.mark.parametrize(
+    ("case", "how", "seed"),
+    [
+        # The key frame before the pictures that are reported is whole.
+        (Case("hevc", "open", "hevc", "25", "whole", "none"), "file-remove", 75),
+        # The packets that are reported show no picture.
+        (Case("vp9", "plain", "mp4", "25", "whole", "none"), "file-zero", 76),
+    ],
+)
+def test_what_is_reported_of_a_later_packet_marks_the_picture_that_is_asked_for_alone(
+    case: Case, how: str, seed: int, tmp_path: Path
+) -> None:
+    whole = make(case, tmp_path)
+    assert whole is not None
+    path = damage(whole, tmp_path / f"damaged.{case.container}", how, seed)
+    tally = DamagedTally()
+    assert judge_in_parts(path, pictures_of(whole), tally) == 0
+    assert tally.n_refused > 0 and is_reported(path)
 
-    def count(source: VideoSource, position: int, outcome: Outcome) -> set[int]:
-        nonlocal n_reported
-        positions = find(source, position, outcome)
-        n_reported += len(positions)
-        return positions
 
-    with film.open_film(path) as source:
-        monkeypatch.setattr(VideoSource, "_packets_of_report", count)
-        outcome = source.run(source.whole, lambda _, __: None)
-    assert set(range(10, COUNT)) <= outcome.reported
-    assert n_reported == len(outcome.reported)
+@pytest.mark.check("a hundred damaged files")
+def test_no_picture_is_wrong_where_ffmpeg_reports_anything(tmp_path: Path) -> None:
+    tallies, wrong = count_damaged(100, 7, tmp_path)
+    assert sum(tally.n_right for tally in tallies.values()) > 3000
+    assert [line for line in wrong if "FFmpeg reports nothing" not in line] == []
 
 
 def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_last(

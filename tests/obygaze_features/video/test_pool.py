@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +32,19 @@ from obygaze_features.video.pool import (
     DecodeResult,
     _Worker,
     _WorkerExited,
+    in_order,
 )
 from obygaze_features.video.resize import Resize
 
 VIEWS = (View(8), View(4, resize=Resize(48)))
+
+
+def results_of(
+    pool: DecodePool, jobs: Iterable[DecodeJob], ahead: int = 4
+) -> Iterator[DecodeResult]:
+    """The results of jobs, in their order."""
+    for _, result in in_order(pool.submit, jobs, ahead):
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +137,7 @@ def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> N
         DecodeJob(film, VIEWS, start, end) for film in films for start, end in parts
     ]
     with DecodePool(workers) as pool:
-        results = list(pool.map(jobs))
+        results = list(results_of(pool, jobs))
     assert [result.job for result in results] == jobs
     for result in results:
         assert result.clips is not None and result.error is None
@@ -147,20 +156,20 @@ def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> N
 def test_every_job_is_yielded_once_in_order(films: list[Path]) -> None:
     jobs = [DecodeJob(films[n % 4], (View(2),), start_s=n / 100) for n in range(20)]
     with DecodePool(2) as pool:
-        done = [result.job for result in pool.map(jobs)]
+        done = [result.job for result in results_of(pool, jobs)]
     assert done == jobs
 
 
 def test_no_more_than_asked_is_decoded_ahead(films: list[Path]) -> None:
     handed_out = []
 
-    def jobs() -> object:
+    def jobs() -> Iterator[DecodeJob]:
         for n in range(12):
             handed_out.append(n)
             yield DecodeJob(films[0], (View(1),))
 
     with DecodePool(1) as pool:
-        for taken, _ in enumerate(pool.map(jobs(), ahead=3), start=1):  # type: ignore[arg-type]
+        for taken, _ in enumerate(results_of(pool, jobs(), ahead=3), start=1):
             # Those taken, three under way, and the one at hand.
             assert len(handed_out) <= taken + 3
 
@@ -169,11 +178,22 @@ def test_a_bad_file_is_an_error_of_its_own(films: list[Path], tmp_path: Path) ->
     (tmp_path / "text.mp4").write_text("no film", encoding="utf-8")
     paths = [films[0], tmp_path / "none.mp4", films[1], tmp_path / "text.mp4", films[2]]
     with DecodePool(2) as pool:
-        results = list(pool.map(DecodeJob(path, VIEWS) for path in paths))
+        results = list(results_of(pool, (DecodeJob(path, VIEWS) for path in paths)))
     reasons = [result.error and result.error.reason for result in results]
     assert reasons == [None, "missing", None, "unreadable", None]
     stages = [result.error.stage for result in results if result.error]
     assert stages == ["open", "open"]
+
+
+def test_an_error_of_a_worker_is_not_called_a_crash(films: list[Path]) -> None:
+    # A time that is text: no command makes such a job.
+    job = DecodeJob(films[0], VIEWS, start_s="soon")  # type: ignore[arg-type]
+    with DecodePool(1) as pool:
+        error = pool.submit(job).result().error
+        assert error is not None
+        assert (error.stage, error.reason) == ("decode", "error")
+        assert error.message.startswith("TypeError: ")
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
 
 
 def test_a_crash_costs_one_clip(
@@ -261,7 +281,7 @@ def test_what_nobody_waits_for_is_not_decoded(
     monkeypatch.setattr(_Worker, "decode", noted)
     jobs = [DecodeJob(film, (View(32),)) for film in (films[0], *[slow_film] * 6)]
     with DecodePool(1) as pool:
-        results = pool.map(jobs, ahead=7)
+        results = results_of(pool, jobs, ahead=7)
         assert next(results).error is None
         del results
         assert pool.submit(DecodeJob(films[1], VIEWS)).result().error is None
@@ -472,10 +492,10 @@ def test_memory_of_clips_is_given_back(films: list[Path]) -> None:
 
     with DecodePool(1) as pool:
         # As many clips as there may be at once: their memory stays for the next ones.
-        results = list(pool.map(DecodeJob(films[0], VIEWS) for _ in range(4)))
+        results = list(results_of(pool, [DecodeJob(films[0], VIEWS)] * 4))
         before = open_files()
         del results
-        for _ in pool.map(DecodeJob(films[0], VIEWS) for _ in range(50)):
+        for _ in results_of(pool, [DecodeJob(films[0], VIEWS)] * 50):
             pass
         assert open_files() <= before + 2
 
@@ -493,12 +513,14 @@ def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:
             del clip
         assert len(made) == 1
         results = list(
-            pool.map([DecodeJob(films[n % 4], VIEWS) for n in range(8)], ahead=8)
+            results_of(
+                pool, [DecodeJob(films[n % 4], VIEWS) for n in range(8)], ahead=8
+            )
         )
         assert len(made) == 8
         slices = [result.clips[VIEWS[0]].shared_pictures[3:5] for result in results]
         results.clear()
-        list(pool.map([DecodeJob(film, VIEWS) for film in films], ahead=8))
+        list(results_of(pool, [DecodeJob(film, VIEWS) for film in films], ahead=8))
         assert len(made) == 12, "the slices still hold the first eight"
         for number, kept in enumerate(slices):
             expected = decode_clip(films[number % 4], VIEWS[0]).pictures[3:5]
@@ -509,13 +531,13 @@ def test_memory_of_a_worker_that_crashed_is_not_used_again(
     films: list[Path], slow_film: Path, sent: threading.Event
 ) -> None:
     with DecodePool(1) as pool:
-        list(pool.map([DecodeJob(films[0], VIEWS)]))
+        list(results_of(pool, [DecodeJob(films[0], VIEWS)]))
         (pid,) = worker_ids(pool)
         future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, VIEWS))
         os.kill(pid, signal.SIGSEGV)
         os.kill(pid, signal.SIGCONT)
         assert future.result().error is not None
-        list(pool.map([DecodeJob(films[1], VIEWS)]))
+        list(results_of(pool, [DecodeJob(films[1], VIEWS)]))
         assert list(pool._memories) == [1], "the first is dropped"
 
 

@@ -167,11 +167,15 @@ def test_order_of_showing() -> None:
 
 def test_runs_begin_at_key_frames_and_are_shared() -> None:
     index = index_of([i / 25 for i in range(100)], keys=[0, 30, 60])
-    runs = index.runs([5, 20, 65, 99])
+    runs = index.runs([5, 20, 65, 99], late=0)
     assert [(run.start, run.stop) for run in runs] == [(0, 20), (60, 99)]
     assert [sorted(run.wanted) for run in runs] == [[5, 20], [65, 99]]
     # Where one ends at the picture before the next key frame, going on costs nothing.
-    assert [(run.start, run.stop) for run in index.runs([29, 31])] == [(0, 31)]
+    assert [(run.start, run.stop) for run in index.runs([29, 31], late=0)] == [(0, 31)]
+    # What is wrong with a picture may be reported some packets later.
+    runs = index.runs([5, 20, 65, 99], late=3)
+    assert [(run.start, run.stop) for run in runs] == [(0, 23), (60, 99)]
+    assert [(run.start, run.stop) for run in index.runs([28, 31], late=1)] == [(0, 32)]
     assert index.start_of(65, back=1) == 30
     assert index.start_of(65, back=9) == 0
 
@@ -204,13 +208,16 @@ def test_damage_lasts_from_its_packet_to_the_next_key_frame(
 @given(
     keys=st.sets(st.integers(1, 59), max_size=8),
     positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
+    late=st.integers(0, 4),
 )
-def test_runs_hold_every_position_once(keys: set[int], positions: list[int]) -> None:
+def test_runs_hold_every_position_once(
+    keys: set[int], positions: list[int], late: int
+) -> None:
     index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
-    runs = index.runs(positions)
+    runs = index.runs(positions, late)
     assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
     for run in runs:
-        assert index.key[run.start] and max(run.wanted) == run.stop
+        assert index.key[run.start] and min(max(run.wanted) + late, 59) == run.stop
         assert all(run.start <= index.start_of(p) <= p <= run.stop for p in run.wanted)
     for before, after in pairwise(runs):
         assert before.stop + 1 < after.start
