@@ -22,7 +22,7 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze.demo.tour import write_demo  # noqa: F401
     from obygaze.doctor import check_up  # noqa: F401
-    from obygaze.films.view import open_site as view  # noqa: F401
+    from obygaze.films.page.view import open_site as view  # noqa: F401
     from obygaze.namespaces import Namespace
 
     audit: Namespace
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from obygaze.maps.drawing import draw_maps as draw_maps
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
-    from obygaze_features.extraction import extract as extract
+    from obygaze_features.extraction.extracting import extract as extract
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
@@ -67,7 +67,7 @@ else:
         "obygaze_models.protocols.datasets": ("Dataset",),
         "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
-        "obygaze_features.extraction": ("extract",),
+        "obygaze_features.extraction.extracting": ("extract",),
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),

@@ -64,7 +64,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Experiments",
     ),
     "view": (
-        "obygaze.films.view:view",
+        "obygaze.films.page.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
         "Look",
     ),

@@ -29,7 +29,6 @@ ROOMS = [
         f"obygaze_features.{name}"
         for name in ("manifest", "store", "video", "backbones")
     ),
-    "obygaze_features.extraction",
     *(
         f"obygaze_models.{name}"
         for name in ("models", "evaluation", "protocols", "zoo")

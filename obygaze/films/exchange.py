@@ -40,7 +40,6 @@ from obygaze_features.core.written_tables import (
     SUFFIXES,
     Columns,
     check_table_name,
-    table_as_csv,
     write_table,
 )
 from obygaze_features.manifest import read_manifest
@@ -199,7 +198,6 @@ def _table_of_predictions(path: Path) -> CsvTable:
         path,
         required=("clip_id",),
         content="predictions",
-        data=table_as_csv(path),
     )
 
 
@@ -332,7 +330,7 @@ def export_segments(
 
     FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
     film becomes a file; ELAN also gets the time that was watched, as a tier. Of csv it is one table
-    of all clips, with times in seconds: a file named .csv, .xlsx, .parquet or .json, or
+    of all clips, with times in seconds: a file named .csv or .xlsx, or
     MANIFEST.csv in a folder. --predictions takes what `models predict` and `search` write with -o,
     and the predictions.csv of a run.
 

@@ -8,7 +8,7 @@ is a line of JSON with the state before and after, written before the table is.
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -18,7 +18,6 @@ from typing import Any
 
 from obygaze.films.film_segments import plain
 from obygaze.films.mark_tables import MORE_COLUMNS, SEGMENT_COLUMNS, Segment, segment_of
-from obygaze.films.queue import is_judgement
 from obygaze.films.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
@@ -34,13 +33,11 @@ from obygaze_features.manifest.model import LEVELS, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
-SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
 ID = re.compile(r"[0-9a-f-]{8,40}")
 MAX_COMMENT = 2000
 NO_VOCABULARY = Vocabulary()
 
 Mark = dict[str, Any]
-Cells = dict[str, str]  # of a row, by column
 
 
 @dataclass(frozen=True)
@@ -94,15 +91,11 @@ class MarkChange:
             shown, so that a change by hand, which keeps the version, is seen.
         rate: The pictures per second of the film.
         span_s: Start and end of the mark in the film, in seconds.
-        more: Cells of further columns.
-        arm: The arm in which it was made; "" is that of the table.
     """
 
     wanted: Mapping[str, Any]
     rate: Fraction | None = None
     span_s: tuple[float, float] | None = None
-    more: Mapping[str, str] = field(default_factory=dict)
-    arm: str = ""
 
     @property
     def deleted(self) -> bool:
@@ -192,11 +185,11 @@ class MarkTable:
     _last: _LastTable = field(default_factory=_LastTable, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.annotator) or self.annotator == SHOTS:
+        if not NAME.fullmatch(self.annotator):
             rule = "letters without accents, digits, - and _"
-            hint = f"--annotate NAME: {rule}; not {SHOTS}"
+            hint = f"--annotate NAME: {rule}"
             plain_name = ascii_id(self.annotator)
-            if NAME.fullmatch(plain_name) and plain_name != SHOTS:
+            if NAME.fullmatch(plain_name):
                 hint = f"--annotate {plain_name}"
             raise FixUsage(
                 f"the name of an annotator is that of a file, of {rule}: got {self.annotator!r}",
@@ -268,8 +261,7 @@ class MarkTable:
     ) -> list[Mark]:
         """Make all changes in one step, and return the new states of their marks.
 
-        A mark has the concepts of the manifest and of the vocabulary. The tiers of the vocabulary
-        are columns of the table.
+        A mark has the concepts of the manifest and of the vocabulary.
 
         Raises:
             Outdated: A mark was changed by now; then nothing is saved.
@@ -281,16 +273,13 @@ class MarkTable:
             marks = state.marks
             no_cells = dict.fromkeys(_other_columns(state.columns), "")
             history = []
-            new_columns: set[str] = set()
             for change, changed_mark in zip(changes, checked, strict=True):
                 mark_id = changed_mark["mark"]
                 before = marks.pop(mark_id, None)
                 _require_newest(change.wanted, before)
                 other_cells = before["more"] if before else no_cells
                 self._check_concepts(changed_mark, before, vocabulary)
-                tiers = _checked_tiers(change.wanted, other_cells, vocabulary)
-                changed_mark["more"] = {**other_cells, **tiers, **change.more}
-                new_columns |= changed_mark["more"].keys() - set(state.columns)
+                changed_mark["more"] = dict(other_cells)
                 changed_mark |= _with_state(changed_mark)
                 after = None if change.deleted else changed_mark
                 if after:
@@ -298,7 +287,7 @@ class MarkTable:
                 when = changed_mark["when"]
                 history.append({"before": before, "after": after, "when": when})
             self._add_to_history(history)
-            if state.bad_rows or not state.columns or new_columns:
+            if state.bad_rows or not state.columns:
                 self._write(marks, state.bad_rows)
             else:
                 self._write_changed(state, history)
@@ -335,75 +324,6 @@ class MarkTable:
             saved_ids=(*state.saved_ids, *changed_ids),
         )
         self._last.table = _TableBytes(data, written, rows)
-
-    @property
-    def aside_path(self) -> Path:
-        """The table of the rows that were set aside, beside this one."""
-        return self.path.with_suffix(".aside.csv")
-
-    def set_aside(self, rows: Sequence[Cells] | None = None) -> list[Cells]:
-        """Move rows that are no marks into `aside_path`, and return them.
-
-        Args:
-            rows: The cells of the rows to move; without them, all rows that are no marks.
-        """
-        with locked(self.path.parent):
-            state = self.read()
-            moved: list[BadRow] = []
-            left: list[BadRow] = []
-            for bad_row in state.bad_rows:
-                if rows is None or _filled(bad_row.cells) in rows:
-                    moved.append(bad_row)
-                else:
-                    left.append(bad_row)
-            if moved:
-                aside = [*self._rows_aside(), *(_filled(row.cells) for row in moved)]
-                self._write_aside(aside, state.columns)
-                self._note_moved("aside", [row.cells for row in moved])
-                self._write(state.marks, left)
-        return [_filled(row.cells) for row in moved]
-
-    def take_back(self, rows: Sequence[Cells]) -> None:
-        """Move rows that were set aside into this table again; all of them must be there."""
-        with locked(self.path.parent):
-            state = self.read()
-            aside = self._rows_aside()
-            for cells in rows:
-                if cells not in aside:
-                    problem = "Nothing is changed: rows that were set aside are not there any more"
-                    raise FixInput(problem, where=str(self.aside_path))
-                aside.remove(cells)
-            self._note_moved("back", rows)
-            taken = [BadRow(0, cells, "") for cells in rows]
-            self._write(state.marks, [*state.bad_rows, *taken])
-            self._write_aside(aside, state.columns)
-
-    def _rows_aside(self) -> list[Cells]:
-        if not self.aside_path.exists():
-            return []
-        table = read_table(
-            self.aside_path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
-        )
-        return [_filled(row.cells) for row in table.rows]
-
-    def _write_aside(self, rows: Sequence[Cells], columns: Sequence[str]) -> None:
-        if not rows:
-            self.aside_path.unlink(missing_ok=True)
-            return
-        names = list(columns)
-        for cells in rows:
-            names += cells
-        names = list(dict.fromkeys([*SEGMENT_COLUMNS, *names]))
-        lines = []
-        for cells in rows:
-            lines.append([cells.get(name, "") for name in names])
-        write_atomic(self.aside_path, csv_bytes(names, lines))
-
-    def _note_moved(self, where: str, rows: Sequence[Mapping[str, str]]) -> None:
-        """Add rows that are no marks to the history, with where they are moved."""
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        line = {"before": None, "after": None, where: list(rows), "when": when}
-        self._add_to_history([line])
 
     def _add_to_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
         path = self.path.with_suffix(".history.jsonl")
@@ -477,25 +397,11 @@ class MarkTable:
             "framerate": framerate,
             "start_s": start_s,
             "end_s": end_s,
-            "arm": change.arm or self.arm,
+            "arm": self.arm,
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
-
-
-def _checked_tiers(
-    wanted: Mapping[str, Any], before: Mapping[str, str], vocabulary: Vocabulary
-) -> dict[str, str]:
-    """Return the values of tiers that were asked for; an error where one is not known."""
-    tiers = wanted.get("tiers") or {}
-    if not isinstance(tiers, dict):
-        raise FixInput("tiers: expected their values")
-    for tier, value in tiers.items():
-        known = ("", before.get(tier), *vocabulary.tiers.get(tier, ()))
-        if tier not in vocabulary.tiers or value not in known:
-            raise FixInput(f"the vocabulary has no value {value!r} of {tier!r}")
-    return tiers
 
 
 def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:
@@ -510,11 +416,6 @@ def _mark_of(segment: Segment) -> Mark:
     """Return the values of a segment as they are sent to the page."""
     values = {name: getattr(segment, name) for name in SEGMENT_COLUMNS}
     return {**values, "concepts": list(segment.concepts)}
-
-
-def _filled(cells: Mapping[str, str]) -> Cells:
-    """Return the cells of a row that are not empty."""
-    return {name: cell for name, cell in cells.items() if cell}
 
 
 def _other_columns(columns: Sequence[str]) -> list[str]:
@@ -544,56 +445,3 @@ def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:
     # A column of somebody may be called as a value that is in no column, such as `state`.
     cells = {**mark, **mark["more"], "concepts": "|".join(mark["concepts"])}
     return [cells.get(name, "") for name in columns]
-
-
-def read_good_segments(path: Path, notes: list[str]) -> list[Segment]:
-    """Return the segments of a table; rows that are none are set aside, and a note says so."""
-    table = read_table(path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
-    segments = []
-    for row in table.rows:
-        problems = Violations(path.name)
-        segment = segment_of(replace(row, violations=problems))
-        if segment is None or problems:
-            notes.append(f"this row is left out: {'; '.join(problems.lines)}")
-        else:
-            segments.append(segment)
-    return segments
-
-
-def films_of_history(table: Path) -> set[str]:
-    """Return the films with marks that the history beside a table has."""
-    return {mark["movie_id"] for mark in _marks_of_history(table)}
-
-
-def _marks_of_history(table: Path) -> Iterator[Mark]:
-    """Yield the marks of the history beside a table as they were after each change, in order."""
-    path = table.with_suffix(".history.jsonl")
-    # A kill may have cut off the last line inside a letter, and values may hold signs other than
-    # these at which text is split into lines.
-    lines = path.read_bytes().split(b"\n") if path.is_file() else []
-    for line in lines:
-        try:
-            mark = json.loads(line)["after"]
-            is_whole = bool(mark) and all(name in mark for name in SEGMENT_COLUMNS)
-        except (ValueError, LookupError, TypeError):
-            continue  # a line that was cut off, or of another program
-        if is_whole:
-            yield mark
-
-
-def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
-    """Return the arm in which each film was begun, and the marks as they were first saved in it.
-
-    Films with clips of a queue are left out: there, each clip has an arm (`arms.py`).
-    """
-    arms: dict[str, str] = {}
-    first: dict[str, Segment] = {}
-    films_of_queues = set()
-    for mark in _marks_of_history(table):
-        if is_judgement(mark.get("more", {})):
-            films_of_queues.add(mark["movie_id"])
-        if mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
-            values = [mark[name] for name in SEGMENT_COLUMNS]
-            first.setdefault(mark["mark"], Segment(*values))
-    arms = {film: arm for film, arm in arms.items() if film not in films_of_queues}
-    return arms, [mark for mark in first.values() if mark.movie_id in arms]

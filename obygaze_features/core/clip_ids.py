@@ -9,14 +9,13 @@ from pathlib import Path, PurePath
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import SPREADSHEETS
-from obygaze_features.core.written_tables import table_as_csv
 
 # Of a parameter; on the command line, `core/value_types.py` reads the words.
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
 SEPARATORS = (",", ";", "\t")
-_ENDINGS = {".csv", ".tsv", ".txt", ".json", ".parquet", *SPREADSHEETS}
+_ENDINGS = {".csv", ".tsv", ".txt", *SPREADSHEETS}
 
 
 def clip_ids(clips: ClipIds) -> list[str]:
@@ -72,19 +71,16 @@ def _ids_in(path: Path) -> list[str]:
 
 
 def _text_of(path: Path) -> str:
-    """Return the text of a file; a table of another kind as CSV."""
+    """Return the text of a file."""
     if path.suffix.lower() in SPREADSHEETS:
         raise FixInput(
             "ids are not read from spreadsheets",
             where=str(path),
             hint="save the sheet as CSV",
         )
-    data = table_as_csv(path)
-    if data is None:
-        data = path.read_bytes()
     try:
         # Windows programs put a mark before the first id.
-        return data.decode("utf-8-sig")
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
 

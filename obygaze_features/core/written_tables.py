@@ -1,4 +1,4 @@
-"""Write a table to a file: CSV, JSON, Parquet or a spreadsheet, by the suffix of its name.
+"""Write a table to a file: CSV or a spreadsheet, by the suffix of its name.
 
 The same table gives the same bytes, so that a command that is run again does not find an existing
 file with other contents.
@@ -7,18 +7,15 @@ file with other contents.
 import datetime
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import (
     csv_bytes,
     json_values,
-    parse_json,
-    pretty_json,
-    require_file,
     write_new,
 )
 from obygaze_features.core.lazy import need
@@ -26,6 +23,8 @@ from obygaze_features.core.options import Option
 
 # A column of a table: its name, and a value for each row; None where there is none.
 Columns = Mapping[str, Sequence[Any]]
+
+SUFFIXES = (".csv", ".xlsx")
 
 MAX_SHEET_ROWS = 1_048_576
 MAX_SHEET_COLUMNS = 16_384
@@ -52,7 +51,7 @@ class Listing:
         """Write the table to a file, and return the files that were written.
 
         Args:
-            output: Write the table to this file: .csv, .xlsx, .parquet or .json.
+            output: Write the table to this file: .csv or .xlsx.
             force: Replace the output if it exists.
         """
         if output is None:
@@ -69,7 +68,7 @@ def write_table(
     """Write a table; the suffix of the name is that of the format.
 
     Args:
-        path: The file: .csv, .json, .parquet or .xlsx.
+        path: The file: .csv or .xlsx.
         columns: The values of each column; all have the same number.
         force: Replace a file with other contents.
     """
@@ -80,50 +79,9 @@ def write_table(
         rows = zip(*plain.values(), strict=True)
         data = csv_bytes(plain, rows)
     else:
-        data = WRITERS[path.suffix.lower()](plain, path)
+        data = _xlsx(plain, path)
     write_new(path, data, force=force)
     return path
-
-
-def table_as_csv(path: str | os.PathLike[str]) -> bytes | None:
-    """Return a .parquet or .json table as CSV; None for a file of another name.
-
-    Args:
-        path: A file that `write_table` may have written.
-    """
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in (".parquet", ".json"):
-        return None
-    require_file(path)
-    if suffix == ".json":
-        records = _json_of(path)
-        is_table = isinstance(records, list) and all(
-            isinstance(record, dict) for record in records
-        )
-        if not is_table:
-            raise FixInput("expected a list of objects, a row each", where=str(path))
-    else:
-        arrow = need("pyarrow", "parquet", "reading .parquet files")
-        parquet = need("pyarrow.parquet", "parquet", "reading .parquet files")
-        try:
-            records = parquet.read_table(path).to_pylist()
-        except (arrow.ArrowException, OSError) as error:
-            raise FixInput(
-                "not a table of Parquet that can be read", where=str(path)
-            ) from error
-    names: dict[str, None] = {}
-    for record in records:
-        names.update(dict.fromkeys(record))
-    rows = ([record.get(name) for name in names] for record in records)
-    return csv_bytes(list(names), rows)
-
-
-def _json_of(path: Path) -> Any:
-    try:
-        return parse_json(path.read_bytes())
-    except ValueError as error:
-        raise FixInput(f"not a JSON document: {error}", where=str(path)) from error
 
 
 def check_table_name(path: str | os.PathLike[str]) -> None:
@@ -133,42 +91,18 @@ def check_table_name(path: str | os.PathLike[str]) -> None:
     if suffix not in SUFFIXES:
         stem = path.name.removesuffix(path.suffix)
         raise FixUsage(
-            f"a table is written as {', '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r}",
+            f"a table is written as {' or '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r}",
             where=str(path),
-            hint=" or ".join(f"{stem}{known}" for known in (".csv", ".xlsx")),
+            hint=" or ".join(f"{stem}{known}" for known in SUFFIXES),
         )
-    if suffix in MODULES:
-        module, extra = MODULES[suffix]
-        need(module, extra, f"writing {suffix} files")
+    if suffix == ".xlsx":
+        need("xlsxwriter", "tables", "writing .xlsx files")
 
 
 def check_output(output: str | os.PathLike[str] | None = None, **others: Any) -> None:
     """Raise an error unless a table can be written to the file that -o names, if any."""
     if output is not None:
         check_table_name(output)
-
-
-def _json(columns: Columns, path: Path) -> bytes:
-    """Return a list with an object for each row."""
-    rows = zip(*columns.values(), strict=True)
-    return pretty_json([dict(zip(columns, row, strict=True)) for row in rows])
-
-
-def _parquet(columns: Columns, path: Path) -> bytes:
-    arrow = need("pyarrow", "parquet", "writing .parquet files")
-    parquet = need("pyarrow.parquet", "parquet", "writing .parquet files")
-    arrays = {}
-    for name, values in columns.items():
-        present = [value for value in values if value is not None]
-        has_text = any(isinstance(value, str) for value in present)
-        if has_text or not present:
-            texts = [None if value is None else str(value) for value in values]
-            arrays[name] = arrow.array(texts, type=arrow.string())
-        else:
-            arrays[name] = arrow.array(values)
-    stream = io.BytesIO()
-    parquet.write_table(arrow.table(arrays), stream)
-    return stream.getvalue()
 
 
 def _xlsx(columns: Columns, path: Path) -> bytes:
@@ -222,18 +156,5 @@ def _check_sheet(columns: Columns, path: Path) -> None:
             raise FixUsage(
                 f"a spreadsheet has at most {most:,} {noun}, the table has {number:,}",
                 where=str(path),
-                hint=f"{path.with_suffix('.csv').name} or {path.with_suffix('.parquet').name}",
+                hint=path.with_suffix(".csv").name,
             )
-
-
-WRITERS: Mapping[str, Callable[[Columns, Path], bytes]] = {
-    ".json": _json,
-    ".parquet": _parquet,
-    ".xlsx": _xlsx,
-}
-SUFFIXES = (".csv", *WRITERS)
-# What a suffix needs: the module, and the extra that installs it.
-MODULES = {
-    ".parquet": ("pyarrow", "parquet"),
-    ".xlsx": ("xlsxwriter", "tables"),
-}

@@ -71,7 +71,7 @@ def search(
         array: The features to compare. [default: clip, or the first array]
         top: How many clips.
         weights: Weights of the text tower. [default: the backbone's own]
-        out: Write the clips to this file: .csv, .xlsx, .parquet or .json.
+        out: Write the clips to this file: .csv or .xlsx.
         force: Replace the output if it exists.
         load: Returns the text tower of a card, instead of `load_text_tower`.
         workspace: The workspace, if it is not the current one.

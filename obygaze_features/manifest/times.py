@@ -22,11 +22,8 @@ from typing import NamedTuple
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.tables import whole_number
 
 FILM_COLUMNS = ("film_start_s", "film_end_s")
-# The pictures of its film that a clip has, both included.
-FRAME_COLUMNS = ("start_frame", "end_frame")
 RATE_COLUMN = "framerate"
 # The file that a table names for a clip, while `video` is the file that `link` found.
 NAME_COLUMN = "video_name"
@@ -70,7 +67,6 @@ class FilmTimes:
         pieces: The stretches that files show, in order.
         unknown: The files without a known length; the places of clips in a row are not known then.
         rate: The pictures per second of the film; None if it is not known.
-        frames_given: The pictures of clips for which the manifest has their numbers.
     """
 
     axis: str
@@ -79,7 +75,6 @@ class FilmTimes:
     pieces: Sequence[Piece]
     unknown: Sequence[str]
     rate: Fraction | None
-    frames_given: Mapping[str, Frames]
 
     @property
     def n_frames(self) -> int:
@@ -93,8 +88,6 @@ class FilmTimes:
 
         The last picture is before the first one where no picture is between the clip's times.
         """
-        if clip_id in self.frames_given:
-            return self.frames_given[clip_id]
         if self.rate is None or self.unknown or clip_id not in self.spans:
             return None
         return frames_between(*self.spans[clip_id], self.rate)
@@ -145,7 +138,6 @@ def film_times(
         pieces=sorted(pieces),
         unknown=unknown,
         rate=rate,
-        frames_given=_frames_given(clips),
     )
 
 
@@ -288,17 +280,6 @@ def _seconds(clip: Clip, column: str) -> float | None:
             hint="correct this column of the manifest, or remove it",
         )
     return seconds
-
-
-def _frames_given(clips: Iterable[Clip]) -> dict[str, Frames]:
-    """Return the pictures of the clips for which the manifest has them, by clip id."""
-    frames_given = {}
-    for clip in clips:
-        cells = [clip.extra.get(column, "") for column in FRAME_COLUMNS]
-        first, last = map(whole_number, cells)
-        if first is not None and last is not None and 0 <= first <= last:
-            frames_given[clip.clip_id] = (first, last)
-    return frames_given
 
 
 def _unknown_length(video: str) -> float:

@@ -130,8 +130,7 @@ class Predicted:
         """Write the scores to files.
 
         Args:
-            output: Write the table to this file, with films and times: .csv, .xlsx, .parquet or
-                .json.
+            output: Write the table to this file, with films and times: .csv or .xlsx.
             mediaeval: Write a run of MediaEval 2015: the scores of a model of two classes as
                 violence, those of --affect as classes of valence and arousal.
             no_external_data: --mediaeval: neither model nor backbone saw data from outside the

@@ -49,8 +49,7 @@ PATH = [
     ["models", "ls"],
     ["models", "show", "ridge"],
     ["models", "predict", r"models\ridge", "useful", "-o", r"out\scores.csv"],
-    ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
-    ["view", "films", "--run", "first", "--export", r"pages\view", "--thumbnails"],
+    ["view", "films", "--run", "first", "--export", r"pages\view"],
     ["store", "export", "npz", "useful", r"out\useful.npz"],
     ["store", "subset", "useful", "-o", r"stores\small", "--film", "alba"],
     ["store", "pull", r"stores\useful", "-o", "copy"],
@@ -278,7 +277,7 @@ ON_A_MAC = [
     ["run", "honest", "--manifest", TYPED, "--store", f"x={TYPED}", *GRID, "-o", TYPED],
     ["report", TYPED],
     ["models", "predict", "ridge", TYPED, "-o", "scores.csv"],
-    ["view", TYPED, "--run", TYPED, "--export", "page", "--thumbnails"],
+    ["view", TYPED, "--run", TYPED, "--export", "page"],
     ["store", "export", "npz", TYPED, "useful.npz"],
     ["store", "subset", TYPED, "-o", "small", "--film", "alba"],
 ]

@@ -30,7 +30,6 @@ from stories.film_page import (
 )
 from stories.films import first_number, rows_of_clips
 from stories.made import begin_with_extracted_films
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 __all__ = ["browser"]
@@ -223,7 +222,6 @@ def test_who_marks_blind_sees_neither_labels_nor_scores(
         assert "easy negative" not in said
 
 
-@fails_today("F5: marks are drawn at a wrong place when one piece of a film is there")
 def test_marks_without_a_place_are_not_drawn_at_a_wrong_one(
     browser: Any, ws: Workspace
 ) -> None:
@@ -262,4 +260,4 @@ def test_marks_without_a_place_are_not_drawn_at_a_wrong_one(
         clip = next(one for one in rows if one["clip_id"] in said)
         others = [level for level in levels if level != clip["level"]]
         is_wrong = any(f"ada: {level} " in said for level in others)
-        not_yet(not is_wrong, f"the mark is not of this clip: {said}")
+        assert not is_wrong, f"the mark is not of this clip: {said}"

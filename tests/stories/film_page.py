@@ -35,7 +35,6 @@ FILM_CHOICE = "#film-choice"
 SCORES_CHOICE = "#cell-choice"
 START_OF_MARK = "#start_frame"
 START_BUTTON = "#mark [data-key=i]"
-SAVE_MINE = "#mark-mine"
 # Collects what the page says in its line of messages, also if it is what stood there before.
 LISTEN = """
 const line = document.querySelector("#status");
@@ -45,10 +44,13 @@ window.listener = new MutationObserver(() => window.said.push(line.textContent))
 window.listener.observe(line, { childList: true, characterData: true, subtree: true });
 """
 # What the page calls its film once it knows when each picture is shown.
-IS_SHOWN = "return film?.id === arguments[0] && Boolean(film.lanes)"
-IS_READY = (
-    "return film?.id === arguments[0] && Boolean(film.times.get(film.pieces[0].key))"
-)
+IS_SHOWN = """
+return import("/state.js").then(({ state }) => state.film?.id === arguments[0]);
+"""
+IS_READY = """
+return Promise.all([import("/state.js"), import("/player.js")]).then(([{ state }, player]) =>
+  state.film?.id === arguments[0] && player.knowsPictures());
+"""
 LEVEL_KEYS = {"EN": "1", "HN": "2", "NS": "3", "S": "4"}
 
 

@@ -34,10 +34,6 @@ FLAGS = (
 
 # A busy machine may take long for anything; a page that never gets there fails after this time.
 WAIT_S = 120
-# Else a message that a test reads may be gone, if the machine had no time for the test before.
-KEEP_MESSAGES = (
-    "if (typeof tell === 'function') tell = (text) => ($('status').textContent = text)"
-)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +77,6 @@ def open_page(browser: Any, address: str, title: str) -> None:
     browser.get("about:blank")
     browser.get(address)
     wait(lambda: title in browser.title)
-    browser.execute_script(KEEP_MESSAGES)
 
 
 def go(browser: Any, **place: Any) -> None:
@@ -112,9 +107,38 @@ def picture_shown(browser: Any) -> int:
     )
 
 
+# The modules of the film page by their names, and its state.
+IN_PAGE = """
+const done = arguments[arguments.length - 1], given = [...arguments];
+const names = ["state", "tools", "player", "watched", "marks", "form", "timeline", "clips", "keys"];
+Promise.all(names.map((name) => import(`/${name}.js`))).then(async (modules) => {
+  const [{ state }, tools, player, watched, marks, form, timeline, clips, keys] = modules;
+  SCRIPT
+}).then((found) => done([true, found ?? null]), (error) => done([false, error.message]));
+"""
+
+
+def in_page(browser: Any, script: str, *values: Any) -> Any:
+    """Run statements of the film page to their end, and return what they return.
+
+    They see the modules by their names, the page's `state`, and the values as `given`.
+    """
+    body = IN_PAGE.replace("SCRIPT", script)
+    is_done, found = browser.execute_async_script(body, *values)
+    assert is_done, found
+    return found
+
+
 def times_are_known(browser: Any, film: str) -> bool:
-    script = "return film?.id === arguments[0] && Boolean(film.times.get(film.pieces[0].key))"
-    return bool(browser.execute_script(script, film))
+    """Whether a film is shown, and the page knows when each of its pictures is."""
+    script = "return state.film?.id === given[0] && player.knowsPictures();"
+    return bool(in_page(browser, script, film))
+
+
+def show_picture(browser: Any, picture: int) -> None:
+    """Show a picture of the film, and wait until it is on the screen."""
+    in_page(browser, "player.seek(player.startOf(given[0]) + 1e-6);", picture)
+    wait(lambda: settled(browser, picture) == picture)
 
 
 def settled(browser: Any, want: int) -> int:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.app import server_of
 from obygaze.films.mark_tables import Segment
 from obygaze.films.marks import MarkTable
-from obygaze.films.server import PageServer
-from obygaze.films.site import Site
+from obygaze.films.page.routes import server_of
+from obygaze.films.page.server import PageServer
+from obygaze.films.page.site import Site
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -163,4 +163,4 @@ def ask(
 
 def save(server: PageServer, wanted: Mapping[str, Any]) -> Answer:
     """Save a mark as the page does."""
-    return ask(server, "/api/mark", method="POST", sent=wanted)
+    return ask(server, "/api/marks", method="POST", sent={"changes": [wanted]})

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze.films.app import server_of
-from obygaze.films.site import Site
+from obygaze.films.page.routes import server_of
+from obygaze.films.page.site import Site
 from support.kills import MUTATING
 
 

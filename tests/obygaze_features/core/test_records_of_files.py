@@ -119,7 +119,11 @@ def test_a_whole_file_is_read() -> None:
             f'file = "a.csv"\nsha256 = """{"a" * 64}\n"""',
             "f.toml:10: sources[0].sha256: must be 64 hexadecimal digits",
         ),
-        ("[[sources]]", "[sources]", "f.toml:8: sources: must be a list of tables, got {"),
+        (
+            "[[sources]]",
+            "[sources]",
+            "f.toml:8: sources: must be a list of tables, got {",
+        ),
         ('file = "b.csv"', "", "f.toml:10: cast.Ripley.file: required key is missing"),
         (
             "Ripley",

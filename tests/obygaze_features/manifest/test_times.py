@@ -125,12 +125,6 @@ def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
     assert film_times(scene, length_of=lambda video: 9.0).axis == IN_A_ROW
 
 
-def test_numbers_of_pictures_in_the_manifest_are_taken_as_they_are() -> None:
-    given = {"start_frame": "100", "end_frame": "149"}
-    clip = Clip("lake-1", "lake", None, "", 0.0, 1.0, extra=given)
-    assert film_times([clip]).frames_of("lake-1") == (100, 149)
-
-
 def test_pictures_between_times_are_exact() -> None:
     ntsc = Fraction(24000, 1001)
     for first in range(3000):

@@ -1,0 +1,75 @@
+"""The time line of a film: where its pictures are, in seconds, and which video shows them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.manifest.times import FilmTimes, Span
+
+
+@dataclass(frozen=True)
+class FilmAxis:
+    """The time line of a film.
+
+    `boundaries` are the times of the pictures of the one video that shows all of the film, and the
+    end of the last one; None if there is no such video, or if its pictures cannot be read.
+    """
+
+    times: FilmTimes
+    boundaries: NDArray[np.float64] | None
+
+    @property
+    def has_places(self) -> bool:
+        """Whether pictures of the film have a place on the time line."""
+        return self.times.rate is not None and not self.times.unknown
+
+    def span(self, first: int, last: int) -> Span:
+        """Return start and end of pictures on the time line; the rate must be known."""
+        return self._start(first), self._start(last + 1)
+
+    def _start(self, picture: int) -> float:
+        if self.boundaries is not None:
+            return float(self.boundaries[min(picture, len(self.boundaries) - 1)])
+        return float(picture / self.times.rate) if self.times.rate else 0.0
+
+    def pieces(self) -> list[dict[str, Any]]:
+        """Return the stretches that videos show, each with its first picture in the film."""
+        pieces = []
+        for piece in self.times.pieces:
+            first_picture = self.times.frame_at(piece.start_s)
+            pieces.append({**piece._asdict(), "first_picture": first_picture})
+        return pieces
+
+    def even_places(self, n: int) -> list[tuple[str, float] | None]:
+        """Return a video and a time in it for the middle of each of `n` equal steps; None: none."""
+        places: list[tuple[str, float] | None] = []
+        for number in range(n):
+            time_s = self.times.end_s * (number + 0.5) / n
+            place = None
+            for piece in self.times.pieces:
+                if piece.start_s <= time_s < piece.end_s:
+                    place = (piece.video, time_s - piece.start_s + piece.offset_s)
+            places.append(place)
+        return places
+
+
+def axis_of(
+    times: FilmTimes, boundaries_of: Callable[[str], NDArray[np.float64] | None]
+) -> FilmAxis:
+    """Return the time line of a film.
+
+    Args:
+        times: Where its clips are.
+        boundaries_of: Returns the times of the pictures of a video, with the end of the last one;
+            None where they are not known.
+    """
+    boundaries = None
+    if len(times.pieces) == 1:
+        (piece,) = times.pieces
+        shows_all = (piece.start_s, piece.offset_s, piece.end_s) == (0, 0, times.end_s)
+        if shows_all:
+            boundaries = boundaries_of(piece.video)
+    return FilmAxis(times, boundaries)

@@ -1,0 +1,84 @@
+"""The addresses of the page: each is a function of its documents, pictures or videos."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from obygaze.films.page.server import PageServer, Reply
+from obygaze.films.page.site import Site
+
+STATIC = {"index.html": "text/html", "page.css": "text/css"}
+# Each imports only some of those before it.
+SCRIPTS = (
+    "state",
+    "tools",
+    "player",
+    "watched",
+    "marks",
+    "timeline",
+    "form",
+    "clips",
+    "keys",
+    "main",
+)
+STATIC |= {f"{name}.js": "text/javascript" for name in SCRIPTS}
+Asked = Mapping[str, str]
+
+
+def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
+    """Return a server of the page, which does not run yet.
+
+    Args:
+        site: The page.
+        ports: Numbers of ports, of which the first free one is used; 0 is any.
+    """
+    media = site.media
+
+    def static(name: str, asked: Asked) -> Reply:
+        data = files(__package__).joinpath("static", name).read_bytes()
+        return Reply(data, f"{STATIC[name]}; charset=utf-8")
+
+    def document(make: Callable[..., Any], asked: Asked) -> Reply:
+        values: dict[str, Any] = dict(asked)
+        if "cell" in values:
+            values["cell"] = int(values["cell"])
+        return Reply.of(make(**values))
+
+    def picture(draw: Callable[..., bytes], kind: str, *values: Any) -> Reply:
+        headers = {"Cache-Control": "private, max-age=3600"}
+        return Reply(draw(*values), kind, headers=headers)
+
+    def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
+        direction = [asked["direction"]] if "direction" in asked else []
+        return picture(draw, kind, site.shown[asked["key"]], *direction)
+
+    def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
+        number = [int(asked["picture"])] if "picture" in asked else []
+        return Reply(make(media.by_key[asked["key"]], *number), kind)
+
+    get: dict[str, Callable[[Asked], Reply]] = {
+        "": partial(static, "index.html"),
+        **{name: partial(static, name) for name in STATIC},
+        "api/overview": partial(document, site.overview),
+        "api/scores": partial(document, site.scores),
+        "api/film": partial(document, site.film),
+        "api/clip": partial(document, site.clip),
+        "api/where": partial(document, site.where),
+        "api/search": partial(document, site.search),
+        "api/marks": partial(document, site.marks_of),
+        "strip/": lambda asked: picture(site.strip, "image/jpeg", asked["key"]),
+        "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
+        "sheet/": partial(of_clip, media.sheet, "image/png"),
+        "map/": partial(of_clip, media.map_sheet, "image/png"),
+        "still/": partial(of_video, media.still, "image/jpeg"),
+        "times/": partial(of_video, media.times, "application/octet-stream"),
+        "media/": partial(of_video, media.playable, ""),
+        "subtitles/": partial(of_video, media.subtitles, "text/vtt; charset=utf-8"),
+    }
+    post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
+    if site.marks:
+        post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
+        post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
+    return PageServer(get, post, ports)

@@ -1,0 +1,547 @@
+"""What the page shows: a manifest with a run, features, a model and marks, as documents."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from heapq import nlargest
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import normalize
+
+from obygaze.films.decisions import Explainer, cell_facts, run_facts
+from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
+from obygaze.films.marks import NAME, MarkChange, MarkTable, TableState
+from obygaze.films.page.axis import FilmAxis, axis_of
+from obygaze.films.page.media import Media
+from obygaze.films.projection import SEEN_SHARE
+from obygaze.films.vocabulary import (
+    Vocabulary,
+    read_vocabulary,
+    vocabulary_path,
+)
+from obygaze.films.watched import WatchedTable, checked_stretches
+from obygaze_features.backbones.text import TextTower, load_text_tower
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.search import search
+from obygaze_features.manifest.film_choice import title_of_clip
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.tables import open_file
+from obygaze_features.manifest.times import (
+    film_rate,
+    film_times,
+    span_in_file,
+    span_in_film,
+)
+from obygaze_features.manifest.vocabulary import concept_meaning, film_title
+from obygaze_features.store import Store
+from obygaze_models.report.lookup import ReportRun
+
+N_NEAREST = 12
+N_IN_STRIP = 24  # pictures at even steps, above the time line
+MAX_CHANGES = 200
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _SegmentsRead:
+    """The bytes of a table of segments, the segments in it, and a name for this state of it."""
+
+    data: bytes
+    segments: Sequence[Segment]
+    tag: str
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """The inputs of the page, and the documents made of them.
+
+    With `blind`, no document has predictions, or what others marked.
+    """
+
+    workspace: Workspace
+    manifest: Manifest
+    run: ReportRun | None = None
+    store: Store | None = None
+    explainer: Explainer | None = None
+    maps: Store | None = None
+    weights: str | None = None
+    segments: Sequence[Segment] = ()
+    marks: MarkTable | None = None
+    blind: bool = False
+
+    # ---- documents ------------------------------------------------------------------------------
+
+    def overview(self) -> Document:
+        """Return what all parts of the page need: films, clips, levels, concepts, the run."""
+        levels = {}
+        for level, name in LEVEL_NAMES.items():
+            levels[level] = {"name": name, "color": LEVEL_COLORS[level]}
+        films = []
+        for film in self.films:
+            films.append({"id": film, "title": self._title(film)})
+        vocabulary, problem = self._vocabulary()
+        concepts = {
+            name: concept_meaning(name) for name in self.manifest.header.concepts
+        }
+        above = {}
+        for concept in vocabulary.concepts.values():
+            concepts[concept.name] = concept.definition
+            if concept.above:
+                above[concept.name] = concept.above
+        return {
+            "title": self.manifest.name,
+            "dataset": self.manifest.header.dataset,
+            "levels": levels,
+            "concepts": concepts,
+            "above": above,
+            "vocabulary": self._vocabulary_path.name,
+            "problem": problem,
+            "films": films,
+            "clips": [self._entry(clip) for clip in self.shown.values()],
+            "run": run_facts(self.run) if self.run else None,
+            "annotator": self.marks.annotator if self.marks else None,
+            "marks": str(self.marks.path) if self.marks else None,
+            "blind": self.blind,
+            "seen_percent": float(100 * SEEN_SHARE),
+            "can_search": self.store is not None and not self.blind,
+        }
+
+    def film(self, film: str) -> Document:
+        """Return a film: its time line, its videos, and what annotators marked in it."""
+        axis = self._axis(film)
+        notes = []
+        times = axis.times
+        if times.unknown:
+            missing = ", ".join(times.unknown)
+            notes.append(
+                f"The lengths of videos are not known, so marks have no place: {missing}."
+            )
+        elif times.rate is None:
+            notes.append("The pictures per second are not known: marks have no place.")
+        pieces = []
+        for piece in axis.pieces():
+            pieces.append({**piece, **self.media.describe(piece["video"])})
+        marks = self.marks_of(film)
+        notes += marks.pop("notes")
+        watched: list[Document] = []
+        if self.watched and not marks["problem"]:
+            try:
+                watched = self._placed(self.watched.stretches(film), axis)
+            except ObygazeError as error:
+                marks["problem"] = _all_of(error)
+        return {
+            "id": film,
+            "title": self._title(film),
+            "rate": float(times.rate or 0),
+            "counts": times.axis,
+            "end_s": times.end_s,
+            "n_pictures": times.n_frames,
+            "can_mark": self.marks is not None and axis.has_places,
+            "spans": times.spans,
+            "pieces": pieces,
+            "n_in_strip": N_IN_STRIP,
+            "watched": watched,
+            "notes": notes,
+            **marks,
+        }
+
+    def marks_of(self, film: str, known: str = "") -> Document:
+        """Return what annotators marked in a film; with `known`, what changed since it.
+
+        Args:
+            film: The film.
+            known: The `state` that was returned before.
+
+        Returns:
+            `marks`: those of the annotator who uses the page; `only_changed`: whether these are
+            only the marks that were saved since, with those that were `deleted`; `segments`: what
+            others marked, null if it is as it was; rows of the table that are no marks, and the
+            `problem` if it cannot be read.
+        """
+        axis = self._axis(film)
+        notes: list[str] = []
+        known_marks, _, known_segments = known.partition("/")
+        document: Document = {
+            "marks": [],
+            "only_changed": False,
+            "segments": None,
+            "bad_rows": [],
+            "problem": "",
+            "notes": notes,
+        }
+        marks_tag = ""
+        if self.marks and axis.has_places:
+            try:
+                state = self.marks.read()
+            except ObygazeError as error:
+                document["problem"] = _all_of(error)
+            else:
+                marks_tag = state.tag
+                saved_ids = state.saved_since(known_marks)
+                document["only_changed"] = saved_ids is not None
+                if saved_ids is None:
+                    saved_ids = state.marks
+                document["marks"] = self._marks_now(state, saved_ids, film, axis)
+                for row in state.bad_rows:
+                    document["bad_rows"].append(f"{row.problem} ({row.text})")
+        segments, segments_tag = self._segments(notes)
+        if segments_tag != known_segments or not known:
+            placed = []
+            for segment in segments:
+                if segment.movie_id == film and axis.has_places:
+                    start_s, end_s = axis.span(segment.start_frame, segment.end_frame)
+                    placed.append({**asdict(segment), "start": start_s, "end": end_s})
+            document["segments"] = placed
+        document["state"] = f"{marks_tag}/{segments_tag}"
+        return document
+
+    def _marks_now(
+        self, state: TableState, mark_ids: Iterable[str], film: str, axis: FilmAxis
+    ) -> list[Document]:
+        """Return marks as they are now; of those that are deleted, only that they are."""
+        marks = []
+        for mark_id in dict.fromkeys(mark_ids):
+            mark = state.marks.get(mark_id)
+            if mark is None:
+                marks.append({"mark": mark_id, "movie_id": film, "deleted": True})
+            elif mark["movie_id"] == film:
+                marks.append(_placed_mark(mark, axis))
+        return marks
+
+    @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
+    def scores(self, cell: int) -> Document:
+        """Return the scores of a cell of the run, and what the run says of the model."""
+        if self.run is None:
+            raise FixUsage("there are no scores without a run", hint="--run RUN")
+        return cell_facts(self.run, cell)
+
+    def clip(self, clip_id: str, on: str = "", off: str = "") -> Document:
+        """Return a clip: its facts, why the model decided as it did, and similar clips.
+
+        Args:
+            clip_id: The clip.
+            on: Concepts, joined with '|', that are switched on in the bottleneck.
+            off: Concepts that are switched off.
+        """
+        entry = self._entry(self.shown[clip_id])
+        document = {**entry, "notes": [], "maps": self.media.directions(clip_id)}
+        switched_on = dict.fromkeys(on.split("|"), True)
+        switched_off = dict.fromkeys(off.split("|"), False)
+        try:
+            if self.explainer:
+                switched = switched_on | switched_off
+                document["explanation"] = self.explainer.explain(clip_id, switched)
+            document["nearest"] = self._nearest(clip_id)
+        except ObygazeError as error:
+            document["notes"].append(error.message)
+        return document
+
+    def where(self, expression: str) -> list[str]:
+        """Return the clips for which an expression holds."""
+        shown = self.manifest.with_clips(self.shown.values())
+        return [clip.clip_id for clip in shown.where(expression)]
+
+    def search(self, text: str) -> list[tuple[str, float]]:
+        """Return the clips with features, the most like a text first, each with its cosine."""
+        if self.store is None:
+            raise FixUsage("a search needs features", hint="--store STORE")
+        hits = search(self.store, text=text, top=len(self.store), load=self._tower)
+        return [(hit.clip_id, hit.cosine) for hit in hits]
+
+    @lru_cache(maxsize=8)  # noqa: B019 - there is one site in a program
+    def strip(self, film: str) -> bytes:
+        """Return pictures of a film at even steps, in a row, as JPEG."""
+        return self.media.strip(self._axis(film).even_places(N_IN_STRIP))
+
+    # ---- changes --------------------------------------------------------------------------------
+
+    def save_marks(self, sent: Mapping[str, Any]) -> list[Document]:
+        """Make changes of marks in one step, all or none of them, and return the marks."""
+        changes = sent.get("changes")
+        if not isinstance(changes, list) or not 0 < len(changes) <= MAX_CHANGES:
+            raise FixInput(f"changes: expected a list of 1 to {MAX_CHANGES} marks")
+        if not all(isinstance(change, dict) for change in changes):
+            raise FixInput("changes: expected marks")
+        marks = self._own_marks()
+        checked = [self._mark_change(change) for change in changes]
+        saved = marks.save_all(checked, self._vocabulary()[0])
+        placed = []
+        for mark in saved:
+            film = mark["movie_id"]
+            # From the first mark on it is known what was watched: nothing, until it was.
+            if self.watched is not None and not self.watched.path.exists():
+                self.watched.add(film, [], self._axis_for_marks(film)[1])
+            placed.append(_placed_mark(mark, self._axis(film)))
+        return placed
+
+    def _mark_change(self, sent: Mapping[str, Any]) -> MarkChange:
+        """Return a change that the page sent, with the rate and the times of its mark."""
+        film = sent.get("movie_id")
+        first = sent.get("start_frame")
+        last = sent.get("end_frame")
+        # `MarkTable` says what is wrong with these.
+        if not isinstance(film, str) or film not in self.films:
+            return MarkChange(sent)
+        if type(first) is not int or type(last) is not int:
+            return MarkChange(sent)
+        axis, rate = self._axis_for_marks(film)
+        # What a file says of its length may be a few pictures less than it shows.
+        n_pictures = axis.times.n_frames
+        if last >= n_pictures + rate and sent.get("deleted") is not True:
+            raise FixInput(
+                f"the last picture of {film} is {n_pictures - 1}, not {last}"
+            )
+        return MarkChange(sent, rate, (float(first / rate), float((last + 1) / rate)))
+
+    def save_watched(self, sent: Mapping[str, Any]) -> list[Document]:
+        """Add what the annotator watched of a film, and return all that was watched of it.
+
+        With `removed`, the stretches count as watched no more: they were added by mistake.
+        """
+        self._own_marks()
+        film = sent.get("movie_id")
+        if not isinstance(film, str) or film not in self.films or self.watched is None:
+            raise FixUsage(f"the manifest has no film {film!r}")
+        axis, rate = self._axis_for_marks(film)
+        stretches = checked_stretches(sent, axis.times.n_frames)
+        if sent.get("removed") is True:
+            return self._placed(self.watched.remove(film, stretches), axis)
+        return self._placed(self.watched.add(film, stretches, rate), axis)
+
+    def _placed(
+        self, stretches: Iterable[tuple[int, int]], axis: FilmAxis
+    ) -> list[Document]:
+        """Return stretches of pictures with their place on the time line."""
+        placed = []
+        for first, last in stretches if axis.has_places else ():
+            start_s, end_s = axis.span(first, last)
+            stretch = {"start_frame": first, "end_frame": last}
+            placed.append({**stretch, "start": start_s, "end": end_s})
+        return placed
+
+    def _own_marks(self) -> MarkTable:
+        if self.marks is None:
+            raise FixUsage("nobody annotates in this page", hint="--annotate NAME")
+        return self.marks
+
+    def _axis_for_marks(self, film: str) -> tuple[FilmAxis, Fraction]:
+        """Return the time line of a film in which marks have a place, and its rate."""
+        axis = self._axis(film)
+        rate = axis.times.rate
+        hint = f"obygaze manifest link {self.manifest.name} FOLDER, with all videos of the film"
+        if rate is None:
+            raise FixUsage(
+                f"the pictures per second of {film} are not known", hint=hint
+            )
+        if axis.times.unknown:
+            length = f"the length of {axis.times.unknown[0]} is not known"
+            raise FixUsage(f"marks in {film} have no place: {length}", hint=hint)
+        return axis, rate
+
+    @cached_property
+    def watched(self) -> WatchedTable | None:
+        """What the annotator has watched."""
+        if self.marks is None:
+            return None
+        return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
+
+    # ---- what the documents are made of ---------------------------------------------------------
+
+    @property
+    def _vocabulary_path(self) -> Path:
+        folder = self.workspace.folder("segments")
+        return vocabulary_path(folder, self.manifest.name)
+
+    def _vocabulary(self) -> tuple[Vocabulary, str]:
+        """Return the vocabulary of the annotators, and why it cannot be read, "" if it can."""
+        concepts = self.manifest.header.concepts
+        try:
+            return read_vocabulary(self._vocabulary_path, concepts), ""
+        except ObygazeError as error:
+            return Vocabulary(), _all_of(error)
+
+    @property
+    def has_concepts(self) -> bool:
+        """Whether marks can have concepts, of the manifest or of its vocabulary."""
+        return bool(self.manifest.header.concepts or self._vocabulary()[0].concepts)
+
+    @cached_property
+    def media(self) -> Media:
+        """The videos of the manifest."""
+        names = sorted({clip.video for clip in self.manifest if clip.video})
+        return Media(self.manifest.header.video_root, names, self.workspace, self.maps)
+
+    @cached_property
+    def films(self) -> dict[str, list[Clip]]:
+        """The clips of each film."""
+        clips_of_film: dict[str, list[Clip]] = {}
+        for clip in self.manifest:
+            clips_of_film.setdefault(clip.movie_id, []).append(clip)
+        return clips_of_film
+
+    @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
+    def _axis(self, film: str) -> FilmAxis:
+        clips = self.films[film]
+        rate = film_rate(clips, lambda video: self.media.facts(video).rate)
+        times = film_times(clips, rate=rate, length_of=self._length)
+        return axis_of(times, self._boundaries)
+
+    def _length(self, video: str) -> float:
+        """Return the length of a video in seconds; 0 if it is not known."""
+        return self.media.facts(video).duration_s if video else 0.0
+
+    def _boundaries(self, video: str) -> NDArray[np.float64] | None:
+        """Return the times of the pictures of a video; None where they cannot be read."""
+        try:
+            return self.media.boundaries(video)
+        except ObygazeError:
+            return None
+
+    @cached_property
+    def shown(self) -> dict[str, Clip]:
+        """The clips by id; in the blind arm without labels, and no segments of annotators."""
+        if not self.blind:
+            return dict(self.manifest.by_id)
+        is_of_clips = self.manifest.header.unit == "clip"
+        if not is_of_clips or "annotator" in self.manifest.columns:
+            return {}
+        clips = {}
+        for clip in self.manifest:
+            clips[clip.clip_id] = replace(clip, level="", concepts=(), extra={})
+        return clips
+
+    def _entry(self, clip: Clip) -> Document:
+        """Return the facts of a clip; its times are in the film, or else in its video."""
+        start, end = span_in_film(clip) or span_in_file(clip) or (None, None)
+        return {
+            "id": clip.clip_id,
+            "film": clip.movie_id,
+            "start": start,
+            "end": end,
+            "scene": clip.scene,
+            "level": clip.level,
+            "concepts": clip.concepts,
+            "annotator": clip.extra.get("annotator", ""),
+            "comment": clip.extra.get("comment", ""),
+            "missing": self.missing.get(clip.clip_id),
+        }
+
+    def _title(self, film: str) -> str:
+        return title_of_clip(self.films[film][0]) or film_title(film)
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Why a clip has no features, by clip."""
+        if self.store is None:
+            return {}
+        ids = self.store.clip_ids.tolist()
+        absent = self.manifest.by_id.keys() - set(ids)
+        reasons = dict.fromkeys(absent, "not in the store")
+        for row, reason in self.store.status().reasons.items():
+            reasons[ids[row]] = str(reason)
+        return reasons
+
+    @lru_cache(maxsize=1)  # noqa: B019 - there is one site in a program
+    def _tower(self, card: str) -> TextTower:
+        return load_text_tower(
+            card, self.weights, workspace=self.workspace, download=False
+        )
+
+    @cached_property
+    def features(self) -> tuple[list[str], NDArray[np.float64]]:
+        """The clips with features, and a row of length 1 for each."""
+        if self.store is None:
+            return [], np.empty((0, 0))
+        arrays: Sequence[str] = self.store.feature_arrays
+        array = arrays[0]
+        if "pooled" in arrays:
+            array = "pooled"
+        elif "clip" in arrays:
+            array = "clip"
+        matrix = self.store.matrix(array, missing="drop")
+        values = matrix.values
+        is_real = self.store.real_frames(array, matrix.rows)
+        if is_real is not None:
+            values[~is_real] = 0  # padding is like nothing
+        vectors = normalize(values.reshape(len(matrix), -1))
+        return matrix.clip_ids.tolist(), vectors
+
+    def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
+        """Return the other clips whose features have the largest cosine to those of a clip."""
+        clips, vectors = self.features
+        if clip_id not in clips:
+            return []
+        cosines = vectors @ vectors[clips.index(clip_id)]
+        pairs = zip(clips, cosines, strict=True)
+        others = [(other, cosine) for other, cosine in pairs if other != clip_id]
+        return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
+
+    def _segments(self, notes: list[str]) -> tuple[list[Segment], str]:
+        """Return the segments of all other annotators, and a tag that changes when they do.
+
+        They are those given, and those of `segments/MANIFEST.*.csv`.
+        """
+        segments = _marked(self.segments)
+        tags = []
+        for path in [] if self.blind else self._tables():
+            if self.marks and path == self.marks.path:
+                continue
+            try:
+                table = self._segments_in(path)
+            except ObygazeError as error:
+                notes.append(f"{path.name} is not shown: {error.message}")
+                continue
+            segments += table.segments
+            tags.append(table.tag)
+        return segments, "-".join(tags)
+
+    def _segments_in(self, path: Path) -> _SegmentsRead:
+        """Return the segments of a table; it is parsed only if its bytes have changed."""
+        with open_file(path) as stream:
+            data = stream.read()
+        last = self._last_segments.get(path)
+        if last is None or last.data != data:
+            last = _SegmentsRead(data, _marked(read_segments(path, data)), token_hex(8))
+            self._last_segments[path] = last
+        return last
+
+    @cached_property
+    def _last_segments(self) -> dict[Path, _SegmentsRead]:
+        """The tables of others as they were last read, used while they have the same bytes."""
+        return {}
+
+    def _tables(self) -> list[Path]:
+        """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""
+        start = f"{self.manifest.name}."
+        folder = self.workspace.folder("segments")
+        tables = []
+        for path in sorted(folder.glob(f"{glob.escape(start)}*.csv")):
+            if NAME.fullmatch(path.stem.removeprefix(start)):
+                tables.append(path)
+        return tables
+
+
+def _all_of(error: ObygazeError) -> str:
+    """Return the message of an error with the places that it lists."""
+    return "; ".join([error.message, *error.details])
+
+
+def _placed_mark(mark: Mapping[str, Any], axis: FilmAxis) -> Document:
+    """Return a mark with its place on the time line."""
+    start_s, end_s = axis.span(mark["start_frame"], mark["end_frame"])
+    return {**mark, "start": start_s, "end": end_s}
+
+
+def _marked(segments: Iterable[Segment]) -> list[Segment]:
+    """Return the segments that are marks, and not only watched."""
+    return [segment for segment in segments if segment.level != WATCHED]

@@ -1,0 +1,78 @@
+// The form beside the film: the mark that is chosen, or what is known of a new one.
+import { MAX_COMMENT, levelText, markInForm, chosenMark, setComment, setLevel, switchConcept } from "./marks.js";
+import { knowsPictures, now, picture, startOf } from "./player.js";
+import { on, state } from "./state.js";
+import { $, clock, el, fill, guarded } from "./tools.js";
+
+export const LEVEL_KEYS = [..."123456789"];
+export const CONCEPT_KEYS = [..."123456789abcdefghijlmnopqrstuvwxyz"];
+
+const comment = $("comment");
+let commented = null; // the mark whose comment is in the field
+
+// The concepts that a mark may have, those of the vocabulary below the concept above them.
+export function conceptNames() {
+  const { concepts, above } = state.page;
+  const names = [];
+  for (const name of Object.keys(concepts).filter((one) => !above[one])) {
+    names.push(name, ...Object.keys(above).filter((one) => above[one] === name));
+  }
+  return [...names, ...markInForm().concepts.filter((name) => !(name in concepts))];
+}
+
+function choice(text, key, title, isChosen, act) {
+  const facts = { type: "button", className: "choice", title, "aria-pressed": String(isChosen), onclick: () => guarded(act) };
+  return el("button", facts, text, key && el("kbd", { "aria-hidden": "true" }, key));
+}
+
+function placeText(number, isEnd) {
+  if (number === undefined) return "not set";
+  const place = isEnd ? `before picture ${number + 1}` : `picture ${number}`;
+  return `${clock(startOf(isEnd ? number + 1 : number), 2)}, ${place}`;
+}
+
+function showForm() {
+  const { film, page } = state;
+  $("mark").hidden = $("seen").hidden = !film?.can_mark;
+  $("cannot-mark").hidden = !film?.problem;
+  $("cannot-mark").textContent = film?.problem ? `You cannot mark before this is corrected: ${film.problem}` : "";
+  $("bad-rows").hidden = !film?.bad_rows.length;
+  fill($("bad-rows-list"), ...(film?.bad_rows ?? []).map((row) => el("li", {}, row)));
+  if (!film?.can_mark) return;
+  const mark = markInForm();
+  const levels = Object.keys(page.levels).map((level, number) => {
+    const made = choice(level, LEVEL_KEYS[number], levelText(level), mark.level === level, () => setLevel(level));
+    made.style.setProperty("--level", page.levels[level].color);
+    return made;
+  });
+  fill($("levels"), ...levels);
+  const concepts = conceptNames().map((name, number) => {
+    const key = CONCEPT_KEYS[number];
+    const meaning = page.concepts[name] ?? "not in the vocabulary";
+    const made = choice(name, key, `${meaning || name} ${key ? `(k ${key})` : ""}`, mark.concepts.includes(name), () => switchConcept(name));
+    made.classList.toggle("below", name in page.above);
+    return made;
+  });
+  fill($("concepts"), ...concepts);
+  $("mark-title").textContent = chosenMark() ? "Your mark" : "New mark";
+  $("start_frame").textContent = placeText(mark.start_frame, false);
+  $("end_frame").textContent = placeText(mark.end_frame, true);
+  // What somebody is writing stays while the mark is the same.
+  if (commented !== state.chosen || document.activeElement !== comment) comment.value = mark.comment;
+  commented = state.chosen;
+}
+
+function showTime() {
+  const { film } = state;
+  $("time").textContent = clock(now(), 3);
+  $("picture").textContent = film.rate && knowsPictures() ? `picture ${picture()}` : "";
+  const position = $("position");
+  position.max = film.end_s;
+  position.value = now();
+  position.setAttribute("aria-valuetext", `${clock(now())} of ${clock(film.end_s)}`);
+}
+
+comment.maxLength = MAX_COMMENT;
+comment.addEventListener("change", () => guarded(() => setComment(comment.value)));
+on("film marks segments", showForm);
+on("time", showTime);

@@ -1,0 +1,209 @@
+// The keys and the icons of the film: what each does, in words and as a function.
+import { CONCEPT_KEYS, LEVEL_KEYS, conceptNames } from "./form.js";
+import { cutHere, done, levelText, markInForm, merge, redo, remove, setEnd, setLevel, setStart, split, switchConcept, undo, watchedAll } from "./marks.js";
+import * as player from "./player.js";
+import { on, state } from "./state.js";
+import { barsAt, cancelDrag, jump, zoom } from "./timeline.js";
+import { $, EPS, clock, el, fill, guarded, tell } from "./tools.js";
+import { toUnwatched } from "./watched.js";
+
+// `holds`: it needs to know the picture on the screen, so the film is stopped first. `marks`: only for
+// annotators. `icon`: a path in a square of 24.
+const KEYS = {
+  " ": { text: "Play, pause", run: player.playOrPause, icon: "M7 4v16l13-8z" },
+  ",": { text: "One picture back", run: () => player.step(-1), holds: true, icon: "M17 5v14l-9-7zM6 5h2v14H6z" },
+  ".": { text: "One picture on", run: () => player.step(1), holds: true, icon: "M7 5v14l9-7zM16 5h2v14h-2z" },
+  ArrowLeft: { text: "One second back", run: () => player.seek(player.now() - 1), icon: "M12 6v12l-7-6zM20 6v12l-7-6z" },
+  ArrowRight: { text: "One second on", run: () => player.seek(player.now() + 1), icon: "M4 6v12l7-6zM12 6v12l7-6z" },
+  p: { text: "Previous segment of the chosen row", run: () => jump($("lane-choice").value, -1), holds: true, icon: "M20 5v14l-9-7zM4 5h4v14H4z" },
+  n: { text: "Next segment of the chosen row", run: () => jump($("lane-choice").value, 1), holds: true, icon: "M4 5v14l9-7zM16 5h4v14h-4z" },
+  e: { text: "Next decision of the model that differs from the annotation", run: () => jump("score", 1, (bar) => !bar.correct), holds: true, icon: "M6 8l2-2 10 10-2 2zM16 6l2 2L8 18l-2-2z" },
+  v: { text: "Next picture that you have not watched", run: toUnwatched, holds: true, marks: true, icon: "M12 6C7 6 3 12 3 12s4 6 9 6 9-6 9-6-4-6-9-6zm0 9a3 3 0 110-6 3 3 0 010 6z" },
+  l: { text: "Play this segment again and again; end this", run: switchLoop, icon: "M5 8h11V5l5 5-5 5v-3H7v7H5zM19 21H8v-2h11z" },
+  d: { text: "Slower", run: () => player.changeSpeed(-1), icon: "M5 11h14v2H5z" },
+  f: { text: "Faster", run: () => player.changeSpeed(1), icon: "M11 5h2v6h6v2h-6v6h-2v-6H5v-2h6z" },
+  q: { text: "Sound off, on", run: player.switchSound, icon: "M4 9v6h4l6 5V4L8 9zM17 8c2 2 2 6 0 8z" },
+  w: { text: "Subtitles", run: player.switchSubtitles, icon: "M3 5h18v14H3zM6 14h12v2H6z" },
+  F: { text: "Full screen", run: switchFullScreen, icon: "M4 4h7v2H6v5H4zM20 20h-7v-2h5v-5h2z" },
+  g: { text: "Go to a time or a picture: write it, then Enter", run: () => $("place").select() },
+  "-": { text: "Show more time", run: () => zoom(0.5), icon: "M10 4a6 6 0 104 11l5 5 2-2-5-5A6 6 0 0010 4zM7 9h6v2H7z" },
+  "+": { text: "Show less time", run: () => zoom(2), icon: "M10 4a6 6 0 104 11l5 5 2-2-5-5A6 6 0 0010 4zM9 7h2v2h2v2h-2v2H9v-2H7V9h2z" },
+  0: { text: "Show the whole film", run: () => zoom(0), icon: "M3 11l4-4v3h10V7l4 4-4 4v-3H7v3z" },
+  i: { text: "The mark starts at this picture", run: setStart, holds: true, marks: true, icon: "M6 4h7v2H8v12h5v2H6zM20 12l-7-5v10z" },
+  o: { text: "The mark ends before this picture", run: setEnd, holds: true, marks: true, icon: "M18 4h-7v2h5v12h-5v2h7zM4 12l7-5v10z" },
+  x: { text: "Cut: the mark ends before this picture, the next one starts at it", run: cutHere, holds: true, marks: true, icon: "M11 3h2v18h-2zM3 8h6v8H3zM15 8h6v8h-6z" },
+  k: { text: "Then a key of the list: a concept of the mark", run: askForConcept, marks: true },
+  Enter: { text: "Done: the next mark is a new one", run: done, marks: true, icon: "M9 16.5L4.5 12 3 13.5l6 6 12-12L19.5 6z" },
+  s: { text: "Split the mark at this picture", run: split, holds: true, marks: true, icon: "M3 6h8v12H3zM13 6h8v12h-8z" },
+  m: { text: "Merge the mark with the next one", run: merge, holds: true, marks: true, icon: "M3 7h18v10H3zM9 12l-4 3V9zM15 12l4-3v6z" },
+  Delete: { text: "Delete the mark", run: remove, holds: true, marks: true, icon: "M5 6h14v2H5zM9 3h6v2H9zM7 9h10l-1 12H8z" },
+  u: { text: "Undo, also Ctrl+Z", run: undo, marks: true, icon: "M8 4L3 9l5 5v-4h6a4 4 0 010 8H8v2h6a6 6 0 000-12H8z" },
+  U: { text: "Redo, also Ctrl+Y", run: redo, marks: true, icon: "M16 4l5 5-5 5v-4h-6a4 4 0 000 8h6v2h-6a6 6 0 010-12h6z" },
+};
+const KEY_NAMES = { " ": "space", ArrowRight: "→", ArrowLeft: "←" };
+const PAUSE = "M6 4h4v16H6zM14 4h4v16h-4z";
+
+let asksForConcept = false; // the next key chooses one
+let pressed = Promise.resolve();
+
+function askForConcept() {
+  asksForConcept = true;
+  tell(`Concept: ${conceptNames().map((name, number) => `${CONCEPT_KEYS[number] ?? "-"} ${name}`).join(", ")}`);
+}
+
+function chooseConcept(key) {
+  asksForConcept = false;
+  const name = conceptNames()[CONCEPT_KEYS.indexOf(key)];
+  return name ? switchConcept(name) : tell("No concept has this key.");
+}
+
+// The stretch of the mark in the form, or else that of the chosen row at this time.
+function switchLoop() {
+  if (player.loops()) return player.setLoop(null);
+  const { start_frame: first, end_frame: last } = markInForm();
+  const lane = state.lanes.find((one) => one.name === $("lane-choice").value);
+  const bar = lane && barsAt(lane, player.now() + EPS).at(-1);
+  const isSet = first !== undefined && last !== undefined;
+  const stretch = isSet ? { start: player.startOf(first), end: player.startOf(last + 1) } : bar;
+  if (!stretch) throw new Error("There is no segment here in the chosen row, and none in the form.");
+  player.setLoop(stretch);
+  tell(`${clock(stretch.start, 1)} to ${clock(stretch.end, 1)} is played again and again. Key l ends this.`);
+}
+
+function switchFullScreen() {
+  return document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen();
+}
+
+// The time that a text means: 0:12:30.5, 90 s, or the number of a picture.
+function timeOfText(text) {
+  const number = /^(?:picture|#)?\s*(\d{1,9})$/i.exec(text.trim());
+  if (number && !state.film.rate) throw new Error("The pictures of this film have no numbers: its pictures per second are not known.");
+  if (number) return player.startOf(Number(number[1]));
+  const time = /^(?:(?:(\d{1,3}):)?(\d{1,4}):)?(\d{1,6}(?:[.,]\d{1,9})?)\s*s?$/i.exec(text.trim());
+  if (!time) throw new Error("Expected a time such as 0:12:30.5 or 90 s, or the number of a picture.");
+  const [hours, minutes, seconds] = [time[1] ?? 0, time[2] ?? 0, time[3].replace(",", ".")];
+  return 3600 * Number(hours) + 60 * Number(minutes) + Number(seconds);
+}
+
+$("goto").addEventListener("submit", (event) => {
+  event.preventDefault();
+  guarded(() => {
+    const time = timeOfText($("place").value);
+    if (time >= state.film.end_s) throw new Error(`The film ends at ${clock(state.film.end_s, 1)}.`);
+    player.seek(time + EPS);
+    focusFilm(); // so that keys work again
+  });
+});
+
+// ---- press ------------------------------------------------------------------------------------------
+
+const isForMarks = () => Boolean(state.film?.can_mark);
+
+// One after another, each at the picture that it finds. What a key saves need not be saved before the
+// next key.
+function press(run, holds = false) {
+  pressed = pressed.then(() => guarded(async () => {
+    if (holds) await player.hold();
+    guarded(run);
+  }));
+}
+
+// The key that a keyboard event means here: Ctrl+Z is that of undo.
+function keyOf(event) {
+  if (event.altKey) return null;
+  if (!event.ctrlKey && !event.metaKey) return event.key;
+  const key = event.key.toLowerCase();
+  if (key === "y" || (key === "z" && event.shiftKey)) return "U";
+  return key === "z" ? "u" : null;
+}
+
+export const focusFilm = () => $("main").focus({ preventScroll: true });
+
+document.addEventListener("keydown", (event) => {
+  const at = document.activeElement;
+  const isFree = at === document.body || at === $("main") || $("film").contains(at);
+  const isField = at.matches("input:not([type=range]), textarea, select");
+  if ($("film").hidden || !isFree) return;
+  if (isField) {
+    // Keys of one letter are text in a field; Esc leaves it.
+    if (event.key === "Escape" || (event.key === "Enter" && at.matches("textarea") && !event.shiftKey)) {
+      event.preventDefault();
+      focusFilm();
+    }
+    return;
+  }
+  const key = keyOf(event);
+  if (key === null) return;
+  if (key === "Escape") {
+    asksForConcept = false;
+    cancelDrag();
+    return;
+  }
+  if (key === "?") return showKeys();
+  // A control that was reached by Tab keeps its own keys.
+  if ([" ", "Enter"].includes(key) && at.matches("button, summary, a, input")) return;
+  if (key.startsWith("Arrow") && at.matches("input, #scroll")) return;
+  const level = isForMarks() && Object.keys(state.page.levels)[LEVEL_KEYS.indexOf(key)];
+  const action = KEYS[key];
+  if (asksForConcept && key.length === 1) press(() => chooseConcept(key));
+  else if (level) press(() => setLevel(level));
+  else if (action && (!action.marks || isForMarks())) press(action.run, action.holds);
+  else return;
+  event.preventDefault();
+});
+
+// After a click with the mouse the film has the focus again, so that keys do what the page says.
+$("film").addEventListener("click", (event) => {
+  const isField = event.target.closest("input:not([type=range]), textarea, select, summary, a");
+  if (event.detail > 0 && !isField) focusFilm();
+});
+$("position").addEventListener("input", () => player.seek(Number($("position").value)));
+
+// ---- icons and help ---------------------------------------------------------------------------------
+
+function drawIcon(button, path) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  shape.setAttribute("d", path);
+  svg.append(shape);
+  fill(button, svg);
+}
+
+for (const button of document.querySelectorAll("[data-key]")) {
+  const { key } = button.dataset;
+  const { text, run, holds, icon } = KEYS[key];
+  drawIcon(button, icon);
+  button.title = `${text} (${KEY_NAMES[key] ?? key})`;
+  button.setAttribute("aria-label", text);
+  button.onclick = () => press(run, holds);
+}
+$("watched-all").onclick = () => press(watchedAll);
+
+const buttonOf = (key) => document.querySelector(`[data-key="${key}"]`);
+
+on("player", () => {
+  drawIcon(buttonOf(" "), player.plays() ? PAUSE : KEYS[" "].icon);
+  $("speed").textContent = `${player.speed()} ×`;
+  buttonOf("w").hidden = !player.hasSubtitles();
+  const isPressed = { l: player.loops(), q: player.isMuted(), w: player.showsSubtitles() };
+  for (const [key, state] of Object.entries(isPressed)) buttonOf(key).setAttribute("aria-pressed", String(state));
+});
+on("undo", () => {
+  buttonOf("u").disabled = !state.undo.length;
+  buttonOf("U").disabled = !state.redo.length;
+});
+on("film", () => {
+  for (const [key, { marks }] of Object.entries(KEYS)) if (marks && buttonOf(key)) buttonOf(key).hidden = !isForMarks();
+  buttonOf("e").hidden = !state.scores;
+  const rows = Object.entries(KEYS).filter(([, { marks }]) => !marks || isForMarks()).map(([key, { text }]) => [KEY_NAMES[key] ?? key, text]);
+  const levels = Object.keys(state.page.levels).map((level, number) => [LEVEL_KEYS[number], levelText(level)]);
+  const pairs = [...rows, ...(isForMarks() ? levels : []), ["?", "These keys"]];
+  fill($("keys"), ...pairs.flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]));
+});
+
+function showKeys() {
+  $("help").open = !$("help").open;
+  $("help").scrollIntoView();
+}

@@ -1,0 +1,134 @@
+// The film page: which part of it is shown, and its start.
+//
+//        keys.js, clicks                      the server (routes.py, site.py)
+//              |                                 ^                |
+//              | what to do                      | changes        | documents with finished
+//              v                                 |                v positions in seconds
+//   player.js  marks.js  watched.js  <------- tools.js: load, post, send
+//       |          |          |
+//       | write    |          |
+//       v          v          v
+//   state.js: one object, each part written by one module, and `changed(part)`
+//       |          |          |
+//       | read, and draw anew |
+//       v          v          v
+//   timeline.js  form.js  clips.js  -------->  the elements of index.html, by page.css
+//
+// player.js also says which pictures the browser presents; watched.js counts them.
+import { chooseClips, openClip, prepareFilters } from "./clips.js";
+import { focusFilm } from "./keys.js";
+import { openMarks } from "./marks.js";
+import { openVideos, pause, seek } from "./player.js";
+import { changed, state } from "./state.js";
+import { $, EPS, address, el, fill, guarded, load, options } from "./tools.js";
+import "./form.js";
+
+let nOpened = 0;
+
+async function route() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const name = ["film", "clip"].find((one) => asked.has(one)) ?? "clips";
+  if (name !== "film") pause();
+  for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
+  document.body.className = `shows-${name}`;
+  $("film-choice").value = asked.get("film") ?? "";
+  if (name === "film" && !(await openFilm(asked))) return;
+  if (name === "clip") await openClip(asked.get("clip"));
+  document.title = `${$(`${name}-title`).textContent} - obygaze`;
+  focusFilm();
+  if (name !== "film") scrollTo(0, 0);
+}
+
+// Whether the film was opened: another one may have been chosen while it was loading.
+async function openFilm(asked) {
+  const opened = ++nOpened;
+  const id = asked.get("film");
+  if (state.film?.id !== id) {
+    const film = await load("film", { film: id });
+    if (opened !== nOpened) return false;
+    openMarks(film);
+    state.film = film;
+    openVideos();
+    state.at = 0;
+  }
+  $("film-title").textContent = state.film.title;
+  fill($("film-notes"), ...notes().flatMap((note) => [note, " "]));
+  changed("film");
+  const span = state.film.spans[asked.get("clip")];
+  seek(span ? span[0] + EPS : Number(asked.get("t")) || state.at);
+  return true;
+}
+
+// What a reader has to know of the film and the scores.
+function notes() {
+  const { page, film, scores, cell } = state;
+  const { run, blind, annotator } = page;
+  const isInRow = film.counts.startsWith("clips");
+  const ofScores = scores && [
+    `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
+    scores.leaked && `But ${scores.leaked} clips of this test were used in training: these scores are too good.`,
+    scores.text,
+    `A score is the ${scores.unit}; at ${((scores.scale[0] + scores.scale[1]) / 2).toFixed(1)}, the line in its row, the decision changes.`,
+  ];
+  return [
+    `${page.dataset}. The time line counts ${film.counts}.`,
+    annotator && isInRow && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
+    ...(ofScores || []),
+    blind && "Blind: predictions and what others marked are hidden.",
+    ...film.notes,
+  ].filter(Boolean);
+}
+
+// Show the scores of one model, or of none.
+async function chooseModel(number) {
+  const { page } = state;
+  const scores = number === null ? null : await load("scores", { cell: number });
+  if (scores) scores.decidesAlike = new Set(Object.values(scores.scores).map((one) => one.positive)).size === 1;
+  Object.assign(state, { cell: number, scores });
+  const none = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined };
+  for (const clip of page.clips) Object.assign(clip, none, scores?.scores[clip.id]);
+  await showPage();
+}
+
+async function showPage() {
+  const { page, scores, cell } = state;
+  const { run, blind, annotator, concepts } = page;
+  $("clips-title").textContent = page.title;
+  const ofRun = run && (scores ? `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
+    : `run ${run.name}: choose above whose scores are shown`);
+  const facts = [page.dataset, ofRun, annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden"];
+  $("about").textContent = facts.filter(Boolean).join("; ");
+  options($("film-choice"), [["", "choose ..."], ...page.films.map((film) => [film.id, film.title])]);
+  $("model-text").textContent = scores?.text ?? "";
+  $("cell-label").hidden = !run;
+  options($("cell-choice"), [["", "no model"], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
+  $("vocabulary-problem").textContent = page.problem;
+  $("vocabulary-file").textContent = page.vocabulary;
+  $("marks-file").textContent = page.marks ?? "";
+  $("seen-percent").textContent = page.seen_percent;
+  $("of-marks").hidden = !annotator;
+  $("no-concepts").hidden = Object.keys(concepts).length > 0;
+  fill($("definitions"), ...Object.entries(concepts).flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning || "no definition")]));
+  prepareFilters();
+  await chooseClips();
+}
+
+$("film-choice").onchange = ({ target }) => target.value && (location.hash = address({ film: target.value }));
+$("cell-choice").onchange = ({ target }) => guarded(async () => {
+  await chooseModel(target.value === "" ? null : Number(target.value));
+  if (state.film) changed("film");
+  await route();
+  target.focus();
+});
+$("skip").onclick = (event) => {
+  event.preventDefault();
+  $("main").focus();
+};
+addEventListener("hashchange", () => guarded(route));
+// The token is in a cookie by now, and must not stay in the address.
+if (location.search) history.replaceState(null, "", location.pathname + location.hash);
+guarded(async () => {
+  state.page = await load("overview");
+  await chooseModel(state.page.run?.named ?? null);
+  await route();
+});

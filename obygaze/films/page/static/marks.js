@@ -1,0 +1,351 @@
+// The marks of the person: each change is saved at once, and can be undone.
+//
+// A mark is whole, and is saved, once it has its start, its end and its level. What is known of a mark
+// before that is in `state.begun`. A change goes to the server with the version of the mark that it
+// was made from; changes are sent one after another.
+import { picture } from "./player.js";
+import { changed, state } from "./state.js";
+import { Stopped, clock, guarded, load, post, tell } from "./tools.js";
+import { notWatched, putWatched } from "./watched.js";
+
+export const MAX_COMMENT = 2000;
+const REFRESH_MS = 3000;
+
+const known = new Map(); // the marks as the server last said, of all films that were shown, by id
+let unanswered = null; // a change whose answer was lost: it may be saved
+let turn = Promise.resolve();
+
+// Run tasks one after another.
+export function inTurn(task) {
+  const result = turn.then(task);
+  turn = result.catch(() => {});
+  return result;
+}
+
+// ---- which mark -----------------------------------------------------------------------------------
+
+const emptyMark = () => ({ concepts: [], comment: "" });
+
+export const chosenMark = () => state.film?.marks.get(state.chosen) ?? null;
+
+// The mark in the form: the chosen one, or what is known of a new one.
+export const markInForm = () => chosenMark() ?? state.begun ?? emptyMark();
+
+export const levelText = (level) => (state.page.levels[level] ? `${level} ${state.page.levels[level].name}` : level);
+
+function show(chosen, begun = null) {
+  state.chosen = chosen;
+  state.begun = begun;
+  changed("marks");
+}
+
+export const choose = (id) => inTurn(() => show(id));
+
+// If the form is empty, put the last mark into it that begins before or at a picture and has it.
+function takeMarkAt(here) {
+  if (chosenMark() || state.begun) return;
+  let found = null;
+  for (const mark of state.film.marks.values()) {
+    const isHere = mark.start_frame <= here && mark.end_frame >= here;
+    if (isHere && (!found || mark.start_frame >= found.start_frame)) found = mark;
+  }
+  if (found) show(found.mark);
+}
+
+function markAt(here) {
+  takeMarkAt(here);
+  const mark = chosenMark();
+  if (!mark) throw new Error("There is no mark of yours at this picture.");
+  return mark;
+}
+
+// The form becomes empty: the next mark is a new one.
+export const done = () => inTurn(() => {
+  if (!state.begun) return show(null);
+  const missing = missingOf(state.begun);
+  if (!missing.length) return edit("A new mark", () => ({})); // it could not be saved before
+  tell(`Not saved yet: choose ${missing.join(" and ")}.`);
+});
+
+function missingOf(mark) {
+  const parts = { start_frame: "its start", end_frame: "its end", level: "its level" };
+  return Object.keys(parts).filter((part) => (mark[part] ?? "") === "").map((part) => parts[part]);
+}
+
+// ---- change ---------------------------------------------------------------------------------------
+
+// Change the mark in the form, or a new one; `change` returns the values of some of its parts.
+async function edit(text, change) {
+  await settle();
+  const before = chosenMark();
+  if (before) {
+    const after = { ...before, ...change(before) };
+    if (!isSame(before, after)) await save({ text, pairs: [{ before, after }] });
+    return;
+  }
+  const was = state.begun;
+  const begun = { ...emptyMark(), ...was };
+  Object.assign(begun, change(begun));
+  const missing = missingOf(begun);
+  show(null, begun); // it stays in the form if it cannot be saved
+  if (missing.length) {
+    record({ text, film: state.film.id, pairs: [], begun: { before: was, after: begun } });
+    tell(`${text}. To save the mark, choose ${missing.join(" and ")}.`);
+    return;
+  }
+  const after = { ...begun, mark: crypto.randomUUID(), movie_id: state.film.id };
+  await save({ text, pairs: [{ before: null, after }], begun: { before: was, after: null } });
+}
+
+// What a key does is about the picture that was shown when it was pressed; it runs in turn.
+const here = (task) => {
+  const shown = picture();
+  return inTurn(() => task(shown));
+};
+
+const startAt = (first) => edit(`The mark starts at picture ${first}`, () => ({ start_frame: first }));
+
+function endAt(last) {
+  if (last < markInForm().start_frame) throw new Error("Not saved: it would end before it starts.");
+  return edit(`The mark ends before picture ${last + 1}`, () => ({ end_frame: last }));
+}
+
+// After the end of the mark in the form, a start is that of a new mark.
+export const setStart = () => here((shown) => {
+  if (markInForm().end_frame < shown) show(null);
+  return startAt(shown);
+});
+
+// A mark ends before the picture that is shown, where the next one may start. Only the last picture
+// of the film has none after it.
+export const setEnd = () => here((shown) => endAt(shown >= state.film.n_pictures - 1 ? shown : shown - 1));
+
+// End this mark before the picture, and start the next one with it.
+export const cutHere = () => here(async (shown) => {
+  await endAt(shown - 1);
+  if (!chosenMark()) return;
+  show(null);
+  await startAt(shown);
+});
+
+export const setLevel = (level) => here((shown) => {
+  takeMarkAt(shown);
+  return edit(`Level ${levelText(level)}`, () => ({ level }));
+});
+
+export const switchConcept = (name) => here((shown) => {
+  takeMarkAt(shown);
+  const isMarked = markInForm().concepts.includes(name);
+  const others = markInForm().concepts.filter((one) => one !== name);
+  const concepts = isMarked ? others : [...others, name];
+  return edit(`${name} is ${isMarked ? "not marked" : "marked"}`, () => ({ concepts }));
+});
+
+export const setComment = (comment) => inTurn(() => edit("The comment", () => ({ comment })));
+
+export const setSpan = (id, text, start_frame, end_frame) => inTurn(() => {
+  const before = state.film.marks.get(id);
+  return before && save({ text, pairs: [{ before, after: { ...before, start_frame, end_frame } }] });
+});
+
+// A stretch that was drawn becomes a mark as soon as it has a level.
+export const beginSpan = (start_frame, end_frame) => inTurn(() => {
+  show(null);
+  return edit("A stretch is drawn", () => ({ start_frame, end_frame }));
+});
+
+export const remove = () => here((shown) => {
+  if (!state.begun) return save({ text: "A mark deleted", pairs: [{ before: markAt(shown), after: null }] });
+  record({ text: "A new mark discarded", film: state.film.id, pairs: [], begun: { before: state.begun, after: null } });
+  show(null);
+  tell("Discarded.");
+});
+
+export const split = () => here((shown) => {
+  const before = markAt(shown);
+  const isInside = shown > before.start_frame && shown <= before.end_frame;
+  if (!isInside) throw new Error("Nothing is split: this picture is not inside the mark.");
+  const first = { ...before, end_frame: shown - 1 };
+  const second = { ...before, mark: crypto.randomUUID(), start_frame: shown };
+  return save({ text: "A mark split", pairs: [{ before, after: first }, { before: null, after: second }] });
+});
+
+export const merge = () => here((shown) => {
+  const first = markAt(shown);
+  const later = [...state.film.marks.values()].filter((one) => one !== first && one.start_frame >= first.start_frame);
+  const second = later.sort((a, b) => a.start_frame - b.start_frame)[0];
+  if (!second) throw new Error("There is no mark after this one.");
+  const comment = [...new Set([first.comment, second.comment])].filter(Boolean).join("; ");
+  if (comment.length > MAX_COMMENT) throw new Error(`Not merged: a comment has at most ${MAX_COMMENT} letters.`);
+  const concepts = [...new Set([...first.concepts, ...second.concepts])];
+  const after = { ...first, end_frame: Math.max(first.end_frame, second.end_frame), concepts, comment };
+  const lost = second.level === first.level ? "" : `; its level ${second.level} became ${first.level}`;
+  return save({ text: `Two marks merged${lost}`, pairs: [{ before: first, after }, { before: second, after: null }] });
+});
+
+export const watchedAll = () => inTurn(async () => {
+  const stretches = notWatched();
+  if (!stretches.length) return tell("You have watched all of this film already.");
+  await putWatched(state.film.id, stretches);
+  record({ text: "All of the film counts as watched", film: state.film.id, pairs: [], watched: stretches });
+  tell("All of the film counts as watched.");
+});
+
+// ---- undo -----------------------------------------------------------------------------------------
+
+function record(change) {
+  state.undo.push(change);
+  state.redo = [];
+  changed("undo");
+}
+
+const takeBack = (from, to, isUndo) => inTurn(async () => {
+  const change = from.at(-1);
+  if (!change) return tell(isUndo ? "There is nothing to undo." : "There is nothing to do again.");
+  const pairs = isUndo ? change.pairs.map(({ before, after }) => ({ before: after, after: before })) : change.pairs;
+  try {
+    if (pairs.length) await put(pairs);
+    if (change.watched) await putWatched(change.film, change.watched, isUndo);
+  } catch (error) {
+    // What somebody else has changed since cannot be taken back any more.
+    if (error.isOutdated) from.pop();
+    throw error;
+  } finally {
+    changed("undo");
+  }
+  from.pop();
+  to.push(change);
+  if (change.film === state.film?.id) showChange(change, isUndo ? "before" : "after");
+  changed("undo");
+  tell(`${isUndo ? "Undone" : "Done again"}: ${change.text}.`);
+});
+
+// Put what a change is about into the form, as it is on one side of the change.
+function showChange(change, side) {
+  const mark = change.pairs.map((pair) => pair[side]).find(Boolean);
+  const isThere = mark && state.film.marks.has(mark.mark);
+  show(isThere ? mark.mark : null, isThere ? null : change.begun?.[side] ?? null);
+}
+
+export const undo = () => takeBack(state.undo, state.redo, true);
+export const redo = () => takeBack(state.redo, state.undo, false);
+
+// ---- save -----------------------------------------------------------------------------------------
+
+const PARTS = ["start_frame", "end_frame", "level", "comment"];
+const isSame = (one, other) => PARTS.every((part) => one[part] === other[part])
+  && [...one.concepts].sort().join("|") === [...other.concepts].sort().join("|");
+const isAlike = (one, other) => (one && other ? isSame(one, other) : !one && !other);
+
+const outdated = (text) => Object.assign(new Error(text), { isOutdated: true });
+
+// Save a change, so that it can be undone.
+async function save(change) {
+  const made = { film: state.film.id, ...change };
+  try {
+    made.pairs = await put(made.pairs);
+  } catch (error) {
+    if (error instanceof Stopped) unanswered = made;
+    throw error;
+  }
+  accept(made);
+  tell(`${made.text}. Saved.`);
+}
+
+function accept(change) {
+  record(change);
+  if (change.film === state.film?.id) showChange(change, "after");
+}
+
+// Save pairs of marks as they were and as they are to be, all or none; null is no mark. Returns the
+// pairs as they are saved: above a concept of a vocabulary the server marks another one.
+async function put(pairs) {
+  await settle();
+  const changes = pairs.map(({ before, after }) => {
+    const { mark, movie_id, start_frame, end_frame, level, concepts, comment } = after ?? before;
+    const newest = known.get(mark) ?? null;
+    if (!isAlike(newest, before)) throw outdated("Nothing is changed: this mark was changed since, in another window or by hand.");
+    const own = { mark, movie_id, start_frame, end_frame, level, concepts, comment };
+    return { ...own, version: newest?.version ?? 0, state: newest?.state ?? null, deleted: !after };
+  });
+  let saved;
+  try {
+    saved = await post("marks", { changes });
+  } catch (error) {
+    if (error.status === 409) {
+      await read();
+      throw outdated(otherWindow(pairs));
+    }
+    if (error.status) error.message = `Not saved: ${error.message}`;
+    throw error;
+  }
+  take(saved);
+  return pairs.map(({ before, after }, number) => ({ before, after: after && saved[number] }));
+}
+
+function otherWindow(pairs) {
+  const { before, after } = pairs[0];
+  const newest = known.get((before ?? after).mark);
+  if (!newest) return "Not saved: another window deleted this mark.";
+  const place = `${clock(newest.start, 1)} to ${clock(newest.end, 1)}`;
+  return `Not saved: another window changed this mark to ${levelText(newest.level)}, ${place}. Press the key again to change it all the same.`;
+}
+
+// If the answer to the last change was lost, ask whether it is saved.
+async function settle() {
+  const change = unanswered;
+  if (!change || change.film !== state.film?.id) return;
+  await read();
+  unanswered = null;
+  const isSaved = change.pairs.every(({ before, after }) => isAlike(known.get((before ?? after).mark) ?? null, after));
+  if (isSaved) accept(change);
+}
+
+// Put marks, as the server has them now, into the film that is shown.
+function take(marks) {
+  for (const { deleted, ...mark } of marks) {
+    if (deleted) known.delete(mark.mark);
+    else known.set(mark.mark, mark);
+    if (mark.movie_id !== state.film?.id) continue;
+    if (deleted) state.film.marks.delete(mark.mark);
+    else state.film.marks.set(mark.mark, mark);
+  }
+  if (!chosenMark()) state.chosen = null;
+  changed("marks");
+}
+
+// Read what was changed in other windows, by others, and by hand.
+async function read() {
+  const { film } = state;
+  const asked = { film: film.id, known: film.state };
+  const { marks, only_changed: isPart, segments, notes: _, ...facts } = await load("marks", asked);
+  if (film !== state.film) return;
+  Object.assign(film, facts);
+  const chosen = chosenMark();
+  if (!isPart) {
+    for (const id of film.marks.keys()) known.delete(id);
+    film.marks = new Map();
+  }
+  if (segments) film.segments = segments;
+  if (segments || !isPart) changed("segments");
+  if (marks.length || !isPart) take(marks);
+  const newest = chosen && known.get(chosen.mark);
+  if (chosen && !newest) tell("Another window deleted this mark.");
+  else if (chosen && !isSame(chosen, newest)) tell(`Meanwhile another window changed this mark: it is ${levelText(newest.level)} now.`);
+}
+
+// A film was opened: its marks by id.
+export function openMarks(film) {
+  for (const mark of film.marks) known.set(mark.mark, mark);
+  film.marks = new Map(film.marks.map((mark) => [mark.mark, mark]));
+  state.chosen = null;
+  state.begun = null;
+}
+
+const refresh = () => state.film?.can_mark && !document.hidden && guarded(() => inTurn(async () => {
+  await settle();
+  await read();
+}));
+
+addEventListener("focus", refresh);
+setInterval(refresh, REFRESH_MS);

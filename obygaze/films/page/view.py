@@ -1,0 +1,265 @@
+"""`obygaze view`: the film page in the browser.
+
+What the page shows is described by `open_site` alone; the command adds how it is served.
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import click
+
+from obygaze_features.core.commands import Session, command, option_group
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.function_commands import parameters_of
+from obygaze_features.core.options import Option
+from obygaze_features.core.value_types import TypedPath
+from obygaze_features.core.workspace import PathLike, Workspace
+
+if TYPE_CHECKING:
+    from obygaze.films.page.site import Site
+    from obygaze_features.store import Store
+    from obygaze_models.report.lookup import ReportRun
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def open_site(
+    manifest: PathLike | None = None,
+    *,
+    run: PathLike | None = None,
+    store: Annotated[PathLike | None, Option(shown_default="the run's")] = None,
+    weights: Annotated[str | None, Option(shown_default="the backbone's own")] = None,
+    model: PathLike | None = None,
+    maps: Annotated[PathLike | None, Option(metavar="STORE")] = None,
+    segments: Annotated[PathLike | None, Option(exists="file")] = None,
+    annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
+    blind: Annotated[bool, Option(group="Annotate")] = False,
+    workspace: PathLike | None = None,
+) -> Site:
+    """Return the page of a manifest, for `server_of` or `export`.
+
+    Args:
+        manifest: The clips. The default is those of the run, or the only manifest of the workspace.
+        run: Show the out-of-fold scores of this run.
+        store: Features, to find clips.
+        weights: Weights of the text tower.
+        model: Explain the decisions of this saved bottleneck.
+        maps: Show these maps of `explain` with each clip.
+        segments: Show the segments of this CSV, too.
+        annotate: Mark segments, saved under this name.
+        blind: Show no predictions and no marks of others.
+        workspace: The workspace, if it is not the current one.
+    """
+    from obygaze.films.marks import MarkTable
+    from obygaze.films.page.site import Site
+    from obygaze_models.protocols import read_run
+    from obygaze_models.protocols.experiments import named_manifest
+    from obygaze_models.report.lookup import ReportRun
+
+    opened_workspace = Workspace.of(workspace)
+    scored = None
+    if run:
+        scored = ReportRun.of_run(read_run(run, workspace=workspace))
+    if manifest is None and scored:
+        named = scored.about["manifest"]
+        is_here = named["name"] in opened_workspace.names("manifests")
+        manifest = named["name"] if is_here else named["path"]
+    clips, _ = named_manifest(manifest, workspace)
+    marks = None
+    if annotate is not None:
+        path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
+        arm = "blind" if blind else "assisted"
+        concepts = tuple(clips.header.concepts)
+        marks = MarkTable(path, annotate, arm, clips.films, concepts)
+    site = Site(opened_workspace, clips, marks=marks, blind=blind)
+    if blind:
+        return site
+    used: PathLike | Store | None = store
+    if store is None and scored:
+        used = _store_of(scored, opened_workspace)
+    return _with_predictions(
+        site,
+        scored,
+        store=used,
+        weights=weights,
+        model=model,
+        maps=maps,
+        segments=segments,
+    )
+
+
+def _with_predictions(
+    site: Site,
+    run: ReportRun | None,
+    *,
+    store: PathLike | Store | None,
+    weights: str | None,
+    model: PathLike | None,
+    maps: PathLike | None,
+    segments: PathLike | None,
+) -> Site:
+    """Return a page with what models, maps and other annotators say of its clips."""
+    from obygaze.films.decisions import Explainer
+    from obygaze.films.mark_tables import read_segments
+    from obygaze.maps.stores import map_names
+    from obygaze_features.store import open_store
+    from obygaze_models.models.bottleneck import Bottleneck
+    from obygaze_models.zoo import load_model
+
+    root = site.workspace.root
+    saved = load_model(model, workspace=root) if model else None
+    features = open_store(store, workspace=root) if store else None
+    explainer = None
+    if saved:
+        if not features or not isinstance(saved.estimator, Bottleneck):
+            kind = f"--model {saved.info.name} ({saved.info.kind})"
+            raise FixUsage(
+                f"{kind} must be a bottleneck, with --store",
+                hint="a model of obygaze train pcbm-lr, and the store of its features",
+            )
+        explainer = Explainer(saved, features, site.manifest)
+    drawn = open_store(maps, workspace=root) if maps else None
+    if drawn:
+        map_names(drawn)  # raises an error for another kind of store
+    return replace(
+        site,
+        run=run,
+        store=features,
+        explainer=explainer,
+        maps=drawn,
+        weights=weights,
+        segments=read_segments(Path(segments)) if segments else (),
+    )
+
+
+def _store_of(run: ReportRun, workspace: Workspace) -> Store | None:
+    """Return the store of a run's first cell, by its seal; None if the workspace has it no more."""
+    from obygaze.films.decisions import cells_of
+    from obygaze_features.store.reading import find_seal
+
+    stores = run.about["stores"]
+    # Cells whose store was chosen in each fold have no single one.
+    used = [stores[cell.feature] for cell in cells_of(run) if cell.feature in stores]
+    if not used:
+        return None
+    name = Path(used[0]["location"]).name
+    return find_seal(workspace.root, name, used[0]["seal"])
+
+
+def _options_of_site(function: F) -> F:
+    """Add the parameters of `open_site` to a command."""
+    # Click reads them from the last to the first.
+    added = reversed(parameters_of(open_site))
+    vars(function).setdefault("__click_params__", []).extend(added)
+    return function
+
+
+@command(open_site)
+@_options_of_site
+@option_group(
+    "Output",
+    click.option(
+        "--proxy", is_flag=True, help="First copy the videos that browsers do not play."
+    ),
+    click.option(
+        "--export",
+        "folder",
+        type=TypedPath(file_okay=False, path_type=Path),
+        help="Write the page as files, without videos, and end.",
+    ),
+    click.option("--no-browser", is_flag=True, help="Only print the address."),
+    click.option(
+        "--port",
+        type=click.IntRange(1024, 65535),
+        help="Serve the page at this port.",
+        show_default="the usual one of the workspace, if it is free",
+    ),
+)
+def view(
+    session: Session,
+    /,
+    proxy: bool,
+    folder: Path | None,
+    no_browser: bool,
+    port: int | None,
+    **inputs: Any,
+) -> None:
+    """Watch films, look at clips and scores, and mark segments, in the browser.
+
+    The page is served on this machine only, until Ctrl-C. It changes nothing without --annotate.
+
+    Examples:
+        obygaze view films --run honest
+        obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
+        obygaze view films --annotate ada --blind
+        obygaze view films --run honest --export page
+    """
+    from obygaze.films.page.export import export
+    from obygaze.films.page.routes import server_of
+
+    console = session.console
+    site = open_site(**inputs, workspace=session.workspace.root)
+    if site.marks is not None and not site.has_concepts:
+        console.note(f"{site.manifest.name} has no concepts: marks have levels only")
+    if proxy:
+        site.media.make_proxies(console.progress)
+    if folder is not None:
+        export(site, folder)
+        index = str(folder / "index.html")
+        console.show({"page": index}, index)
+        return
+    ports = (port,) if port else (usual_port(session.workspace.root), 0)
+    with server_of(site, ports) as server:
+        address = server.new_address()
+        console.show({"address": address}, address)
+        try:
+            if no_browser:
+                server.serve_forever()
+            with leading_page(server.new_address(), session.workspace.root) as page:
+                webbrowser.open(page.as_uri())
+                server.serve_forever()
+        except KeyboardInterrupt:
+            console.note("stopped")
+
+
+def usual_port(folder: Path) -> int:
+    """Return the port of a folder, always the same, so that open windows find a new server.
+
+    It is below those that Linux gives to other programs.
+    """
+    digest = sha256_bytes(str(folder.absolute()).encode("utf-8", "surrogateescape"))
+    return 20000 + int(digest[:8], 16) % 10000
+
+
+@contextmanager
+def leading_page(address: str, folder: Path) -> Iterator[Path]:
+    """Write a page, for this user only, that leads the browser to an address, and remove it.
+
+    An address in the command of a browser could be read by all users in the list of processes. The
+    folder should be one that a browser in a sandbox may read; without the right to write there, the
+    page is in the folder for temporary files.
+    """
+    text = (
+        '<!doctype html><meta charset="utf-8"><title>obygaze</title>'
+        f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
+    )
+    try:
+        number, name = mkstemp(prefix=".view-", suffix=".html", dir=folder)
+    except OSError:
+        number, name = mkstemp(prefix="obygaze-view-", suffix=".html")
+    page = Path(name).absolute()
+    try:
+        with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open
+            file.write(text)
+        yield page
+    finally:
+        page.unlink(missing_ok=True)

@@ -1,0 +1,662 @@
+"""A real browser shows the page: pictures that were asked for, by keys alone, at three widths."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from support.browsers import (
+    browser,
+    go,
+    in_page,
+    keys_to_body,
+    open_page,
+    press,
+    resize,
+    settled,
+    show_picture,
+    text,
+    times_are_known,
+    wait,
+)
+from support.film import write_segments
+from support.film_pages import OneText, film_clips, segment, served, site
+from support.stores import a_recipe, made_store
+from support.video_kinds import KINDS
+from support.videos import read_number, write_video
+
+from obygaze.films.mark_tables import read_segments
+from obygaze.films.page import site as pages
+from obygaze.films.page.export import export
+from obygaze.films.page.site import Site
+from obygaze.films.page.view import leading_page
+from obygaze_features.core.console import Console
+from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.manifest.model import Clip
+from obygaze_features.store import Row
+
+__all__ = ["browser"]
+pytest.importorskip("selenium.webdriver")
+pytestmark = [
+    pytest.mark.check("drives a browser"),
+    pytest.mark.timeout(300),
+]
+
+# 40 seeks here; the number for all kinds together can be raised by hand.
+N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))
+SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9", "avi_packed_b")
+MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
+# Visible elements whose text has less than 4.5 times the luminance of its background, or reversed.
+LOW_CONTRAST = """
+const curve = (share) => ((share + 0.055) / 1.055) ** 2.4;
+const channel = (value) => (value <= 10.31475 ? value / 3294.6 : curve(value / 255));
+const numbers = (color) => (color.match(/[\\d.]+/g) ?? []).map(Number);
+const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+function behind(element) {
+  for (let one = element; one; one = one.parentElement) {
+    const color = numbers(getComputedStyle(one).backgroundColor);
+    if (color.length === 3 || color[3] === 1) return color;
+  }
+  return numbers(getComputedStyle(document.body).backgroundColor);
+}
+const isText = (node) => node.nodeType === 3 && node.data.trim();
+const hasText = (element) => [...element.childNodes].some(isText);
+const seen = (element) => element.checkVisibility() && !element.disabled && hasText(element);
+return [...document.body.querySelectorAll("*")].filter(seen).filter((element) => {
+  const pair = [luminance(numbers(getComputedStyle(element).color)), luminance(behind(element))];
+  return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05) < 4.5;
+}).map((element) => element.outerHTML.slice(0, 200));"""
+
+
+def films(folder: Path, **more: Any) -> Site:
+    """A page of a lake with a picture of its number at each time, and marks of two people."""
+    write_video(folder / "lake.mp4", numbers=range(250), options={"g": "50"})
+    write_segments(
+        folder / "segments.csv",
+        [segment(25, 49), segment(50, 60, level="HN"), segment(30, 49, "ben")],
+    )
+    clips = film_clips("lake", "lake.mp4")
+    segments = read_segments(folder / "segments.csv")
+    return site(folder, clips, "eva", segments=segments, **more)
+
+
+def open_lake(browser: Any, server: Any) -> None:
+    open_page(browser, f"{server.new_address()}#film=lake", "lake")
+    wait(lambda: times_are_known(browser, "lake"))
+
+
+def prefer(browser: Any, mode: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": mode}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+def test_seeks_show_the_picture_that_was_asked_for(
+    browser: Any, tmp_path: Path
+) -> None:
+    made = {name: KINDS[name](tmp_path) for name in SEEN}
+    clips = [Clip(name, name, 1, one.path.name, 0.0, 1.0) for name, one in made.items()]
+    page = site(tmp_path, clips)
+    draw = random.Random(1)
+    far = []
+    page.media.make_proxies(Console(verbosity=-1).progress)
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        for name, one in made.items():
+            times = page.media.boundaries(one.path.name)
+            go(browser, film=name)
+            wait(lambda name=name: times_are_known(browser, name))
+            for _ in range(N_SEEKS // len(made)):
+                asked = draw.uniform(0, float(times[-1]))
+                want = max(int(np.searchsorted(times[:-1], asked, side="right")) - 1, 0)
+                in_page(browser, "player.seek(given[0]);", asked)
+                found = settled(browser, one.numbers[want])
+                far.append((abs(one.numbers.index(found) - want), name, asked))
+        stated = text(browser, "#picture")
+    print(f"{len(far)} seeks, {sum(not n for n, *_ in far)} exact")
+    assert len(far) == N_SEEKS // len(made) * len(made)
+    assert max(far)[0] <= 1, max(far)
+    assert sum(not n for n, *_ in far) >= 0.95 * len(far)
+    assert stated.startswith("picture ")
+
+
+def test_the_strip_has_pictures_at_even_steps(tmp_path: Path) -> None:
+    import io
+
+    from PIL import Image
+
+    page = films(tmp_path)
+    row = np.asarray(Image.open(io.BytesIO(page.strip("lake"))).convert("RGB"))
+    n = page.film("lake")["n_in_strip"]
+    assert n == 24
+    width = row.shape[1] // n
+    found = []
+    for k in range(n):
+        cell = row[:, k * width : (k + 1) * width]
+        # The pictures are 160 x 120, in a cell of 96 x 54.
+        left = (width - 72) // 2
+        found.append(read_number(cell[:, left : left + 72]))
+    # The middle of each of 24 steps of 250 pictures.
+    assert found == [int(250 * (k + 0.5) / n) for k in range(n)]
+
+
+def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) -> None:
+    for number in range(3):
+        numbers = range(50 * number, 50 * number + 50)
+        path = tmp_path / f"{number}.mp4"
+        write_video(path, numbers=numbers, options={"g": "10"})
+    clips = [Clip(f"lake-{k}", "lake", k, f"{k}.mp4", level="EN") for k in range(3)]
+    with served(site(tmp_path, clips, "eva")) as server:
+        open_lake(browser, server)
+        for picture in (0, 49, 50, 99, 100, 149):
+            in_page(browser, "player.seek(player.startOf(given[0]) + 1e-6);", picture)
+            wait(lambda: in_page(browser, "return player.knowsPictures();"))
+            wait(lambda picture=picture: settled(browser, picture) == picture)
+            wait(
+                lambda picture=picture: (
+                    text(browser, "#picture") == f"picture {picture}"
+                )
+            )
+        # Steps cross from file to file.
+        show_picture(browser, 99)
+        keys_to_body(browser, ".")
+        wait(lambda: settled(browser, 100) == 100)
+        keys_to_body(browser, ",")
+        wait(lambda: settled(browser, 99) == 99)
+        # So does a loop, which begins again at its start.
+        in_page(browser, "player.setLoop({ start: 1.6, end: 2.4 });")
+        browser.execute_script(
+            """window.seen = [];
+            import("/player.js").then(({ picture }) => {
+              window.timer = setInterval(() => seen.push(picture()), 10);
+            });"""
+        )
+        starts = "return seen.filter((now, k) => k && now < seen[k - 1]).length"
+        wait(lambda: browser.execute_script(starts) >= 2)
+        seen = browser.execute_script("clearInterval(timer); return seen")
+        assert max(seen) >= 50
+        pressed = (
+            "return document.querySelector('[data-key=l]').getAttribute('aria-pressed')"
+        )
+        assert browser.execute_script(pressed) == "true"
+        keys_to_body(browser, "l")
+        wait(lambda: browser.execute_script(pressed) == "false")
+        in_page(browser, "player.pause();")
+
+
+def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
+    browser: Any, tmp_path: Path
+) -> None:
+    write_video(tmp_path / "lake.mp4", numbers=range(50))
+    clips = [*film_clips("lake", "lake.mp4", 2), *film_clips("pond", "lake.mp4", 2)]
+    with served(site(tmp_path, clips, "eva")) as server:
+        open_page(browser, server.new_address(), "films")
+        # The answer about the first film comes last.
+        browser.execute_script(
+            """const plain = window.fetch;
+            window.fetch = async (address, options) => {
+              const isSlow = String(address).includes("film=lake");
+              if (isSlow) await new Promise((done) => (window.answer = done));
+              const answer = await plain(address, options);
+              if (isSlow) window.isAnswered = true;
+              return answer;
+            };"""
+        )
+        go(browser, film="lake")
+        wait(lambda: browser.execute_script("return Boolean(window.answer)"))
+        go(browser, film="pond")
+        wait(lambda: browser.title.startswith("pond"))
+        browser.execute_script("answer()")
+        wait(lambda: browser.execute_script("return window.isAnswered"))
+        wait(lambda: times_are_known(browser, "pond"))
+        assert text(browser, "#film-title") == "pond"
+
+
+def test_subtitles_are_read_by_the_browser(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    (tmp_path / "lake.srt").write_text(
+        "\ufeff1\n00:00:01,500 --> 00:00:02,000\nHello <b>you</b>\n", "utf-8"
+    )
+    with served(page) as server:
+        open_lake(browser, server)
+        keys_to_body(browser, "w")
+        cues = wait(
+            lambda: browser.execute_script(
+                "const track = document.getElementById('video').textTracks[0];"
+                "return [...(track?.cues ?? [])].map((cue) => [cue.startTime, cue.endTime])"
+            )
+        )
+    assert cues == [[1.5, 2]]
+
+
+# ---- the time line -------------------------------------------------------------------------------
+
+
+def test_rows_equal_the_table(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    with served(page) as server:
+        open_lake(browser, server)
+        lanes = in_page(
+            browser,
+            "return state.lanes.map((lane) => [lane.label, lane.bars.map((bar) =>"
+            " [bar.start, bar.end, bar.level ?? null])]);",
+        )
+        names = text(browser, "#lane-names").split("\n")
+    found = dict(lanes)
+    assert names == [label for label, _ in lanes]
+    assert names[:3] == ["you watched", "eva (you)", "ada"]
+    with (tmp_path / "segments.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    for annotator in ("ada", "ben"):
+        own = [row for row in rows if row["annotator"] == annotator]
+        spans = []
+        for row in own:
+            first, last = int(row["start_frame"]), int(row["end_frame"])
+            spans.append([first / 25, (last + 1) / 25])
+        shown = [bar[:2] for bar in found[annotator]]
+        np.testing.assert_allclose(shown, spans, atol=1e-5)
+        assert [bar[2] for bar in found[annotator]] == [row["level"] for row in own]
+    want_clips = [[k, k + 1, "S" if k % 2 else "EN"] for k in range(10)]
+    assert found["clips: annotated level"] == want_clips
+
+
+def test_concepts_are_those_of_one_row(browser: Any, tmp_path: Path) -> None:
+    """Bars of annotators and clips in one row looked as if all of them agreed."""
+    choose = """
+    const choice = document.getElementById("concept-source");
+    choice.value = given[0];
+    choice.dispatchEvent(new Event("change"));
+    return state.lanes.find((lane) => lane.name === "Look").bars.map((bar) => bar.start);
+    """
+    with served(films(tmp_path)) as server:
+        open_lake(browser, server)
+        assert in_page(browser, choose, "ada") == [1, 2]
+        assert in_page(browser, choose, "ben") == [1.2]
+        assert in_page(browser, choose, "clips") == [1, 3, 5, 7, 9]
+        said = in_page(
+            browser,
+            "const lane = state.lanes.find((one) => one.name === 'Look');"
+            "return timeline.describe(lane, lane.bars[0]);",
+        )
+        assert said == "Look, in clip lake-001 of clips: annotated level"
+
+
+def test_found_clips_are_in_a_row_only_where_they_follow_each_other(
+    browser: Any, tmp_path: Path
+) -> None:
+    clips = film_clips("lake", "", 40)
+    clips = [clip for clip in clips if clip.scene not in (2, 3, 4, 5)]
+    with served(site(tmp_path, clips)) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        runs = in_page(
+            browser,
+            """for (const clip of state.page.clips) clip.positive = [0, 1, 6].includes(clip.scene);
+            const { changed } = await import("/state.js");
+            changed("segments");
+            const lane = state.lanes.find((one) => one.kind === "found");
+            return lane.bars.map((run) => [run.start, run.end, run.n]);""",
+        )
+    assert runs == [[0, 2, 2], [6, 7, 1]]
+
+
+def test_statistics_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
+    with served(films(tmp_path)) as server:
+        open_lake(browser, server)
+        browser.execute_script("document.getElementById('statistics').open = true")
+        rows = wait(lambda: text(browser, "#statistics-rows"))
+    lines = [line.split("\t") for line in rows.split("\n")]
+    # ada: pictures 25 to 49, and 50 to 60, of 250 at 25 a second.
+    assert ["ada", "S sure", "1", "0:00:01.0", "10.0 %"] in lines
+    assert ["ada", "HN hard negative", "1", "0:00:00.4", "4.4 %"] in lines
+    assert [
+        "clips: annotated level",
+        "EN easy negative",
+        "5",
+        "0:00:05.0",
+        "50.0 %",
+    ] in lines
+
+
+def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
+    """5,000 clips and 20,000 marks; the times of frames are printed, not judged."""
+    names = [f"annotator{k:02d}" for k in range(20)]
+    marks = []
+    for lane, name in enumerate(names):
+        for k in range(1000):
+            first = 270 * k + 7 * lane
+            level = ("EN", "HN", "S")[k % 3]
+            marks.append(segment(first, first + 150, name, level))
+    clips = []
+    for k in range(5000):
+        start = 2.16 * k
+        extra = {"framerate": "25"}
+        clips.append(
+            Clip(f"lake-{k}", "lake", k, "", start, start + 2.16, "S", (), extra)
+        )
+    with served(site(tmp_path, clips, segments=marks)) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        assert len(text(browser, "#lane-names").split("\n")) >= 20
+        total = """const levels = state.lanes.filter((lane) => lane.kind === "level");
+        return levels.reduce((sum, lane) => sum + lane.bars.length, 0);"""
+        assert in_page(browser, total) == 25_000
+        frames = """const done = arguments[0], took = [];
+        const scroll = document.getElementById("scroll");
+        let last = performance.now();
+        function frame(now) {
+          took.push(now - last);
+          last = now;
+          scroll.scrollLeft += 40;
+          if (took.length < 90) requestAnimationFrame(frame); else done(took);
+        }
+        requestAnimationFrame(frame);"""
+        for zooms in (0, 5):
+            for _ in range(zooms):
+                keys_to_body(browser, "+")
+            times = np.array(browser.execute_async_script(frames))[5:]
+            middle, late = np.median(times), np.quantile(times, 0.95)
+            print(f"zoom {2**zooms}: frames median {middle:.1f} ms, 95 % {late:.1f} ms")
+
+
+# ---- what everybody can use ----------------------------------------------------------------------
+
+
+def nameless_elements(browser: Any) -> list[str]:
+    """Return what can be used and has no name; [] while the page is being drawn."""
+    from selenium.common.exceptions import StaleElementReferenceException
+
+    shown = "input, select, textarea, button, a, video, [tabindex='0']"
+    nameless = []
+    try:
+        for one in browser.find_elements("css selector", shown):
+            if one.is_displayed() and not one.accessible_name:
+                nameless.append(one.get_attribute("outerHTML"))
+    except StaleElementReferenceException:
+        return []
+    return nameless or ["all have names"]
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_nothing_is_wider_than_the_window_and_all_have_names(
+    browser: Any, tmp_path: Path, width: int
+) -> None:
+    with served(films(tmp_path)) as server:
+        resize(browser, width)
+        open_page(browser, server.new_address(), "films")
+        for place in ({}, {"film": "lake"}, {"clip": "lake-001"}):
+            go(browser, **place)
+            title = next(iter(place.values()), "films")
+            wait(lambda title=title: browser.title.startswith(title))
+            script = "const root = document.documentElement; return [innerWidth, root.scrollWidth]"
+            assert wait(lambda: nameless_elements(browser)) == ["all have names"]
+            inner, wide = browser.execute_script(script)
+            assert inner == width >= wide
+    resize(browser, 1400)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
+def test_film_and_form_and_time_line_are_in_sight_together(
+    browser: Any, tmp_path: Path, width: int, height: int
+) -> None:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    boxes = """return ["video", "mark", "bar", "scroll"].map((id) => {
+      const box = document.getElementById(id).getBoundingClientRect();
+      return [box.left, box.top, box.right, box.bottom];
+    });"""
+    with served(films(tmp_path)) as server:
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        open_lake(browser, server)
+        video, form, bar, line = browser.execute_script(boxes)
+        for left, top, right, bottom in (video, form, bar):
+            assert left >= 0 and right <= width
+            assert top >= 0 and bottom <= height
+        # At least two rows of the time line, below the ruler and the pictures.
+        assert line[1] + 120 <= height
+        # The film is left of the form, and at least as wide.
+        assert video[2] <= form[0]
+        assert video[2] - video[0] >= form[2] - form[0]
+        assert video[3] - video[1] >= height / 3
+        keys_to_body(browser, "F")
+        is_full = "return Boolean(document.fullscreenElement)"
+        wait(lambda: browser.execute_script(is_full))
+        video, form, bar, line = browser.execute_script(boxes)
+        # The film is behind the form, which is still in sight.
+        assert (video[0], video[1]) == (0, 0)
+        assert form[2] <= video[2] and form[3] <= video[3]
+        keys_to_body(browser, "F")
+        wait(lambda: not browser.execute_script(is_full))
+    resize(browser, 1400)
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_texts_can_be_read_in_both_modes(
+    browser: Any, tmp_path: Path, mode: str
+) -> None:
+    ink = "return getComputedStyle(document.body).color"
+    with served(films(tmp_path)) as server:
+        prefer(browser, mode)
+        open_page(browser, server.new_address(), "films")
+        paper = browser.execute_script(
+            "return getComputedStyle(document.body).backgroundColor"
+        )
+        assert (paper == "rgb(255, 255, 255)") == (mode == "light")
+        assert browser.execute_script(LOW_CONTRAST) == []
+        go(browser, film="lake", t=1)
+        wait(lambda: "picture 25" in text(browser, "#picture"))
+        keys_to_body(browser, "i")
+        keys_to_body(browser, "4")
+        browser.execute_script(
+            "document.querySelectorAll('details').forEach((one) => (one.open = true))"
+        )
+        assert browser.execute_script(LOW_CONTRAST) == []
+        # The page follows a change of the mode.
+        shown = browser.execute_script(ink)
+        prefer(browser, "dark" if mode == "light" else "light")
+        wait(lambda: browser.execute_script(ink) != shown)
+        prefer(browser, "light")
+
+
+def test_after_a_click_the_film_has_the_focus(browser: Any, tmp_path: Path) -> None:
+    focus = "return document.activeElement.id"
+    with served(films(tmp_path)) as server:
+        open_lake(browser, server)
+        for selector in ("[data-key='.']", "#levels button", "#canvas", "#position"):
+            browser.find_element("css selector", selector).click()
+            assert browser.execute_script(focus) == "main", selector
+        # Who comes to a button by Tab stays there.
+        browser.execute_script("document.querySelector('[data-key=\",\"]').focus()")
+        before = in_page(browser, "return player.picture();")
+        press(browser, "\ue007")
+        wait(lambda: in_page(browser, "return player.picture();") == before - 1)
+        assert (
+            browser.execute_script("return document.activeElement.dataset.key") == ","
+        )
+        # Letters in a field are text; Esc leaves it.
+        browser.find_element("id", "comment").click()
+        press(browser, "o")
+        assert browser.execute_script("return document.activeElement.value") == "o"
+        press(browser, "\ue00c")
+        assert browser.execute_script(focus) == "main"
+
+
+# ---- nothing for others --------------------------------------------------------------------------
+
+
+def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
+    write_video(tmp_path / "lake.mp4", numbers=range(30))
+    extra = {"movie_title": MARKUP, "comment": MARKUP, "annotator": MARKUP}
+    clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0, "S", ("Look",), extra)]
+    page = site(tmp_path, clips, "eva", segments=[segment(0, 9, MARKUP)])
+    name = MARKUP.replace("|", "/")
+    vocabulary = (
+        'schema = "obygaze-vocabulary/1"\n[[concepts]]\n'
+        f"name = {json.dumps(name[:100])}\ndefinition = {json.dumps(MARKUP)}\n"
+    )
+    (tmp_path / "segments" / "films.vocabulary.toml").write_text(vocabulary, "utf-8")
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        places = (
+            {"film": "lake"},
+            {"clip": "lake-1"},
+            {"film": MARKUP},
+            {"clip": MARKUP},
+        )
+        for place in places:
+            go(browser, **place)
+            # A request after which what was asked before is answered.
+            in_page(browser, "await tools.load('overview');")
+            wait(lambda: in_page(browser, "return document.images.length;") < 4)
+            assert browser.execute_script("return window.attacked") is None
+        assert MARKUP[:100] in browser.execute_script(
+            "return document.body.textContent"
+        )
+
+
+def requests_of(browser: Any) -> set[str]:
+    urls = set()
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            urls.add(message["params"]["request"]["url"])
+    return {url for url in urls if not url.startswith(("data:", "about:"))}
+
+
+def test_no_request_leaves_the_machine_and_nothing_fails(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = films(tmp_path)
+    browser.get_log("performance")
+    browser.get_log("browser")
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        go(browser, film="lake", t=3)
+        wait(lambda: settled(browser, 75) == 75)
+        go(browser, clip="lake-001")
+        wait(lambda: "lake-001" in browser.title)
+        assert "token" not in browser.current_url
+        assert {urlsplit(url).netloc for url in requests_of(browser)} == {server.host}
+    severe = [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    assert severe == []
+
+
+def test_an_exported_page_needs_no_server_and_sends_nothing(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = films(tmp_path)
+    folder = tmp_path / "page"
+    export(page, folder)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"index.html", "page.css", "page.js", "data.js"}
+    data = (folder / "data.js").read_text("utf-8")
+    assert str(tmp_path) not in data
+    documents = json.loads(data.removeprefix("const EXPORTED = "))
+    assert documents["overview"]["annotator"] is None
+    browser.get_log("performance")
+    browser.get_log("browser")
+    open_page(browser, (folder / "index.html").as_uri(), "films")
+    assert "10 of 10 clips" in text(browser, "#n-clips")
+    go(browser, film="lake", t=1.2)
+    wait(lambda: text(browser, "#time") == "0:00:01.200")
+    wait(lambda: "clip lake-001: S sure; Look" in text(browser, "#here"))
+    assert "ada: S sure; Look" in text(browser, "#here")
+    assert not browser.find_element("id", "mark").is_displayed()
+    go(browser, clip="lake-001")
+    wait(lambda: browser.title.startswith("lake-001"))
+    assert {urlsplit(url).scheme for url in requests_of(browser)} == {"file"}
+    errors = [one["message"] for one in browser.get_log("browser")]
+    # Pictures are not there; nothing else fails.
+    assert [one for one in errors if "ERR_FILE_NOT_FOUND" not in one] == []
+    (folder / "thesis.txt").write_text("mine", "utf-8")
+    with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
+        export(page, folder)
+    assert (folder / "thesis.txt").read_text("utf-8") == "mine"
+
+
+def test_no_script_makes_a_global(browser: Any, tmp_path: Path) -> None:
+    """Modules share one object that they import; nothing else is common to them."""
+    names = "return Object.getOwnPropertyNames(window)"
+    with served(films(tmp_path)) as server:
+        # A page of the same server without scripts.
+        browser.get(f"http://{server.host}/nothing")
+        before = set(browser.execute_script(names))
+        open_lake(browser, server)
+        keys_to_body(browser, ".")
+        wait(lambda: text(browser, "#picture") == "picture 1")
+        ids = "return [...document.querySelectorAll('[id]')].map((one) => one.id)"
+        added = set(browser.execute_script(names)) - before
+        assert added - set(browser.execute_script(ids)) <= {"ret_nodes"}
+
+
+def test_a_private_file_leads_the_browser_to_the_page(
+    browser: Any, tmp_path: Path
+) -> None:
+    """The cookie is for the page alone, also if the way to it begins in a file."""
+    with served(films(tmp_path)) as server:
+        with leading_page(server.new_address(), tmp_path) as path:
+            assert path.parent == tmp_path
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            browser.get(path.as_uri())
+            wait(lambda: "films" in browser.title)
+        assert not path.exists()
+        browser.refresh()
+        wait(lambda: "films" in browser.title)
+        assert "token" not in browser.current_url
+
+
+# ---- clips ---------------------------------------------------------------------------------------
+
+
+def test_a_text_ranks_the_clips_and_its_failure_is_a_message(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    words, space = "a <i>dog</i>", "ef" * 32
+    tower = OneText(words, np.array([1, 0], dtype=np.float32), f"l@m#{space}")
+    monkeypatch.setattr(pages, "load_text_tower", lambda *args, **options: tower)
+    recipe = a_recipe(
+        backbone={"name": "gone", "family": "clip", "levels": {"clip": "frame-mean"}},
+        weights={"tensors": space},
+    )
+    clips = film_clips("lake", "", 4)
+    vectors = np.array([[0, 1], [3, 4], [1, 0], [-1, 0]], dtype=np.float32)
+    rows = [Row(clip.clip_id, "lake") for clip in clips]
+    store = made_store(tmp_path / "s", rows, {"clip": vectors}, recipe=recipe)
+    with served(site(tmp_path, clips, store=store)) as server:
+        open_page(browser, server.new_address(), "films")
+        field = browser.find_element("css selector", "#filters [name=text]")
+        field.send_keys(words + Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips").startswith("4 of 4 clips, the most"))
+        assert text(browser, "#n-clips").endswith(f"like “{words}” first")
+        cards = [
+            one.text for one in browser.find_elements("css selector", "#grid .card")
+        ]
+        ids = [card.split()[0] for card in cards]
+        assert ids == [f"lake-00{k}" for k in (2, 1, 0, 3)]
+        cosines = ("1.000", "0.600", "0.000", "-1.000")
+        for card, cosine in zip(cards, cosines, strict=True):
+            assert f"similarity {cosine} (cosine)" in card
+        browser.execute_script(
+            "document.querySelector('#filters [name=level]').value = 'S'"
+        )
+        field.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips").startswith("2 of 4 clips"))
+        field.send_keys(" of others" + Keys.ENTER)
+        wait(lambda: "too many tokens" in text(browser, "#n-clips"))
+        assert text(browser, "#n-clips").endswith("Try: use a shorter prompt")
+        assert text(browser, "#grid") == ""
+        field.clear()
+        field.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips") == "2 of 4 clips")
+        assert "cosine" not in text(browser, "#grid")
+        open_page(browser, f"{server.new_address()}#clip=lake-001", "lake-001")
+        assert not browser.find_element("id", "maps").is_displayed()

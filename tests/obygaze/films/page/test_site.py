@@ -1,0 +1,226 @@
+"""What the page shows: lanes equal the tables, and the blind arm has none of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.experiments import films as made_up_films
+from support.experiments import planted, write_workspace
+from support.film import write_segments
+from support.film_pages import ask, film_clips, mark, segment, served, site, table
+from support.runs import cell, write_run
+from support.videos import read_number, write_video
+
+from obygaze.films.decisions import (
+    cell_facts,
+    cells_of,
+    named_cell,
+    scores_of,
+)
+from obygaze.films.mark_tables import Segment
+from obygaze.films.page.view import open_site
+from obygaze_features.store import open_store, subset
+from obygaze_models.protocols import read_run, run
+from obygaze_models.report.lookup import ReportRun
+
+
+def placed(one: Segment) -> dict[str, Any]:
+    """A segment as the page gets it: with its place in seconds, at 25 pictures a second."""
+    start, end = one.start_frame / 25, (one.end_frame + 1) / 25
+    return {**asdict(one), "start": start, "end": end}
+
+
+def test_lanes_equal_the_tables(tmp_path: Path) -> None:
+    clips = film_clips("lake", "", 3)
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
+    page = site(tmp_path, clips, "ada")
+    theirs = [segment(0, 9, "ben"), segment(30, 39, "ben", "HN"), segment(5, 7, "eva")]
+    for name in ("ben", "eva"):
+        own = [one for one in theirs if one.annotator == name]
+        write_segments(tmp_path / "segments" / f"films.{name}.csv", own)
+    write_segments(tmp_path / "segments" / "others.ben.csv", [segment(50, 60, "ben")])
+    (tmp_path / "segments" / "films.broken.csv").write_text("nothing\n", "utf-8")
+    table(tmp_path, page.manifest, "ada").save(mark(1))
+    found = page.film("lake")
+    assert found["segments"] == [placed(one) for one in theirs]
+    assert [one["comment"] for one in found["marks"]] == ["why"]
+    assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
+
+
+def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
+    tmp_path: Path,
+) -> None:
+    clips = film_clips("lake", "", 4)
+    page = site(tmp_path, clips, "ada", blind=True)
+    write_segments(tmp_path / "segments" / "films.ben.csv", [segment(0, 9, "ben")])
+    with served(page) as server:
+        paths = ("overview", "film?film=lake", "clip?clip_id=lake-001")
+        texts = [ask(server, f"/api/{path}").body for path in paths]
+        found = ask(server, "/api/where?expression=level+%3D%3D+S").json()
+    assert found == []
+    for text in texts:
+        document = json.loads(text)
+        for one in (document, *document.get("clips", [])):
+            assert not one.get("level") and "score" not in one
+        assert b'"ben"' not in text and b'"level": "S"' not in text
+
+
+def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
+    key = {"train": "HN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
+    rows = [("a", 1, 0.25, 0), ("a", 1, 0.75, 1), ("a", 1, 0.875, 1), ("b", 0, 0.75, 1)]
+    fits = [
+        {**key, "clip_id": c, "y": y, "score": s, "decision": d} for c, y, s, d in rows
+    ]
+    fits.append({**fits[0], "model": "mlp", "score": 0.0})
+    run = ReportRun.of_run(read_run(write_run(tmp_path / "run", [cell()])))
+    run.__dict__["predictions"] = fits
+    found = scores_of(run, run.cells[0])
+    assert found["a"] == {
+        **{"score": 0.625, "low": 0.25, "high": 0.875, "fits": 3},
+        **{"positive": True, "correct": True},
+    }
+    assert (found["b"]["positive"], found["b"]["correct"]) == (True, False)
+
+
+def run_with(folder: Path, *cells: Any, questions: Sequence[Any] = ()) -> ReportRun:
+    """A run by hand with some cells and questions."""
+    run = ReportRun.of_run(read_run(write_run(folder / "run", list(cells))))
+    run.protocol["report"]["questions"] = list(questions)
+    return run
+
+
+def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
+    tmp_path: Path,
+) -> None:
+    """Ridge called no clip positive, and 124 of 159 cards said that it agreed."""
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
+    guess = cell("random", train="EN_S", feature="", kind="baseline", ap=0.5)
+    run = run_with(tmp_path, cell(train="EN_S", ap=0.53, ci=(0.31, 0.72)), guess)
+    run.__dict__["predictions"] = [
+        {**key, "clip_id": f"c{n}", "y": int(n < 3), "score": -0.5, "decision": 0}
+        for n in range(12)
+    ]
+    facts = cell_facts(run, 0)
+    assert facts["text"] == (
+        "It ranks the 12 test clips of 3 films with AP 0.53 [0.31, 0.72]. The best guess from the "
+        "annotations alone, without video, has 0.50 (random); this run did not compare "
+        "them. It calls 0 of 12 clips positive. 9 of its decisions agree with "
+        "the annotation; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
+    )
+    assert facts["scale"] == [-0.5, 0.5]
+    assert facts["unit"] == "distance from the boundary of the positive class"
+    assert set(facts["scores"]) == {f"c{n}" for n in range(12)}
+
+
+def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> None:
+    bad, good = cell("mlp", ap=0.2), cell("ridge", ap=0.9)
+    asked = {"text": "", "first": "mlp", "second": "ridge"}
+    assert [one.model for one in cells_of(run_with(tmp_path / "a", bad, good))] == [
+        "mlp",
+        "ridge",
+    ]
+    assert named_cell(run_with(tmp_path / "a", bad, good)) is None
+    assert named_cell(run_with(tmp_path / "b", good)) == 0
+    named = run_with(tmp_path / "c", good, bad, questions=[asked])
+    assert named_cell(named) == 1
+    two_stores = run_with(
+        tmp_path / "d", good, bad, cell("mlp", feature="x"), questions=[asked]
+    )
+    assert named_cell(two_stores) is None
+    nobody = run_with(tmp_path / "e", good, bad, questions=[{"text": "why"}])
+    assert named_cell(nobody) is None
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("films")
+    write_video(folder / "lake.mp4", numbers=range(100))
+    write_video(folder / "pond.avi", "mpeg4", numbers=range(100))
+    (folder / "lake.srt").write_text(
+        "1\n00:00:01,500 --> 00:00:02,000\nHello\n", "utf-8"
+    )
+    return folder
+
+
+def picture(data: bytes) -> int:
+    import io
+
+    from PIL import Image
+
+    return read_number(np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+def test_pictures_times_and_subtitles(films: Path) -> None:
+    clips = [*film_clips("lake", "lake.mp4", 4), *film_clips("pond", "pond.avi", 4)]
+    with served(site(films, clips)) as server:
+        lake, pond = (
+            ask(server, f"/api/film?film={film}").json() for film in ("lake", "pond")
+        )
+        assert lake["pieces"][0]["refused"] == "" and lake["pieces"][0]["subtitles"]
+        assert pond["pieces"][0]["refused"] == "avi files, mpeg4 video (yuv420p)"
+        times = np.frombuffer(ask(server, "/times/0").body)
+        np.testing.assert_allclose(times[1:], np.arange(101) / 25, atol=1e-6)
+        assert picture(ask(server, "/still/1?picture=37").body) == 37
+        # Of a clip of pictures 25 to 49, the second of two that are evenly spread.
+        assert picture(ask(server, "/thumb/lake-001").body) in (37, 38)
+        assert ask(server, "/sheet/lake-001").body.startswith(b"\x89PNG")
+        subtitles = ask(server, "/subtitles/0")
+        assert subtitles.headers["Content-Type"] == "text/vtt; charset=utf-8"
+        assert (
+            subtitles.body.decode()
+            == "WEBVTT\n\n1\n00:00:01.500 --> 00:00:02.000\nHello\n"
+        )
+        assert ask(server, "/still/1?picture=1000").status == 400
+
+
+def test_copies_are_made_once_and_played(films: Path) -> None:
+    page = site(films, film_clips("pond", "pond.avi", 4))
+    from obygaze_features.core.console import Console
+
+    bars = Console(verbosity=-1).progress
+    page.media.make_proxies(bars)
+    (copy,) = (films / "proxies").iterdir()
+    before = copy.stat().st_mtime_ns
+    page.media.make_proxies(bars)
+    assert copy.stat().st_mtime_ns == before
+    assert page.media.playable("pond.avi") == copy
+    assert page.film("pond")["pieces"][0]["refused"] == ""
+
+
+def test_unknown_names_are_said(tmp_path: Path) -> None:
+    page = site(tmp_path, film_clips("lake", "", 2))
+    with served(page) as server:
+        for path in (
+            "film?film=pond",
+            "clip?clip_id=nothing",
+            "clip?clip_id=%3Cscript%3E",
+        ):
+            answer = ask(server, f"/api/{path}")
+            assert answer.status == 404
+            assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> None:
+    manifest = made_up_films(4, 12)
+    write_workspace(tmp_path, manifest, planted(manifest))
+    quick = ['grid.models=["ridge"]', "report.replicates=2"]
+    run("honest", "sig", "made-up", changes=quick, output="r", workspace=tmp_path)
+    seal = open_store("sig", workspace=tmp_path).seal
+    page = open_site(run="r", workspace=tmp_path)
+    assert page.store is not None and page.store.seal == seal
+    # Another store takes its place: the page has the one before.
+    film = manifest.films[0]
+    subset("sig", without=[film], reason="asked for", workspace=tmp_path)
+    assert open_store("sig", workspace=tmp_path).seal != seal
+    page = open_site(run="r", workspace=tmp_path)
+    assert page.store is not None and page.store.seal == seal
+    (before,) = (tmp_path / "stores").glob("sig.before-*")
+    shutil.rmtree(before)
+    assert open_site(run="r", workspace=tmp_path).store is None

@@ -1,0 +1,119 @@
+"""A vocabulary is a TOML file: its concepts and definitions are on the page, and in marks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.film_pages import film_clips, mark, site
+
+from obygaze.films.page.site import Site
+from obygaze.films.vocabulary import (
+    Concept,
+    Vocabulary,
+    read_vocabulary,
+    unknown_concepts,
+    vocabulary_path,
+)
+from obygaze_features.core.errors import FixInput, Mismatch
+
+MIRROR = """\
+schema = "obygaze-vocabulary/1"
+
+[[concepts]]
+name = "Mirror"
+definition = "She is seen in a mirror."
+above = "Look"
+
+[[concepts]]
+name = "Silence"
+"""
+
+
+def page_with(folder: Path, text: str) -> Site:
+    """A page for ada of a manifest with the concepts Look and Body, and a vocabulary."""
+    clips = film_clips("lake", "")
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in clips]
+    page = site(folder, clips, "ada")
+    vocabulary_path(folder / "segments", "films").write_text(text, "utf-8")
+    return page
+
+
+def test_the_page_has_the_concepts_of_the_file_with_their_definitions(
+    tmp_path: Path,
+) -> None:
+    shown = page_with(tmp_path, MIRROR).overview()
+    assert list(shown["concepts"]) == ["Look", "Body", "Mirror", "Silence"]
+    assert shown["concepts"]["Mirror"] == "She is seen in a mirror."
+    assert shown["concepts"]["Look"] != ""
+    assert (shown["above"], shown["problem"]) == ({"Mirror": "Look"}, "")
+
+
+def test_who_marks_a_concept_marks_the_one_above_it(tmp_path: Path) -> None:
+    page = page_with(tmp_path, MIRROR)
+    (saved,) = page.save_marks({"changes": [mark(1, concepts=["Silence", "Mirror"])]})
+    assert saved["concepts"] == ["Look", "Mirror", "Silence"]
+    with pytest.raises(FixInput, match="unknown concept"):
+        page.save_marks({"changes": [mark(2, concepts=["Window"])]})
+
+
+def test_a_mark_keeps_a_concept_that_the_file_has_no_more(tmp_path: Path) -> None:
+    page = page_with(tmp_path, MIRROR)
+    (saved,) = page.save_marks({"changes": [mark(1, concepts=["Silence"])]})
+    vocabulary_path(tmp_path / "segments", "films").unlink()
+    again = mark(1, saved["version"], concepts=["Silence", "Body"])
+    (saved,) = page.save_marks({"changes": [again]})
+    assert saved["concepts"] == ["Body", "Silence"]
+
+
+@pytest.mark.parametrize(
+    ("concept", "problem"),
+    [
+        ('name = "Look"', "'Look' is there twice"),
+        ('name = "Mirror"\n[[concepts]]\nname = "Mirror"', "'Mirror' is there twice"),
+        ('name = "EN"', "'EN' is a level"),
+        ('name = "a|b"', "none of them |"),
+        ('name = ""', "1 to 120 letters"),
+        (
+            'name = "Mirror"\nabove = "Window"',
+            "a concept of the manifest, got 'Window'",
+        ),
+        ('name = "Mirror"\nbroader = "Look"', "broader"),
+        ('definition = "a mirror"', "name"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_said_on_the_page(
+    tmp_path: Path, concept: str, problem: str
+) -> None:
+    text = f'schema = "obygaze-vocabulary/1"\n[[concepts]]\n{concept}\n'
+    page = page_with(tmp_path, text)
+    shown = page.overview()
+    assert problem in shown["problem"]
+    assert "films.vocabulary.toml" in shown["problem"]
+    assert str(tmp_path) not in shown["problem"]
+    assert list(shown["concepts"]) == ["Look", "Body"]
+    # Marks with the concepts of the manifest are saved all the same.
+    assert page.save_marks({"changes": [mark(1)]})[0]["concepts"] == ["Look", "Body"]
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "films.vocabulary.toml"
+    path.write_text('schema = "obygaze-vocabulary/9"\n', "utf-8")
+    with pytest.raises(Mismatch):
+        read_vocabulary(path)
+
+
+def test_a_file_that_is_not_there_has_no_concepts(tmp_path: Path) -> None:
+    assert read_vocabulary(tmp_path / "films.vocabulary.toml") == Vocabulary()
+
+
+def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> None:
+    path = vocabulary_path(tmp_path, "films")
+    path.write_text(MIRROR, "utf-8")
+    assert read_vocabulary(path).concepts["Mirror"] == Concept(
+        "Mirror", "She is seen in a mirror.", "Look"
+    )
+    words = ["Look", "Mirror", "Window"]
+    assert unknown_concepts(words, [tmp_path / "films.ada.csv"]) == ["Window"]
+    assert unknown_concepts(words, [tmp_path / "pond.ada.csv"]) == ["Mirror", "Window"]

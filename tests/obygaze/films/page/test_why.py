@@ -1,0 +1,93 @@
+"""Why a bottleneck decided so: sums, and what-if probabilities, worked out from its margins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.experiments import films, planted, write_workspace
+
+from obygaze.films.page.site import Site
+from obygaze.films.page.view import open_site
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.protocols import train
+from obygaze_models.zoo import predict
+
+MANIFEST = films(n_films=4, n_scenes=30)
+X = planted(MANIFEST)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    root = tmp_path_factory.mktemp("workspace")
+    write_workspace(root, MANIFEST, X)
+    changes = ["report.replicates=20", "model.tolerance=0.01"]
+    options: dict[str, Any] = {"task": "EN_S", "output": "mine", "changes": changes}
+    train("pcbm-lr", "sig", "made-up", workspace=root, **options)
+    train(
+        "ridge",
+        "sig",
+        "made-up",
+        workspace=root,
+        **{**options, "output": "plain", "changes": changes[:1]},
+    )
+    return open_site("made-up", model="mine", store="sig", workspace=root)
+
+
+def logit(probability: float) -> float:
+    return float(np.log(probability / (1 - probability)))
+
+
+def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
+    assert page.explainer is not None
+    clips = [clip.clip_id for clip in MANIFEST][:6]
+    told = predict(
+        page.explainer.model, page.explainer.store, clips=clips, in_sample=True
+    )
+    for row, clip in enumerate(clips):
+        why = page.clip(clip)["explanation"]
+        total = why["base"] + sum(one["adds"] for one in why["concepts"])
+        assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
+        assert why["probability"] == pytest.approx(told.scores[row, -1])
+        assert why["changed"] == why["probability"]
+
+
+def test_what_if_takes_the_median_margin_of_clips_with_the_concept(page: Site) -> None:
+    explainer = page.explainer
+    assert explainer is not None and explainer.model.clips is not None
+    trained = list(explainer.model.clips.clip_ids)
+    told = predict(explainer.model, explainer.store, clips=trained, in_sample=True)
+    concept, clip, other = 2, 0, 5
+    name = explainer.model.info.concepts[concept]
+    margins, parts = told.margins[name], told.contributions[name]
+    # A linear head: the weight of a concept follows from two clips.
+    weight = (parts[clip] - parts[other]) / (margins[clip] - margins[other])
+    clip_id = told.clip_ids[clip]
+    why = page.clip(clip_id)["explanation"]
+    for key, present in (("on", True), ("off", False)):
+        has = [(name in MANIFEST[one].concepts) == present for one in told.clip_ids]
+        typical = np.median(margins[has])
+        want = logit(why["probability"]) + weight * (typical - margins[clip])
+        assert logit(why["concepts"][concept][key]) == pytest.approx(want, abs=1e-6)
+        switched = page.clip(clip_id, **{key: name})["explanation"]
+        assert switched["changed"] == pytest.approx(why["concepts"][concept][key])
+        assert switched["probability"] == why["probability"]
+
+
+def test_similar_clips_have_the_largest_cosine(page: Site) -> None:
+    clip = MANIFEST.clips[7]
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    cosines = unit @ unit[7]
+    order = [n for n in np.argsort(-cosines) if n != 7][:12]
+    found = page.clip(clip.clip_id)["nearest"]
+    assert [one for one, _ in found] == [MANIFEST.clips[n].clip_id for n in order]
+    np.testing.assert_allclose([value for _, value in found], cosines[order], atol=1e-6)
+
+
+def test_other_models_cannot_be_explained(page: Site) -> None:
+    root = page.workspace.root
+    with pytest.raises(FixUsage, match="must be a bottleneck"):
+        open_site("made-up", model="plain", store="sig", workspace=root)
+    with pytest.raises(FixUsage, match="must be a bottleneck, with --store"):
+        open_site("made-up", model="mine", workspace=root)
