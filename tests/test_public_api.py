@@ -36,7 +36,7 @@ ROOMS = [
     "obygaze.films",
     "obygaze.audits",
     "obygaze.audits.maps",
-    "obygaze_models.report",
+    "obygaze_models.reporting",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}
 

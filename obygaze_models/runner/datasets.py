@@ -20,8 +20,8 @@ from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.reading import checked_task, load_protocol
-from obygaze_models.protocols.runner.features import join
-from obygaze_models.protocols.schema import AUTO, Data, Task
+from obygaze_models.protocols.schema import AUTO, Data, Feature, Task
+from obygaze_models.runner.features import read_store
 
 
 class Dataset(NamedTuple):
@@ -84,10 +84,11 @@ def dataset(
         chosen = _task_of(task)
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
-    features = join("features", open_store(store, workspace=workspace), table, data)
+    opened = open_store(store, workspace=workspace)
+    features = read_store("features", opened, table, data, Feature(), of_frames=False)
     rows = np.flatnonzero(features.present & (labels >= 0))
     return Dataset(
-        X=features.X[features.row_of[rows]],
+        X=features.of(rows),
         y=labels[rows].astype(np.int64),
         groups=table.films[rows],
         ids=np.array(table.ids, dtype=np.str_)[rows],

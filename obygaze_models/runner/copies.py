@@ -1,4 +1,4 @@
-"""Clips whose features are those of another clip, and features that hold the label.
+"""Clips whose features are those of another clip.
 
 The same pictures under two names train and are tested. Equal rows are found by their hash. Nearly
 equal ones are clips that are much nearer to a clip of another film than chance allows: around a
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.common import one_thread
-from obygaze_models.protocols.results.whole_run import CopiedClips
 
 # Neighbours that calibrate the nearest one.
 MIDDLE = 10
@@ -28,7 +27,6 @@ CHANCE = 0.001  # that any clip of a store is taken for a copy by chance
 NEAR = 0.25  # a copy is nearer than this share of the distance to the OUTER neighbour
 MAX_ROWS = 10_000  # above it, only equal rows are found: distances grow with the square
 BLOCK_NUMBERS = 2_000_000  # of distances at a time; a few such blocks are in memory
-MAX_LISTED = 1000  # groups in a record
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,24 +35,11 @@ class Copies:
 
     `group` is the number of the group of each of these clips. `n_equal` clips have equal features,
     `n_near` others nearly equal ones; None where there are too few or too many clips to tell.
-    `left_out` are the clips that were left out for it.
     """
 
     group: Mapping[str, int]
     n_equal: int = 0
     n_near: int | None = 0
-    left_out: Sequence[str] = ()
-
-    @property
-    def groups(self) -> list[list[str]]:
-        """The clips of each group."""
-        members: dict[int, list[str]] = {}
-        for clip, number in self.group.items():
-            members.setdefault(number, []).append(clip)
-        return list(members.values())
-
-
-NO_COPIES = Copies({})
 
 
 def find_copies(
@@ -143,41 +128,3 @@ def near_pairs(X: Any, films: NDArray[np.str_]) -> list[tuple[int, int]] | None:
     p = -np.expm1((OUTER - 1) * np.log1p(-np.minimum(share**dimensions, 1 - 1e-15)))
     found = usable & (share < NEAR) & (p * len(values) < CHANCE)
     return [(int(row), int(nearest[row])) for row in np.flatnonzero(found)]
-
-
-def deciding_column(X: Any, y: NDArray[np.bool_]) -> int | None:
-    """Return the number of a column that alone separates the two classes, if it is no chance.
-
-    Args:
-        X: The features of each clip.
-        y: Whether each clip is positive.
-    """
-    if np.ndim(X) != 2 or y.all() or not y.any():
-        return None
-    values = np.asarray(X)
-    ones = values[y]
-    zeros = values[~y]
-    above = ones.min(axis=0) > zeros.max(axis=0)
-    below = ones.max(axis=0) < zeros.min(axis=0)
-    separating = np.flatnonzero(above | below)
-    # Of all orders of the clips, two have the one class before the other.
-    n = len(y)
-    n_ones = int(y.sum())
-    log_orders = _log_factorial(n) - _log_factorial(n_ones) - _log_factorial(n - n_ones)
-    is_chance = np.log(2 * values.shape[1]) - log_orders > np.log(CHANCE)
-    return None if is_chance or not len(separating) else int(separating[0])
-
-
-def _log_factorial(n: int) -> float:
-    return float(np.log(np.arange(1, n + 1)).sum())
-
-
-def copies_record(feature: str, copies: Copies) -> CopiedClips:
-    """Return the record of the clips of a store with the features of another clip."""
-    return CopiedClips(
-        feature=feature,
-        n_equal=copies.n_equal,
-        n_near=copies.n_near,
-        left_out=copies.left_out,
-        groups=copies.groups[:MAX_LISTED],
-    )

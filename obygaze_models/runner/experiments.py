@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -38,8 +37,8 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.io import manifest_path
 from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 
 if TYPE_CHECKING:
     from obygaze_models.protocols.schema import Protocol
@@ -135,8 +134,8 @@ def run(
     Example:
         >>> ridge = ["grid.models=['ridge']"]
         >>> found = og.run("honest", "mine", "films", changes=ridge, output="first")
-        >>> len(found.cells)
-        6
+        >>> {row["model"] for row in found.results if row["against_model"]}
+        {'ridge'}
 
     Commands:
         obygaze run --list
@@ -148,9 +147,9 @@ def run(
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.reading import load_protocol
-    from obygaze_models.protocols.runner.run import gather, run_protocol
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.run import run_protocol
 
-    started = time.perf_counter()
     trust_code([*trust, *changes])
     chosen = load_protocol(os.fspath(protocol), changes)
     named = manifest or chosen.data.segments or chosen.data.manifest or None
@@ -158,11 +157,8 @@ def run(
     inputs = gather(chosen, clips, path, open_stores(stores, workspace))
     name = inputs.default_name if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("runs", name)
-    read_s = time.perf_counter() - started
     watch = progress_bars(progress, "steps")
-    return run_protocol(
-        inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s
-    )
+    return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
 
 
 def _with_kinds(function: F) -> F:
@@ -222,8 +218,9 @@ def train(
         obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
     from obygaze_models.models.kept import require_skops
-    from obygaze_models.protocols.runner.run import gather, run_protocol
-    from obygaze_models.protocols.runner.training import fit_final, training_protocol
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.run import run_protocol
+    from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, load_folder
 
     require_kind_name(model)

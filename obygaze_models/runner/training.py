@@ -5,7 +5,6 @@ are those that fit the cells of a run. No clip is held out to test, but a percep
 the validation clips of the first split.
 """
 
-import math
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -37,15 +36,15 @@ from obygaze_models.protocols.kinds import (
     trainable,
 )
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
-from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
-from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import Inputs
-from obygaze_models.protocols.runner.table import shown_metrics
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
+from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
+from obygaze_models.runner.heldout import BY_CLIP, nothing_held_out
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.summary import CellRows, cells_of
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.testing import fit_every_clip, store_runs
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
 
@@ -178,13 +177,13 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         positive = has[name] & rated
         n_clips = int(positive.sum())
         n_films = len(np.unique(table.films[positive]))
-        if n_clips >= MIN_ROWS and n_films > 1:
+        if n_clips >= MIN_CLIPS and n_films > 1:
             tasks[name] = _concept_task(name)
         else:
             of_films = f"{count(n_clips, 'clip')} of {count(n_films, 'film')}"
             left_out.append(f"{name} ({of_films})")
     if not tasks:
-        what = f"no visual concept has {MIN_ROWS} HN or S clips in at least two films"
+        what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two films"
         raise FixInput(
             what, where=table.name, hint="obygaze manifest stats lists the concepts"
         )
@@ -192,8 +191,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     if left_out:
         listed = ", ".join(left_out)
         text = (
-            f"No vector is found for concepts with fewer than {MIN_ROWS} HN or S clips or 2 films: "
-            f"{listed}."
+            f"No vector is found for concepts with fewer than {MIN_CLIPS} HN or S clips or 2 "
+            f"films: {listed}."
         )
         warnings.warn(text, ObygazeWarning, stacklevel=3)
         report = replace(report, notes=(*report.notes, text))
@@ -236,30 +235,34 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         force: Replace a model that is there.
     """
     protocol = inputs.protocol
-    features = inputs.features[0]
+    (store,) = store_runs(inputs, n_jobs=1)
+    features = store.vectors.features
+    table = inputs.table
     (name,) = protocol.model_names
-    context = inputs.context(features)
+    models = [cell for cell in cells_of(run) if cell.is_model]
     if name == CAV:
         settings = {**defaults("pcbm-lr"), "tolerance": PUBLISHED, "cross_fit": 0}
         kind = CAV
         task = "concepts"
         classes = []
         rows = NO_ROWS
-        _, data = every_clip(context, protocol.train_tasks[0])
-        estimator, _, found_on = context.new_banks().margins(settings, data)
+        films = table.column(protocol.splits.group)
+        margins = store.vectors.margins(
+            settings, nothing_held_out(table, films, NO_ROWS)
+        )
+        estimator: Any = margins.bank
+        found_on = margins.found_on
         concepts = tuple(map(str, estimator.concepts_))
         columns = {concept: f"margin:{concept}" for concept in concepts}
         chosen: dict[str, Any] = {}
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
-        settings = for_task(
-            kind, _settled(protocol.models[name], run.cells, task), task
-        )
+        settings = for_task(kind, _settled(protocol.models[name], models, task), task)
         chosen = _drawn_values(protocol.models[name], settings)
-        rows, fit = fit_every_clip(context, Model(kind, settings), task)
-        estimator = fit.estimator
-        found_on = fit.found_on
+        rows, fitted = fit_every_clip(store, Model(kind, settings), task)
+        estimator = fitted.estimator
+        found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
@@ -267,13 +270,13 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         columns = {task: f"{prefix}:{classes[-1]}"}
     if len(found_on):
         # The clips that are a positive or a negative example of some concept.
-        targets = targets_of(features, inputs.table, settings["against"])
+        targets = store.vectors.targets(settings["against"])
         targets = targets[features.row_of[found_on]]
         used = (targets[:, findable(targets)] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
-    name_of = dict(zip(inputs.table.ids, features.names, strict=True))
+    name_of = dict(zip(table.ids, features.store_ids, strict=True))
     # Rows of several annotators may be about one clip of the store.
-    ids = list(dict.fromkeys(features.names[row] for row in rows.tolist()))
+    ids = list(dict.fromkeys(features.store_ids[row] for row in rows.tolist()))
     facts: dict[str, Any] = {
         "name": folder.name,
         "kind": kind,
@@ -287,11 +290,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     return save_model(estimator, info, folder, X, clips=clips, force=force)
 
 
-def _settled(model: Model, cells: Sequence[CellRecord], task: str) -> dict[str, Any]:
+def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
     """Settings with every choice made: the value, or drawn combination, that most folds chose."""
     chosen: list[Mapping[str, Any]] = []
     for cell in cells:
-        chosen += [fold.chosen for fold in cell.folds]
+        chosen += [fold["chosen"] for fold in cell.facts["folds"]]
     if model.drawn:
         return _most_chosen(model, chosen, task)
     settled = dict(model.settings)
@@ -337,18 +340,23 @@ def _model_info(
     """Return the facts for the card of a model that was trained on these rows."""
     protocol = inputs.protocol
     manifest = inputs.manifest
-    origin = inputs.features[0].origin
+    origin = inputs.stores[0].origin
     film_ids = sorted(set(inputs.table.films[rows].tolist()))
-    by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
+    models = [cell for cell in cells_of(run) if cell.is_model]
+    by_film = protocol.splits.kind not in BY_CLIP and not any(
+        cell.facts["shares_films"] for cell in models
+    )
+    by_film = by_film and protocol.splits.group == "movie_id"
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
-    metrics = _metrics(run)
     notes = [
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * protocol.report.confidence:g} % ones."
     ]
-    lows = [metric.ends[0] for cell in run.cells for metric in cell.metrics.values()]
-    if all(low is None for low in lows):
+    has_interval = [
+        cell.has_interval("ap") or cell.has_interval("auc") for cell in models
+    ]
+    if not any(has_interval):
         size = f"{count(n_clips, 'clip')} of {count(len(film_ids), 'film')}"
         notes.append(
             f"No metric of {size} has an interval: the values may be far from those of other films."
@@ -380,26 +388,26 @@ def _model_info(
             citation=manifest.header.citation,
             licence=manifest.header.licence,
         ),
-        metrics=metrics,
+        metrics=_metrics(run, models),
         protocol=f"{protocol.name} (run {run.about['name']})",
         notes=tuple(notes),
     )
 
 
-def _metrics(run: Run) -> dict[str, dict[str, object]]:
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, dict[str, object]]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
     """
-    cells = run.cells
-    names = dict.fromkeys((*shown_metrics(run.protocol), *CARD_METRICS))
+    report = run.protocol["report"]
+    names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
     metrics: dict[str, dict[str, object]] = {}
-    for cell in cells:
-        prefix = f"{cell.test}: " if len(cells) > 1 else ""
+    for cell in models:
+        prefix = f"{cell.test}: " if len(models) > 1 else ""
         for name in names:
-            if name in cell.metrics:
-                metric = cell.metrics[name]
-                metrics[prefix + name] = {"value": metric.value, "ci": metric.ci}
+            if name in cell.of_metric:
+                ci = list(cell.ends(name))
+                metrics[prefix + name] = {"value": cell.value(name), "ci": ci}
     return metrics
 
 
@@ -419,31 +427,31 @@ def training_clips(
     `name_of` has the id in the store of each clip of the run, where the two differ.
     """
     scores = {}
-    for cell in run.cells:
-        if cell.test in columns:
+    for cell in cells_of(run):
+        if cell.is_model and cell.test in columns:
             mean_of = _mean_scores(run, cell, unit_norm, name_of or {})
-            values = [mean_of.get(clip, math.nan) for clip in clip_ids]
+            values = [mean_of.get(clip, np.nan) for clip in clip_ids]
             scores[columns[cell.test]] = np.array(values, dtype=np.float64)
     return TrainingClips(tuple(clip_ids), scores)
 
 
 def _mean_scores(
-    run: Run, cell: CellRecord, unit_norm: bool, name_of: Mapping[str, str]
+    run: Run, cell: CellRows, unit_norm: bool, name_of: Mapping[str, str]
 ) -> dict[str, float]:
     """Return the mean score of each clip over the fits of a cell that were not trained on it."""
-    folds = {(fold.fold, fold.seed): fold for fold in cell.folds}
-    cell_key = (cell.train, cell.test, cell.model, cell.feature)
+    folds = {(fold["fold"], fold["seed"]): fold for fold in cell.facts["folds"]}
+    cell_key = (cell.train, cell.test, cell.model, cell.store)
     scores_of: dict[str, list[float]] = defaultdict(list)
     for row in run.predictions:
-        row_key = (row["train"], row["test"], row["model"], row["feature"])
+        row_key = (row["train"], row["test"], row["model"], row["store"])
         if row_key != cell_key:
             continue
         fold = folds[row["fold"], row["seed"]]
-        if fold.leaked:
+        if fold["leaked"]:
             continue  # some of its test clips trained, and which ones is not recorded
         score = row["score"]
-        chosen = fold.chosen
         if unit_norm:
+            chosen = fold["chosen"]
             score = (score + chosen["bias_shift"]) / chosen["length"]
         clip = row["clip_id"]
         scores_of[name_of.get(clip, clip)].append(score)

@@ -31,6 +31,7 @@ from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.reporting.lookup import (
     ReportRun,
+    explaining,
     grouped,
     metric_name,
     opened_runs,
@@ -59,6 +60,7 @@ from obygaze_models.runner.tables import Run
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "stores", "versions", "parts")
 HASH_LETTERS = 12
+MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_LEAK = Leak(
     cell="",
     n_test=0,
@@ -321,6 +323,11 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
     """
     if len(runs) < 2:
         raise FixUsage("a comparison needs two runs or more")
+    with explaining(*runs):
+        return _compared(runs, metric)
+
+
+def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
     chosen = _chosen_metric(runs, metric)
     names = names_of(runs)
     naming = Naming.of(runs)
@@ -429,6 +436,8 @@ class Clips:
     def evaluation(self, run: Run, metric: str) -> Evaluation:
         """Return what differences in a metric are computed with: the settings of a run."""
         settings = run.protocol["report"]
+        if not 2 <= settings["replicates"] <= MOST_DRAWS:
+            raise ValueError(f"report.replicates is {settings['replicates']}")
         report = ReportSettings(
             primary=metric if metric in RANKING_METRICS else "ap",
             replicates=settings["replicates"],
