@@ -26,9 +26,9 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import open_store
 from obygaze_models.models.mlp import Job, MLPProbe
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.schedule import schedule
+from obygaze_models.runner.heldout import folds_of
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.tables import read_folder
 
 NAME = "bench"
 PROTOCOL = "paper-table4"
@@ -99,7 +99,9 @@ def measure(quick: bool) -> str:
 def count_steps(workspace: Path) -> int:
     """Count the optimisation steps of all fits of the finished run."""
     steps_of_fit = {}
-    for cell in read_run(workspace / "runs" / "run").cells:
+    for cell in read_folder(workspace / "runs" / "run").about["fits"]:
+        if not cell["is_model"]:
+            continue
         for fold in cell["folds"]:
             n_batches = -(-fold["n_train"] // SETTINGS.batch_size)
             fit = (cell["train"], fold["fold"])
@@ -112,15 +114,16 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[Job]]:
     manifest = read_manifest(workspace / "manifests" / f"{NAME}.toml")
     stores = {"xclip": open_store(workspace / "stores" / "xclip")}
     inputs = gather(load_protocol(PROTOCOL), manifest, "", stores)
-    (features,) = inputs.features
-    plan = schedule(inputs.protocol, inputs.table, inputs.labels, features.present)
+    (features,) = inputs.stores
+    usable = inputs.usable(features)
+    folds = folds_of(inputs.protocol, inputs.table, inputs.labels, usable)
     jobs = []
     for train in inputs.protocol.train_tasks:
         pair = next(pair for pair in inputs.protocol.pairs if pair[0] == train)
         labels = inputs.labels[train].astype(np.int64)[features.present]
-        for seed, split in enumerate(plan.pairs[pair]):
-            rows = features.row_of[split.train]
-            validation = features.row_of[split.validation]
+        for seed, held in enumerate(folds[pair]):
+            rows = features.row_of[held.train]
+            validation = features.row_of[held.validation]
             jobs.append(Job(rows, labels, validation, seed))
     return features.X, jobs
 

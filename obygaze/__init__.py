@@ -49,35 +49,31 @@ if TYPE_CHECKING:
     from obygaze.maps.drawing import draw_maps as draw_maps
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
-    from obygaze_features.extraction import extract as extract
+    from obygaze_features.extraction.extracting import extract as extract
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
-    from obygaze_models.protocols import dataset as dataset
-    from obygaze_models.protocols import read_run as read_run
-    from obygaze_models.protocols import run as run
-    from obygaze_models.protocols import train as train
-    from obygaze_models.protocols.datasets import Dataset as Dataset
-    from obygaze_models.report import compare as compare
-    from obygaze_models.report import report as report
+    from obygaze_models.reporting import compare as compare
+    from obygaze_models.reporting import report as report
+    from obygaze_models.runner.datasets import Dataset as Dataset
+    from obygaze_models.runner.datasets import dataset as dataset
+    from obygaze_models.runner.experiments import run as run
+    from obygaze_models.runner.experiments import train as train
+    from obygaze_models.runner.tables import read_run as read_run
     from obygaze_models.zoo import load_model as load_model
     from obygaze_models.zoo import predict as predict
 else:
     _EXPORTS = {
-        "obygaze_models.protocols.datasets": ("Dataset",),
         "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
-        "obygaze_features.extraction": ("extract",),
+        "obygaze_features.extraction.extracting": ("extract",),
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
-        "obygaze_models.protocols": (
-            "dataset",
-            "read_run",
-            "run",
-            "train",
-        ),
-        "obygaze_models.report": ("compare", "report"),
+        "obygaze_models.reporting": ("compare", "report"),
+        "obygaze_models.runner.datasets": ("Dataset", "dataset"),
+        "obygaze_models.runner.experiments": ("run", "train"),
+        "obygaze_models.runner.tables": ("read_run",),
         "obygaze_models.zoo": ("load_model", "predict"),
         "obygaze.maps.drawing": ("draw_maps",),
         "obygaze.audits": (

@@ -39,22 +39,22 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Features",
     ),
     "train": (
-        "obygaze_models.protocols.experiments:train",
+        "obygaze_models.runner.experiments:train",
         "Train one model, evaluate it on unseen films, and save it.",
         "Experiments",
     ),
     "run": (
-        "obygaze_models.protocols.experiments:command",
+        "obygaze_models.runner.experiments:command",
         "Run an experiment: train and test every cell of a protocol.",
         "Experiments",
     ),
     "report": (
-        "obygaze_models.report.runs:command",
+        "obygaze_models.reporting.page:command",
         "Write the report of runs: a page, tables, figures.",
         "Experiments",
     ),
     "compare": (
-        "obygaze_models.report.comparing:command",
+        "obygaze_models.reporting.comparison:command",
         "Show runs side by side: what differs in them, and by how much.",
         "Experiments",
     ),

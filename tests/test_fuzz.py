@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
 from support.fuzz import campaign
 from support.fuzz_targets import MANIFEST, all_targets
-from support.runs import usual, write_run
+from support.run_tables import MadeCell, clips_of, made_run, scores_for
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_check import Document
 from obygaze_features.manifest.adapters import csv_table
-from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.runner.tables import read_run
 
 
 def test_changed_inputs_are_read_or_refused(tmp_path: Path) -> None:
@@ -62,20 +63,20 @@ def test_a_very_long_key_does_not_hang() -> None:
     assert document.violations.lines[0].startswith("x.toml:7: ")
 
 
-def test_a_run_with_edited_records_is_refused_or_shown(tmp_path: Path) -> None:
-    odd = [{**usual()[0], "ap": {"value": 0.5, "ci": 7}}]
-    table = read_run(write_run(tmp_path / "odd", odd)).to_frame()
-    assert table["ap"].tolist() == [0.5]
-    assert table["ap_low"].isna().all()
-    folder = write_run(tmp_path / "run", usual(), protocol="x")
+def test_a_run_with_edited_tables_is_refused(tmp_path: Path) -> None:
+    clips = clips_of()
+    cells = [MadeCell("ridge", clips, scores_for(clips, 1.0, seed=1))]
+    folder = made_run(tmp_path / "run", cells).folder
+    about = json.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_text(json.dumps({**about, "protocol": "x"}))
     said = call_obygaze("report", folder, "--format", "csv", cwd=tmp_path)
     assert said.code == 4
-    assert "invalid value" in said.stderr
     not_text = b"clip_id,\xff\n"
-    checksum = hashlib.sha256(not_text).hexdigest()
-    folder = write_run(tmp_path / "more", usual(), predictions_sha256=checksum)
     (folder / "predictions.csv").write_bytes(not_text)
-    with pytest.raises(Corrupt, match="not a table of predictions"):
+    checksum = hashlib.sha256(not_text).hexdigest()
+    files = {**about["files"], "predictions.csv": checksum}
+    (folder / "run.json").write_text(json.dumps({**about, "files": files}))
+    with pytest.raises(Corrupt, match="not a table of a run"):
         _ = read_run(folder).predictions
 
 

@@ -29,7 +29,6 @@ ROOMS = [
         f"obygaze_features.{name}"
         for name in ("manifest", "store", "video", "backbones")
     ),
-    "obygaze_features.extraction",
     *(
         f"obygaze_models.{name}"
         for name in ("models", "evaluation", "protocols", "zoo")
@@ -37,7 +36,7 @@ ROOMS = [
     "obygaze.films",
     "obygaze.audits",
     "obygaze.audits.maps",
-    "obygaze_models.report",
+    "obygaze_models.reporting",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}
 

@@ -123,9 +123,9 @@ class Clip:
             "obygaze/films/test_projection.py",
         ),
         (
-            "obygaze_models/protocols/runner/cells.py",
-            "obygaze_models/protocols/runner/cells.py",
-            "obygaze_models/protocols",
+            "obygaze_models/runner/scores.py",
+            "obygaze_models/runner/scores.py",
+            "obygaze_models/runner",
         ),
     ],
 )

@@ -32,9 +32,9 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
-from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import (
     PValue,
+    holm,
     p_equals,
     p_text,
     permutation_p,

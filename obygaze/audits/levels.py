@@ -27,8 +27,8 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_models.evaluation.bootstrap import resample
-from obygaze_models.evaluation.compare import sign_flip
 from obygaze_models.evaluation.permutation import p_equals, p_text
+from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import View, in_view
 
 ALL = "all annotators"
@@ -277,7 +277,7 @@ def _step(
         return Step(lower, higher, None, [None, None], 0, 0, None)
     p = None
     if len(films) >= LEAST_FILMS:
-        p, _ = sign_flip(differences, greater=True)
+        p, _ = sign_flip_p(differences, greater=True)
     return Step(
         lower=lower,
         higher=higher,

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import NotFound
+from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.bottleneck import TrueValues
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.report.lookup import ReportRun, grouped, model_and_store
-from obygaze_models.report.summary import model_text
+from obygaze_models.runner.summary import CellRows, cells_of, sentence_of
+from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
@@ -23,55 +23,59 @@ from obygaze_models.zoo.saving import SavedModel
 Score = dict[str, Any]
 
 
-def cells_of(run: ReportRun) -> list[CellRecord]:
+def models_of(run: Run) -> list[CellRows]:
     """Return the cells of models: those with most clips first, else as the protocol has them.
 
     The order says nothing of how good they are: the test must not choose which one is shown.
     """
 
-    def order(cell: CellRecord) -> tuple[int, bool]:
-        return -cell.n_test, cell.train != cell.test
+    def order(cell: CellRows) -> tuple[int, bool]:
+        return -cell.n_clips, cell.train != cell.test
 
-    return sorted((cell for cell in run.cells if cell.feature), key=order)
+    return sorted((cell for cell in cells_of(run) if cell.is_model), key=order)
 
 
-def named_cell(run: ReportRun) -> int | None:
+def named_cell(run: Run) -> int | None:
     """Return the cell that the protocol names: its only one, or the first of its first question.
 
     None if it names none.
     """
-    cells = cells_of(run)
+    cells = models_of(run)
     if len(cells) == 1:
         return 0
-    questions = run.settings.get("questions") or [{}]
+    questions = run.protocol["report"]["questions"] or [{}]
     asked = {key: value for key, value in questions[0].items() if value}
-    facts = {"model": asked.get("first"), "feature": asked.get("first_store")}
+    facts = {"model": asked.get("first"), "store": asked.get("first_store")}
     facts |= {"train": asked.get("train"), "test": asked.get("test")}
     wanted = {name: value for name, value in facts.items() if value}
     if "model" not in wanted:
         return None
     fitting = []
     for number, cell in enumerate(cells):
-        facts_of_cell = {name: getattr(cell, name) for name in wanted}
-        if facts_of_cell == wanted:
+        if {name: cell.facts[name] for name in wanted} == wanted:
             fitting.append(number)
     if len(fitting) != 1:
         return None
     return fitting[0]
 
 
-def scores_of(run: ReportRun, cell: CellRecord) -> dict[str, Score]:
+def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[Row]]:
+    """Return the predictions of each clip that a cell tested, one for each fit."""
+    cell_key = (cell.train, cell.test, cell.model, cell.store)
+    rows_of_clip: dict[str, list[Row]] = {}
+    for row in run.predictions:
+        if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
+            rows_of_clip.setdefault(row["clip_id"], []).append(row)
+    return rows_of_clip
+
+
+def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
     `positive` is what most fits decided, and `correct` whether that is the label.
     """
-    cell_key = (cell.train, cell.test, cell.model, cell.feature)
-    rows_of_cell = []
-    for row in run.predictions:
-        if (row["train"], row["test"], row["model"], row["feature"]) == cell_key:
-            rows_of_cell.append(row)
     score_of_clip = {}
-    for clip, fits in grouped(rows_of_cell, lambda row: str(row["clip_id"])).items():
+    for clip, fits in predictions_by_clip(run, cell).items():
         values = [fit["score"] for fit in fits]
         positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
         band = {"score": fmean(values), "low": min(values), "high": max(values)}
@@ -108,22 +112,22 @@ def agreement(
     return {"clips": len(judgements), "agreement": observed, "kappa": kappa}
 
 
-def run_facts(run: ReportRun) -> dict[str, Any]:
+def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     return {
         "name": run.folder.name,
-        "cells": [_cell_text(run, cell) for cell in cells_of(run)],
+        "cells": [_cell_text(run, cell) for cell in models_of(run)],
         "named": named_cell(run),
     }
 
 
-def cell_facts(run: ReportRun, number: int) -> dict[str, Any]:
+def cell_facts(run: Run, number: int) -> dict[str, Any]:
     """Return the scores of one cell, with what the page says of the model.
 
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
     decision changes.
     """
-    cell = cells_of(run)[number]
+    cell = models_of(run)[number]
     scores = scores_of(run, cell)
     ends = [score[end] for score in scores.values() for end in ("low", "high")]
     most = max(map(abs, ends), default=1.0)
@@ -132,7 +136,7 @@ def cell_facts(run: ReportRun, number: int) -> dict[str, Any]:
     if is_probability:
         unit = "probability"
     return {
-        "text": f"{model_text(run, cell)} {_decisions_text(scores)}",
+        "text": f"{sentence_of(run, cell, cells_of(run))} {_decisions_text(scores)}",
         "leaked": cell.leaked,
         "scale": [0, 1] if is_probability else [-most, most],
         "unit": f"{unit} of the positive class",
@@ -159,11 +163,12 @@ def _decisions_text(scores: Mapping[str, Score]) -> str:
     )
 
 
-def _cell_text(run: ReportRun, cell: CellRecord) -> str:
-    test = run.task_titles.get(cell.test, cell.test)
-    train = run.task_titles.get(cell.train, cell.train)
+def _cell_text(run: Run, cell: CellRows) -> str:
+    tasks = run.protocol["tasks"]
+    test = tasks[cell.test]["title"] or cell.test
+    train = tasks[cell.train]["title"] or cell.train
     trained = "" if train == test else f", trained on {train}"
-    return f"{model_and_store(cell)}: {test}{trained}"
+    return f"{label_of(cell.model)} ({cell.store}): {test}{trained}"
 
 
 @dataclass(frozen=True, eq=False)

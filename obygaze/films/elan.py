@@ -10,7 +10,7 @@ or by a mapping. All other tiers are not used, and the import says so.
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any, NamedTuple
@@ -348,7 +348,7 @@ class ElanDocument:
     def __init__(self, path: Path, mapping: TierMapping | None = None) -> None:
         self.path = path
         self.document = _read(path)
-        self.mapping = _with_vocabularies(mapping or TierMapping(), self.document)
+        self.mapping = mapping or TierMapping()
         media = self.document.media_descriptors
         videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
         # A file may have several media, each with its own beginning: the film is the first video.
@@ -593,41 +593,6 @@ def _are_most(texts: Sequence[str], fits: Callable[[str], bool]) -> bool:
     return 2 * sum(map(fits, texts)) > len(texts)
 
 
-def _with_vocabularies(mapping: TierMapping, document: Any) -> TierMapping:
-    """Return a mapping that also has the words of the vocabularies of a file.
-
-    An entry has a word in each language: where one of them is known, the others mean the same.
-    """
-    levels = dict(mapping.levels)
-    names = dict(mapping.concepts)
-    for _, entries, _ in document.controlled_vocabularies.values():
-        for meaning_of, words in ((mapping.level, levels), (mapping.concept, names)):
-            words.update(_other_words(entries.values(), meaning_of))
-    return TierMapping(mapping.tiers, mapping.annotators, levels, names)
-
-
-def _other_words(
-    entries: Iterable[Any], meaning_of: Callable[[str], str | None]
-) -> dict[str, str]:
-    """Return the unknown words of entries with the meaning of another word of their entry.
-
-    Only vocabularies most of whose entries have a known word are of levels or of concepts.
-    """
-    meanings: dict[str, str] = {}
-    n_known = 0
-    entries = list(entries)
-    for values, _ in entries:
-        words = [(word or "").strip() for word, *_ in values]
-        known = {meaning_of(word) for word in words} - {None}
-        if len(known) != 1:
-            continue
-        n_known += 1
-        for word in words:
-            if word and meaning_of(word) is None:
-                meanings[word] = str(*known)
-    return meanings if 2 * n_known > len(entries) else {}
-
-
 def _elan() -> Any:
     return need("pympi.Elan", "elan", "reading and writing ELAN files")
 
@@ -695,11 +660,7 @@ def used_mapping(
     """Return a mapping with all tiers of files and what they are."""
     roles = dict(mapping.tiers)
     annotators = dict(mapping.annotators)
-    levels: dict[str, str] = {}
-    names: dict[str, str] = {}
     for document in documents:
-        levels.update(document.mapping.levels)
-        names.update(document.mapping.concepts)
         for tier in document.tiers:
             role = roles.setdefault(tier.name, tier.role)
             if role != tier.role:
@@ -711,9 +672,7 @@ def used_mapping(
                 )
             if tier.is_lane and tier.annotator == tier.name:
                 annotators.setdefault(tier.name, tier.annotator)
-    return TierMapping(
-        roles, annotators, {**levels, **mapping.levels}, {**names, **mapping.concepts}
-    )
+    return replace(mapping, tiers=roles, annotators=annotators)
 
 
 def check_names(mapping: TierMapping, documents: Sequence[ElanDocument]) -> None:

@@ -179,7 +179,7 @@ def _predicted(predictions: Path) -> Iterator[Marked]:
     """Yield the rows of a table of predictions: the annotator is the model, scores are comments."""
     table = _table_of_predictions(predictions)
     makers = [
-        name for name in ("task", "model", "feature", "seed") if name in table.columns
+        name for name in ("task", "model", "store", "seed") if name in table.columns
     ]
     for row in table.rows:
         who = " ".join(row[name] for name in makers) or predictions.stem

@@ -352,8 +352,11 @@ class LevelsBackbone(TorchBackbone):
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, h, w, 3] as pixels [t, 3, h, w] uint8 on the device."""
+        import torch
+
         levels = on_device(check_pictures(pictures), self.placement.device)
-        return levels.permute(0, 3, 1, 2)
+        # A copy: the module may change its pixels, and the pictures are those of all backbones.
+        return levels.permute(0, 3, 1, 2).clone(memory_format=torch.contiguous_format)
 
     def preprocessing(self) -> dict[str, Any]:
         """Return what changes the pixels."""

@@ -115,6 +115,7 @@ def command_of(
     instead: Mapping[str, Callable[..., Any]] | None = None,
     text: Callable[[Any], str] = str,
     unit: str = "steps",
+    kind: type[SessionCommand] = SessionCommand,
 ) -> SessionCommand:
     """Return the command of a public function.
 
@@ -132,6 +133,7 @@ def command_of(
         instead: Switches such as `--list`, with a function that is called in place of `function`.
         text: Returns the text of a result.
         unit: What the progress bar counts.
+        kind: The class of the command.
     """
     described = parse_docstring(function)
     params = parameters_of(function)
@@ -170,9 +172,7 @@ def command_of(
     about = described.about
     if described.commands:
         about = f"{about}\n\nExamples:\n{described.commands}"
-    made = SessionCommand(
-        name=name, params=[*switches, *params], callback=run, help=about
-    )
+    made = kind(name=name, params=[*switches, *params], callback=run, help=about)
     made.function = function
     return made
 

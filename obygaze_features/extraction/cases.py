@@ -44,12 +44,23 @@ class Case(NamedTuple):
     hint: str = ""
 
 
+_ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
+
 SAME = Case("same", KEEP, "{n} clips are there already")
 NEW = Case("new", COMPUTE, "{n} clips are not in the store yet")
 MISSING = Case("not extracted", COMPUTE, "{n} clips are planned and not extracted yet")
-VIDEO_FOUND = Case("video found", COMPUTE, "{n} clips had no video, and have one now")
+PICTURES_FOUND = Case(
+    "pictures found",
+    COMPUTE,
+    "{n} clips had no video, and have one now, or frames that were kept",
+)
 FAILED_BEFORE = Case(
     "failed before", KEEP, "{n} clips failed before; --retry-failed tries them again"
+)
+FAILED_SO_FAR = Case(
+    "failed so far",
+    KEEP,
+    "{n} clips failed; when the store is complete, --retry-failed tries them again",
 )
 WITHOUT_VIDEO = Case("no video", KEEP, "{n} clips have no video")
 RETRIED = Case("tried again", COMPUTE, "{n} clips failed before and are tried again")
@@ -62,9 +73,12 @@ OTHER_CLIPS = Case(
     "clips of another manifest",
     REFUSE,
     "none of the {n} clips of this store is in the manifest",
+    _ANOTHER_STORE,
 )
 WITHDRAWN_BEFORE = Case(
-    "withdrawn", KEEP, "{n} clips were withdrawn from this store and stay so"
+    "withdrawn",
+    KEEP,
+    "{n} clips, or their films, were withdrawn from this store and stay so",
 )
 TIMES_CHANGED = Case(
     "times changed",
@@ -87,7 +101,9 @@ MANIFEST_CHANGED = Case(
 AS_PLANNED = Case(
     "as planned", KEEP, "{n} clips of the manifest changed since; the plan counts"
 )
-ANOTHER_RECIPE = Case("another recipe", REFUSE, "this store has another recipe")
+ANOTHER_RECIPE = Case(
+    "another recipe", REFUSE, "this store has another recipe", _ANOTHER_STORE
+)
 ANOTHER_PLAN = Case(
     "another plan",
     REFUSE,
@@ -116,30 +132,6 @@ LATER_VERSION = Case(
     "another version of the program made this store; each row has its maker",
 )
 MIXED = Case("mixed", KEEP, "the store becomes a mixture; each row has its maker")
-
-CASES = (
-    SAME,
-    NEW,
-    MISSING,
-    VIDEO_FOUND,
-    FAILED_BEFORE,
-    WITHOUT_VIDEO,
-    RETRIED,
-    NOT_IN_MANIFEST,
-    OTHER_CLIPS,
-    WITHDRAWN_BEFORE,
-    TIMES_CHANGED,
-    VIDEO_REPLACED,
-    MANIFEST_CHANGED,
-    AS_PLANNED,
-    ANOTHER_RECIPE,
-    ANOTHER_PLAN,
-    FURTHER_ARRAY,
-    CANNOT_GET_ARRAY,
-    ANOTHER_MAKER,
-    LATER_VERSION,
-    MIXED,
-)
 
 
 @dataclass(frozen=True)
@@ -178,14 +170,12 @@ class Work:
         computed: For each row, whether it is computed.
         computes: The names of the arrays that are computed.
         found: The cases, each with a line for each of its clips.
-        another_store: How the features get another store: a hint for errors.
     """
 
     rows: Sequence[Row]
     computed: Sequence[bool]
     computes: Sequence[str]
     found: Mapping[Case, Sequence[str]]
-    another_store: str
 
     @property
     def is_needed(self) -> bool:
@@ -197,8 +187,8 @@ class Work:
         """One sentence for each case."""
         return [case.sentence.format(n=len(self.found[case])) for case in self.found]
 
-    def refuse(self, where: str) -> None:
-        """Raise an error (exit code 5) if a case is refused."""
+    def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
+        """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
         for case, lines in self.found.items():
             if case.outcome is REFUSE:
                 n_more = len(lines) - _SHOWN
@@ -206,7 +196,7 @@ class Work:
                 raise Mismatch(
                     case.sentence.format(n=len(lines)),
                     where=where,
-                    hint=case.hint.format(where=where) or self.another_store,
+                    hint=case.hint.format(where=where, backbone=backbone),
                     details=[*lines[:_SHOWN], *more],
                 )
 
@@ -220,8 +210,7 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
         rows = [new_row(clip) for clip in wanted.clips]
         computed = [True] * len(rows)
         found[NEW] = [clip.clip_id for clip in wanted.clips]
-        another_store = wanted.recipe.another_store
-        return Work(rows, computed, tuple(wanted.arrays), found, another_store)
+        return Work(rows, computed, tuple(wanted.arrays), found)
     for case, line in _cases_of_recipe(wanted, stored):
         found[case].append(line)
     clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
@@ -259,7 +248,7 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
     if any(computed):
         for case, line in _cases_of_makers(wanted, stored):
             found[case].append(line)
-    return Work(rows, computed, computes, found, wanted.recipe.another_store)
+    return Work(rows, computed, computes, found)
 
 
 def new_row(clip: PlannedClip) -> Row:
@@ -303,11 +292,11 @@ def case_of_row(
     if row.reason == NOT_EXTRACTED and (is_planned or not stored.is_filling):
         return MISSING, name
     if stored.is_filling:
-        return FAILED_BEFORE, name
+        return FAILED_SO_FAR, name
     had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
-    if had_no_video and wanted.facts.get(clip.video):
-        return VIDEO_FOUND, name
-    if row.status == NO_VIDEO and not clip.video and name not in wanted.kept:
+    if had_no_video and (wanted.facts.get(clip.video) or name in wanted.kept):
+        return PICTURES_FOUND, name
+    if row.status == NO_VIDEO:
         return WITHOUT_VIDEO, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 

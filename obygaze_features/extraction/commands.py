@@ -19,7 +19,7 @@ COMMANDS = {
         "Write a Slurm script whose tasks share a run.",
     ),
     "status": (
-        f"{_HERE}.status:extraction_status",
+        f"{_HERE}.stored:extraction_status",
         "Show the progress of stores.",
     ),
 }

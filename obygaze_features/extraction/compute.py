@@ -28,7 +28,7 @@ from obygaze_features.backbones.backbone import (
 )
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
-from obygaze_features.extraction.decoded import Clip
+from obygaze_features.extraction.clips import Clip
 from obygaze_features.extraction.gpu import free_gpu_memory
 from obygaze_features.store.layout import Array
 
@@ -76,21 +76,17 @@ class Computer(ABC):
         ]
         return [result() for result in results]
 
-    def _pictures(self, clip: Clip) -> npt.NDArray[np.uint8]:
-        """Return the pictures of a clip; code of the user may change its own."""
-        pictures = clip.frames()
-        return pictures.copy() if self.backbone.card.code else pictures
-
-    def forward(self, pictures: Sequence[Any], masks: Sequence[Any]) -> dict[str, Any]:
-        """Return the arrays of clips, given the pictures and the mask of each."""
+    def forward(
+        self, pictures: Any, masks: Sequence[npt.NDArray[np.bool_]]
+    ) -> dict[str, Any]:
+        """Return the arrays of clips, given their pictures in a row and the mask of each."""
         mask = None
-        pixels = [self.backbone.normalise(each) for each in pictures]
+        pixels = self.backbone.normalise(pictures)
+        pixels = pixels.reshape(len(masks), -1, *pixels.shape[1:])
         if self.backbone.takes_mask:
-            pixels = [
-                blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
-            ]
             mask = np.stack(masks)
-        return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
+            pixels = blank_padding(pixels, mask)
+        return self.backbone.forward(pixels, mask, only=set(self.dtypes))
 
 
 def _awaited(future: Future[Computed]) -> Computed:
@@ -119,19 +115,19 @@ class ThreadComputer(Computer):
 
     def split(self, at_once: int) -> tuple[int, int]:
         """Return one clip, and as many starts as clips may be computed at once."""
-        # Code of the user may keep values of a clip between two of its functions.
+        # Code of the user may not work in several threads.
         return 1, 1 if self.backbone.card.code else at_once
 
     def _compute(self, clip: Clip) -> Computed:
-        computed = self.forward([self._pictures(clip)], [clip.mask])
-        with np.errstate(over="ignore"):  # what overflows is not finite
-            exact = as_arrays({name: computed[name] for name in self.dtypes})
-            arrays = {
-                name: exact[name].astype(dtype) for name, dtype in self.dtypes.items()
-            }
-        finite = {
-            name: np.array([np.isfinite(array).all()]) for name, array in arrays.items()
-        }
+        computed = self.forward(clip.frames(), [clip.mask])
+        exact = as_arrays(computed)
+        arrays = {}
+        finite = {}
+        for name, dtype in self.dtypes.items():
+            with np.errstate(over="ignore"):  # what overflows is not finite
+                array = exact[name].astype(dtype)
+            arrays[name] = array
+            finite[name] = np.array([np.isfinite(array).all()])
         return Computed(arrays, finite)
 
 
@@ -227,13 +223,8 @@ class BatchComputer(Computer):
         """Start to compute a batch."""
         import torch
 
-        masks = [clip.mask for clip in clips]
-        if self.backbone.card.code:
-            # Code of the user takes one clip at a time.
-            pictures = [self.uploads.pictures([clip]) for clip in clips]
-            computed = self.forward(pictures, masks)
-        else:
-            computed = self._forward_together(clips, masks)
+        pictures = self.uploads.pictures(clips)
+        computed = self.forward(pictures, [clip.mask for clip in clips])
         arrays = {
             name: computed[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
@@ -254,21 +245,6 @@ class BatchComputer(Computer):
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
-
-    def _forward_together(
-        self,
-        clips: Sequence[Clip],
-        masks: Sequence[npt.NDArray[np.bool_]],
-    ) -> dict[str, Any]:
-        """Return the arrays of clips whose pictures are looked up in one go, to the same bits."""
-        mask = None
-        pictures = self.uploads.pictures(clips)
-        pixels = self.backbone.normalise(pictures)
-        pixels = pixels.reshape(len(clips), -1, *pixels.shape[1:])
-        if self.backbone.takes_mask:
-            mask = np.stack(masks)
-            pixels = blank_padding(pixels, mask)
-        return self.backbone.forward(pixels, mask, only=set(self.dtypes))
 
     def _download(
         self, tensors: Sequence[Tensor]
@@ -362,12 +338,10 @@ def computer_for(
 @contextmanager
 def clip_threads(n_threads: int) -> Iterator[Executor]:
     """Return threads that compute clips; inside, torch computes with one thread in each."""
-    torch = sys.modules.get("torch")
-    set_threads = torch.set_num_threads if torch else lambda n: None
-    before = torch.get_num_threads() if torch else 1
-    set_threads(1)
+    before = _torch_threads()
+    _set_torch_threads(1)
     # Every thread has a number of threads of its own.
-    pool = ThreadPoolExecutor(n_threads, "compute", set_threads, (1,))
+    pool = ThreadPoolExecutor(n_threads, "compute", _set_torch_threads, (1,))
     wait = True
     try:
         yield pool
@@ -377,16 +351,19 @@ def clip_threads(n_threads: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
-        set_threads(before)
+        _set_torch_threads(before)
 
 
-def stack(pixels: Sequence[Any]) -> Any:
-    """Return one batch of several clips' pixels, on the device they are on."""
-    if isinstance(pixels[0], np.ndarray):
-        return np.stack(pixels)
-    import torch
+def _torch_threads() -> int:
+    """Return the number of threads of torch; 1 if torch is not there."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch else 1
 
-    return torch.stack(list(pixels))
+
+def _set_torch_threads(n_threads: int) -> None:
+    torch = sys.modules.get("torch")
+    if torch:
+        torch.set_num_threads(n_threads)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.clips import Failure, RowJob
 from obygaze_features.extraction.compute import black_clip, clip_threads, computer_for
-from obygaze_features.extraction.decoded import Failure, RowJob
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (

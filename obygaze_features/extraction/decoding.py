@@ -9,14 +9,15 @@ from types import MappingProxyType
 from typing import Any
 
 from obygaze_features.core.files import STILL_SUFFIXES
-from obygaze_features.extraction.clips import PlannedClip, films_of_parts
-from obygaze_features.extraction.decoded import (
+from obygaze_features.extraction.clips import (
     NO_VIDEO_NAMED,
     Clip,
     Decoded,
     Failure,
+    PlannedClip,
     RowJob,
     Source,
+    films_of_parts,
     repeated,
 )
 from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept, with_kept

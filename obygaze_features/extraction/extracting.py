@@ -4,7 +4,7 @@
 run does stands below it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,12 +12,16 @@ from typing import Annotated, NamedTuple
 
 from obygaze_features.core.console import ProgressBars, progress_bars, silent
 from obygaze_features.core.docstrings import described_as_in
-from obygaze_features.core.errors import AlreadyThere, FixInput, ObygazeError
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    Mismatch,
+    ObygazeError,
+)
 from obygaze_features.core.machine import MAX_WORKERS, is_disk_full, usable_cores
 from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.blocks import Blocks
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.clips import Decoded, PlannedClip, RowJob
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
@@ -26,9 +30,10 @@ from obygaze_features.extraction.compute import (
     computes_on_gpu,
 )
 from obygaze_features.extraction.costs import plan_extraction
+from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.gpu import GpuPageLocks
-from obygaze_features.extraction.loop import Decoder, StoreFiller, fill
+from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     FEATURES,
     MACHINE,
@@ -55,12 +60,17 @@ from obygaze_features.extraction.results import (
     states_of,
     watch_nothing,
 )
-from obygaze_features.extraction.status import store_status
 from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
+from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import Terms
-from obygaze_features.store.filling import Filling, remove_filling, store_before
+from obygaze_features.store.filling import (
+    Filling,
+    is_sealed,
+    remove_filling,
+    store_before,
+)
 from obygaze_features.store.finding import withdrawn_elsewhere
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.records import BlockRow
@@ -147,8 +157,10 @@ def extract(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
-        runs = [
-            Run(
+        shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
+        runs = []
+        for resources in shares:
+            run = Run(
                 manifest=clips,
                 targets=targets,
                 workspace=here,
@@ -162,10 +174,7 @@ def extract(
                 reason=reason,
                 licence=licence,
             )
-            for resources in Resources.shares(
-                devices_of(device), workers or usable_cores(), batch
-            )
-        ]
+            runs.append(run)
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
@@ -199,24 +208,32 @@ class Run:
 def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
     require_decode_workers()
+    plan, begun = _begin(run)
+    for sentence in _before_the_run(plan, run.workspace):
+        listener.note(sentence)
+    n_rows = 0
     warnings: list[str] = []
-    is_planned = False
-    while not is_planned:
-        plan, begun = _begin(run)
-        for sentence in _before_the_run(plan, run.workspace):
-            listener.note(sentence)
-        try:
-            if not run.seal_now:
-                listener.expect(_count_missing_clips(begun))
-                for together in _with_the_same_rows(begun):
-                    if not stop:
-                        _fill(together, plan, run, stop, listener)
-            for one in begun:
+    gone: list[Begun] = []
+    try:
+        if not run.seal_now:
+            listener.expect(_count_missing_clips(begun))
+            for together in _with_the_same_rows(begun):
+                if not stop:
+                    n_rows += _fill(together, plan, run, stop, listener)
+        for one in begun:
+            if _is_gone(one):
+                gone.append(one)
+            else:
                 warnings += _seal_if_complete(one, run)
-        except Exception:
-            _forget_own_plans(begun)
-            raise
-        is_planned = not any(_is_forgotten(one) for one in begun)
+    except Exception:
+        _forget_own_plans(begun)
+        raise
+    if gone and not stop:
+        if not n_rows:
+            # Another process planned the same, failed, and forgot it before a block was begun. What
+            # is wrong there, such as a device, may be right here: all is compared again.
+            return _extract(run, stop, listener)
+        warnings += map(_nothing_was_added, gone)
     states = [store_status(store.path) for store in plan.stores]
     return Extraction(states, stop, next_steps(plan, states), warnings)
 
@@ -312,12 +329,25 @@ def _forget_own_plans(begun: Sequence[Begun]) -> None:
             remove_filling(filling)
 
 
-def _is_forgotten(one: Begun) -> bool:
-    """Return whether another process with the same plan failed and forgot it, before it was begun.
+def _is_gone(one: Begun) -> bool:
+    """Return whether what was planned is not there any more, and no store was sealed from it."""
+    return not one.filling.is_current() and not is_sealed(one.filling)
 
-    What is wrong there, such as a device, may be right here: the plan is made again.
-    """
-    return not one.filling.is_current() and not seal_at(one.store.path)
+
+def _nothing_was_added(one: Begun) -> str:
+    """Return the warning that what was planned is gone; an error if the store changed meanwhile."""
+    store, filling = one
+    if seal_at(store.path) != filling.plan.replaces or not filling.plan.replaces:
+        raise Mismatch(
+            "what this run computed was not added: meanwhile another command changed the store, or"
+            " removed what was planned",
+            where=str(store.path),
+            hint="the same command again compares the manifest with what is there now",
+        )
+    return (
+        f"{store.path.name}: nothing was added, since another command gave up what was planned; the"
+        " store is as it was"
+    )
 
 
 # --- Fill ---
@@ -347,27 +377,36 @@ def _fill(
     run: Run,
     stop: StopFlag,
     listener: Listener,
-) -> None:
-    """Compute what is missing in stores with the same rows."""
+) -> int:
+    """Compute what is missing in stores with the same rows; return how many rows were decoded."""
     resources = run.resources
+    n_rows = 0
     rows = together[0].filling.rows
     with (
         _decode_pool(together, run, listener) as pool,
         _fillers(together, run) as stores,
     ):
-        decoder = Decoder(
-            clips=_clips_of_rows(rows, plan.clips),
-            pool=pool,
-            most_clips=resources.most_clips_ahead([store.batch for store in stores]),
-            most_bytes=resources.bytes_of_clips_ahead,
-            indexes=str(run.workspace.folder("indexes")),
-            accept_damaged=run.accept_damaged,
-            grid=plan.grid,
-            kept=plan.kept,
-        )
-        with closing(fill(stores, decoder, stop)) as filled:
+        clips = _clips_of_rows(rows, plan.clips)
+        most_clips = resources.most_clips_ahead([store.batch for store in stores])
+
+        def decode(jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
+            return decode_ahead(
+                jobs,
+                clips,
+                pool,
+                most_clips=most_clips,
+                most_bytes=resources.bytes_of_clips_ahead,
+                indexes=str(run.workspace.folder("indexes")),
+                accept_damaged=run.accept_damaged,
+                grid=plan.grid,
+                kept=plan.kept,
+            )
+
+        with closing(fill(stores, decode, stop)) as filled:
             for row, failed in filled:
+                n_rows += 1
                 listener.row(rows[row].clip_id, row, failed)
+    return n_rows
 
 
 def _clips_of_rows(
@@ -411,8 +450,16 @@ def _fillers(together: Sequence[Begun], run: Run) -> Iterator[list[StoreFiller]]
         for (store, filling), computer, batch in zip(
             together, computers, batches, strict=True
         ):
-            blocks = Blocks(filling, store.maker, writing, mixed=run.mixed)
-            stores.append(StoreFiller(blocks, store.view, computer, batch))
+            filler = StoreFiller(
+                filling,
+                store.maker,
+                store.view,
+                computer,
+                batch,
+                writing,
+                mixed=run.mixed,
+            )
+            stores.append(filler)
         yield stores
 
 
@@ -422,8 +469,6 @@ def _fillers(together: Sequence[Begun], run: Run) -> Iterator[list[StoreFiller]]
 def _seal_if_complete(one: Begun, run: Run) -> Sequence[str]:
     """Seal a store whose blocks are all there; return warnings."""
     store, filling = one
-    if _is_forgotten(one):
-        return ()
     n_missing = len(filling.missing()) if filling.is_current() else 0
     if n_missing and not run.seal_now:
         return ()

@@ -11,11 +11,12 @@ import numpy as np
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
-from obygaze_features.extraction.clips import Facts, PlannedClip
-from obygaze_features.extraction.decoded import (
+from obygaze_features.extraction.clips import (
     Clip,
     Decoded,
+    Facts,
     Failure,
+    PlannedClip,
     RowJob,
     Source,
     repeated,

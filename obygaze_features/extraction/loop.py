@@ -5,41 +5,50 @@ when its first row is to be decoded. A batch ends with its block, so that the nu
 not depend on the blocks before it.
 """
 
+from __future__ import annotations
+
 import secrets
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from obygaze_features.core.errors import ObygazeError
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
-from obygaze_features.extraction.blocks import Block, Blocks
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.clips import Clip, Decoded, Failure, RowJob, Source
 from obygaze_features.extraction.compute import Computed, Computer
-from obygaze_features.extraction.decoded import (
-    Clip,
-    Decoded,
-    Failure,
-    RowJob,
-    Source,
-)
-from obygaze_features.extraction.decoding import decode_ahead
-from obygaze_features.extraction.kept import KeptViews
+from obygaze_features.extraction.recipes import CLEAN
 from obygaze_features.extraction.stopping import StopFlag
-from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.filling import choose_block
-from obygaze_features.store.rows import FAILED
+from obygaze_features.store.filling import BlockWriter, Filling, choose_block
+from obygaze_features.store.layout import MASK
+from obygaze_features.store.records import Maker
+from obygaze_features.store.rows import FAILED, Row
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.pool import DecodePool
 
 # A device that gives no numbers for so many clips in a row is broken.
 BROKEN_AFTER = 8
+# Steps of writing that may wait: what is computed waits for a slow disk, and not in memory.
+_MOST_STEPS = 64
+
+# Decodes rows ahead and yields them in order.
+Decode: TypeAlias = Callable[[Iterable[RowJob]], Generator[Decoded, None, None]]
 
 
 def fill(
-    stores: Sequence["StoreFiller"], decoder: "Decoder", stop: StopFlag
+    stores: Sequence[StoreFiller], decode: Decode, stop: StopFlag
 ) -> Generator[tuple[int, bool], None, None]:
     """Compute the blocks of stores that are missing, until none is left, or until a stop.
 
@@ -48,24 +57,24 @@ def fill(
 
     Args:
         stores: The stores, all with the same rows.
-        decoder: What decodes the clip of each row, for all stores together.
+        decode: Decodes the clip of each row, for all stores together.
         stop: The flag that stops the loop.
     """
-    while not stop and any(store.blocks.are_missing() for store in stores):
-        too_large = yield from _fill_once(stores, decoder, stop)
+    while not stop and any(store.misses_blocks() for store in stores):
+        too_large = yield from _fill_once(stores, decode, stop)
         if too_large:
             halve_batches(stores, too_large)
 
 
 def _fill_once(
-    stores: Sequence["StoreFiller"], decoder: "Decoder", stop: StopFlag
+    stores: Sequence[StoreFiller], decode: Decode, stop: StopFlag
 ) -> Generator[tuple[int, bool], None, str]:
     """Compute missing blocks; return the backbone whose batch does not fit into memory, or ""."""
     rows = rows_to_compute(stores)
     try:
         with (
             _one_sentence_for_a_broken_device(),
-            closing(decoder.decode(rows)) as clips,
+            closing(decode(rows)) as clips,
         ):
             for decoded in clips:
                 for store in stores:
@@ -90,13 +99,13 @@ def _fill_once(
 # --- Rows still to compute ---
 
 
-def rows_to_compute(stores: Sequence["StoreFiller"]) -> Iterator[RowJob]:
+def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
     """Yield the rows of missing blocks, span by span, each with the views that stores need.
 
     A span is the largest block among the stores: the blocks of the others divide it.
     """
-    span_rows = max(store.blocks.rows_of_a_block for store in stores)
-    n_rows = stores[0].blocks.filling.plan.rows
+    span_rows = max(store.filling.plan.block_rows for store in stores)
+    n_rows = stores[0].filling.plan.rows
     taken: set[int] = set()
     # Each process begins at another place, so that two seldom compute the same block.
     start = secrets.randbelow(-(-n_rows // span_rows))
@@ -107,21 +116,21 @@ def rows_to_compute(stores: Sequence["StoreFiller"]) -> Iterator[RowJob]:
         taken.add(span)
         start = span + 1
         for row in range(span * span_rows, min((span + 1) * span_rows, n_rows)):
-            views = [store.view for store in stores if store.blocks.needs(row)]
+            views = [store.view for store in stores if store.needs(row)]
             if views:
                 yield RowJob(row, tuple(dict.fromkeys(views)))
 
 
 def _next_span(
-    stores: Sequence["StoreFiller"], span_rows: int, taken: set[int], start: int
+    stores: Sequence[StoreFiller], span_rows: int, taken: set[int], start: int
 ) -> int | None:
     """Return a span with a missing block that nobody has begun, else one that others began."""
     begun_of_span: dict[int, int] = {}
     missing: set[int] = set()
     for store in stores:
-        blocks_of_span = span_rows // store.blocks.rows_of_a_block
-        done, begun = store.blocks.filling.listed()
-        for block in store.blocks.filling.needed:
+        blocks_of_span = span_rows // store.filling.plan.block_rows
+        done, begun = store.filling.listed()
+        for block in store.filling.needed:
             if block not in done:
                 missing.add(block // blocks_of_span)
         for block, n_times in begun.items():
@@ -130,38 +139,7 @@ def _next_span(
     return choose_block(sorted(missing), taken, begun_of_span, start)
 
 
-# --- Decoded ---
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """The clip of each row, and how many are decoded before they are computed."""
-
-    clips: Sequence[PlannedClip]
-    pool: DecodePool
-    most_clips: int
-    most_bytes: int
-    indexes: str
-    accept_damaged: bool = False
-    grid: Grid | None = None
-    kept: KeptViews = field(default_factory=dict)
-
-    def decode(self, rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-        """Decode rows and yield them in order."""
-        return decode_ahead(
-            rows,
-            self.clips,
-            self.pool,
-            most_clips=self.most_clips,
-            most_bytes=self.most_bytes,
-            indexes=self.indexes,
-            accept_damaged=self.accept_damaged,
-            grid=self.grid,
-            kept=self.kept,
-        )
-
-
-# --- In batches, computed ---
+# --- In batches, computed, in blocks ---
 
 
 class _Waiting(NamedTuple):
@@ -175,38 +153,117 @@ class _Waiting(NamedTuple):
 class _Running(NamedTuple):
     """A batch of clips of one block that is computed; `result` waits for its features."""
 
-    block: Block
+    block: _Block
     clips: Sequence[_Waiting]
     result: Callable[[], Computed]
+
+
+class _WrittenRow(NamedTuple):
+    """A row of a block as it is written: without values unless it is ok."""
+
+    row: Row
+    values: Mapping[str, Any] | None
+
+
+@dataclass(eq=False)
+class _Block:
+    """A block at work. `finished` has the rows that wait for a row before them."""
+
+    writer: BlockWriter
+    finished: dict[int, _WrittenRow] = field(default_factory=dict)
+    n_written: int = 0
 
 
 class StoreFiller:
     """One store: decoded rows become batches, batches features, and features blocks.
 
+    Rows are finished in any order and written in theirs.
+
     Args:
-        blocks: The blocks of the store.
+        filling: The plan of the store and its finished blocks.
+        maker: What computes.
         view: What the backbone sees of a clip.
         computer: What computes the features.
         batch: How many clips are computed at once.
+        writing: The thread that writes, one for all stores.
+        mixed: Allow another version or device than the plan's.
     """
 
     def __init__(
-        self, blocks: Blocks, view: View, computer: Computer, batch: int
+        self,
+        filling: Filling,
+        maker: Maker,
+        view: View,
+        computer: Computer,
+        batch: int,
+        writing: ThreadPoolExecutor,
+        *,
+        mixed: bool = False,
     ) -> None:
-        self.blocks = blocks
+        self.filling = filling
+        self.maker = maker
         self.view = view
         self.computer = computer
         self.batch = batch
-        self._block: Block | None = None
+        self.mixed = mixed
+        # The block of the row that was decoded last, and its clips that wait.
+        self._block: _Block | None = None
         self._waiting: list[_Waiting] = []
         self._running: deque[_Running] = deque()
         # Rows whose features are not finite, and how many clips in a row were such.
         self._without_numbers: list[int] = []
         self._n_in_a_row = 0
+        self._at_work: dict[int, _Block] = {}
+        # Blocks that another process finished, or that this one has written.
+        self._over: set[int] = set()
+        # Blocks that are written, and not committed yet.
+        self._complete: list[BlockWriter] = []
+        self._writing = writing
+        self._steps: deque[Future[object]] = deque()
+
+    # Blocks are begun with their first row.
+
+    def misses_blocks(self) -> bool:
+        """Return whether blocks are missing, and the store is still being filled as planned."""
+        return self.filling.is_current() and bool(self.filling.missing())
+
+    def needs(self, row: int) -> bool:
+        """Return whether a row is to be decoded for this store; begin its block with its first."""
+        number = row // self.filling.plan.block_rows
+        if not self.filling.computed[row] or number in self._over:
+            return False
+        if number in self._at_work:
+            return self._block_of(row) is not None
+        writer = self.filling.begin(number, self.maker, mixed=self.mixed)
+        if writer is None:
+            self._over.add(number)
+            return False
+        self._at_work[number] = _Block(writer)
+        return True
+
+    def _block_of(self, row: int) -> _Block | None:
+        """Return the block of a row if it is at work; let go of it if another process was first."""
+        number = row // self.filling.plan.block_rows
+        block = self._at_work.get(number)
+        if block is not None and self.filling.is_done(number):
+            self._end(block)
+            self._later(_drop, block.writer)
+            return None
+        return block
+
+    def _is_at_work(self, block: _Block) -> bool:
+        """Return whether a block has not been let go meanwhile."""
+        return self._at_work.get(block.writer.block) is block
+
+    def _end(self, block: _Block) -> None:
+        self._over.add(block.writer.block)
+        self._at_work.pop(block.writer.block, None)
+
+    # Clips of a block become batches.
 
     def add_to_batch(self, decoded: Decoded) -> None:
         """Add the next decoded row to its batch; one that failed is finished."""
-        block = self.blocks.block_of(decoded.row)
+        block = self._block_of(decoded.row)
         if self._block is not block:
             # The other rows of that block were not decoded: another process has finished it.
             self._waiting = []
@@ -215,7 +272,7 @@ class StoreFiller:
             return
         clip = self._checked(decoded.views[self.view])
         if isinstance(clip, Failure):
-            self.blocks.add(block, decoded.row, decoded.source, clip)
+            self._finish_row(block, decoded.row, decoded.source, clip)
         else:
             self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
 
@@ -236,7 +293,9 @@ class StoreFiller:
         if self._block is None or not self._waiting:
             return False
         n_clips, _ = self.computer.split(self.batch)
-        return row == self._block.rows[-1] or len(self._waiting) == n_clips
+        return row == self._block.writer.rows[-1] or len(self._waiting) == n_clips
+
+    # Batches become features.
 
     def start_batch(self) -> None:
         """Start to compute the clips that wait, as soon as not too many others are computed."""
@@ -246,7 +305,7 @@ class StoreFiller:
         block = self._block
         waiting = self._waiting
         self._waiting = []
-        if block is None or not self.blocks.is_at_work(block):
+        if block is None or not self._is_at_work(block):
             return
         with self._too_large_if_out_of_memory():
             result = self.computer.start([one.clip for one in waiting])
@@ -257,25 +316,27 @@ class StoreFiller:
         batch = self._running.popleft()
         with self._too_large_if_out_of_memory():
             computed = batch.result()
-        if not self.blocks.is_at_work(batch.block):
+        if not self._is_at_work(batch.block):
             return
         for place, (row, clip, source) in enumerate(batch.clips):
-            broken = [
-                name for name, flags in computed.finite.items() if not flags[place]
-            ]
+            features = {}
+            broken = []
+            for name, values in computed.arrays.items():
+                features[name] = values[place]
+                if not computed.finite[name][place]:
+                    broken.append(name)
             if broken:
                 reason = f"NotFinite: {', '.join(broken)} not finite as stored"
                 self._count_without_numbers(row, reason)
-                self.blocks.add(batch.block, row, source, Failure(FAILED, reason))
+                failure = Failure(FAILED, reason)
+                self._finish_row(batch.block, row, source, failure)
             else:
                 self._n_in_a_row = 0
-                self.blocks.commit()
-                features = {name: x[place] for name, x in computed.arrays.items()}
-                self.blocks.add(batch.block, row, source, clip, features)
+                self._commit_complete()
+                self._finish_row(batch.block, row, source, clip, features)
 
     def _count_without_numbers(self, row: int, reason: str) -> None:
         self._without_numbers.append(row)
-        self.blocks.hold_back()
         self._n_in_a_row += 1
         if self._n_in_a_row >= BROKEN_AFTER:
             backbone = self.computer.backbone
@@ -293,20 +354,6 @@ class StoreFiller:
         for row in rows:
             yield row, True
 
-    def finish(self) -> None:
-        """Wait for what is computed, and for the blocks that are complete."""
-        while self._running:
-            self._collect()
-        self.blocks.finish()
-
-    def drop_all(self) -> None:
-        """Drop what waits and what is computed, and all blocks that are not complete."""
-        self._running.clear()
-        self._waiting = []
-        self._block = None
-        self._n_in_a_row = 0
-        self.blocks.drop_all()
-
     @contextmanager
     def _too_large_if_out_of_memory(self) -> Iterator[None]:
         try:
@@ -315,6 +362,116 @@ class StoreFiller:
             if not is_out_of_memory(error):
                 raise
             raise BatchTooLarge(self.computer.backbone.card.label) from error
+
+    # Features become blocks.
+
+    def _finish_row(
+        self,
+        block: _Block,
+        number: int,
+        source: Source,
+        clip: Clip | Failure,
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a finished row to its block: its features, or why it has none."""
+        row = self.filling.rows[number]._replace(
+            video_bytes=source.n_bytes, video_hash=source.quick_hash
+        )
+        if isinstance(clip, Failure):
+            self._refuse_a_loss(row, clip)
+            row = row._replace(status=clip.status, reason=clip.reason)
+            block.finished[number] = _WrittenRow(row, None)
+        else:
+            row = row._replace(reason=clip.remark, pictures=clip.total)
+            values = {**_facts_of(clip), **(features or {})}
+            block.finished[number] = _WrittenRow(row, values)
+        self._write(block)
+
+    def _refuse_a_loss(self, row: Row, failure: Failure) -> None:
+        """Raise an error if a clip with features fails: it would lose what it has."""
+        if len(self.filling.arrays) < len(self.filling.plan.arrays):
+            raise FixInput(
+                f"the clip {row.clip_id!r} has features and cannot get the further arrays:"
+                f" {failure.reason}",
+                where=str(self.filling.target),
+                hint="the store stays as it is; correct this, then the same command, or give the"
+                f" further arrays up: rm -r {self.filling.folder}",
+            )
+
+    def _write(self, block: _Block) -> None:
+        """Write the finished rows of a block that no earlier row holds back, and commit it."""
+        rows = block.writer.rows
+        while block.n_written < len(rows):
+            written = block.finished.pop(rows[block.n_written], None)
+            if written is None:
+                return
+            block.n_written += 1
+            self._later(block.writer.add, written.row, written.values)
+        self._end(block)
+        self._complete.append(block.writer)
+        if not self._n_in_a_row:
+            # Else its clips may have failed because their device is broken.
+            self._commit_complete()
+
+    def _commit_complete(self) -> None:
+        for writer in self._complete:
+            self._later(_commit, writer)
+        self._complete = []
+
+    def _later(self, step: Callable[..., object], *arguments: object) -> None:
+        """Let the thread that writes do a step; wait where too many steps wait."""
+        while len(self._steps) >= _MOST_STEPS:
+            self._steps.popleft().result()
+        self._steps.append(self._writing.submit(step, *arguments))
+
+    def finish(self) -> None:
+        """Wait for what is computed, and until the blocks that are complete are written."""
+        while self._running:
+            self._collect()
+        self._commit_complete()
+        while self._steps:
+            self._steps.popleft().result()
+
+    def drop_all(self) -> None:
+        """Drop what waits and what is computed, and all blocks that are not committed."""
+        self._running.clear()
+        self._waiting = []
+        self._block = None
+        self._n_in_a_row = 0
+        writers = [block.writer for block in self._at_work.values()]
+        for writer in [*writers, *self._complete]:
+            self._steps.append(self._writing.submit(_drop, writer))
+        self._at_work.clear()
+        self._over.clear()
+        self._complete = []
+        for step in self._steps:
+            # After an error, other steps of the same block fail too: the first error counts.
+            step.exception()
+        self._steps.clear()
+
+
+def _facts_of(clip: Clip) -> dict[str, npt.NDArray[Any]]:
+    """Return what a store has of a clip beside its features."""
+    facts: dict[str, npt.NDArray[Any]] = {
+        "time_s": clip.time_s,
+        "asked_s": clip.asked_s,
+        MASK: clip.mask,
+        CLEAN: np.array(clip.is_clean, dtype="bool"),
+    }
+    if clip.span_s is not None:
+        facts["start_s"] = np.array(clip.span_s[0], dtype="float64")
+        facts["end_s"] = np.array(clip.span_s[1], dtype="float64")
+    return facts
+
+
+def _commit(writer: BlockWriter) -> None:
+    with writer:
+        writer.commit()
+
+
+def _drop(writer: BlockWriter) -> None:
+    with writer:
+        pass
 
 
 # --- Too little memory, and a device that is broken ---

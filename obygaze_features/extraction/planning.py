@@ -58,7 +58,7 @@ class Target:
 
 # The parameters that `plan` and `run` share.
 Backbones: TypeAlias = Annotated[
-    str | Sequence[str | Target],
+    str | Sequence[str],
     Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
 ]
 Arrays: TypeAlias = Annotated[
@@ -79,7 +79,7 @@ Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
 
 
 def chosen_targets(
-    backbones: str | Sequence[str | Target],
+    backbones: str | Sequence[str],
     *,
     arrays: Sequence[str],
     weights: Sequence[str] | Mapping[str, PathLike],
@@ -87,8 +87,7 @@ def chosen_targets(
     dtype: str,
 ) -> list[Target]:
     """Return the targets of backbones; `weights` and `stores` are by their names."""
-    named = [backbones] if isinstance(backbones, str) else list(backbones)
-    names = [name for name in named if isinstance(name, str)]
+    names = [backbones] if isinstance(backbones, str) else list(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}
     for option, values in (("--store", stores_of), ("--weights", weights_of)):
@@ -97,15 +96,12 @@ def chosen_targets(
                 f"{option} names the backbone {name!r}, which -b does not",
                 hint=f"add -b {name}, or correct the name{near(name, names)}",
             )
-    targets: list[Target] = []
-    for backbone in named:
-        if isinstance(backbone, Target):
-            targets.append(backbone)
-            continue
+    targets = []
+    for name in names:
         target = Target(
-            backbone,
-            store=os.fspath(stores_of.get(backbone, "")),
-            weights=weights_of.get(backbone),
+            name,
+            store=os.fspath(stores_of.get(name, "")),
+            weights=weights_of.get(name),
             arrays=tuple(arrays),
             dtype=dtype,
         )
@@ -120,6 +116,8 @@ def _weights_by_name(
     if isinstance(weights, Mapping):
         return {name: os.fspath(path) for name, path in weights.items()}
     words = [weights] if isinstance(weights, str) else list(weights)
+    if not words:
+        return {}
     if len(names) == len(words) == 1:
         is_path = "=" not in words[0] or Path(words[0]).exists()
         if is_path and not words[0].startswith(f"{names[0]}="):
@@ -146,6 +144,7 @@ class StorePlan:
     """What one store is to have, what is there, and what a run computes.
 
     Args:
+        target: What was named.
         path: The folder of the store.
         backbone: The loaded backbone.
         view: What it sees of a clip.
@@ -156,6 +155,7 @@ class StorePlan:
         stored: What is there, if anything is.
     """
 
+    target: Target
     path: Path
     backbone: Backbone
     view: View
@@ -205,7 +205,7 @@ class ExtractionPlan:
     def refuse_changes(self) -> None:
         """Raise an error if a store is refused, or the kept frames that it needs."""
         for store in self.stores:
-            store.work.refuse(str(store.path))
+            store.work.refuse(str(store.path), store.target.backbone)
         for store in self.stores:
             if store.work.is_needed and store.view in self.kept:
                 refuse_changed_clips(self.kept[store.view])
@@ -238,17 +238,18 @@ def plan_stores(
     frames = stores_of_frames(manifest.name, workspace)
     is_compared = any(stored_at) or bool(frames)
     facts = facts_of(clip.video for clip in clips) if is_compared else {}
-    backbones = [
-        load_backbone(
+    backbones = []
+    views = []
+    for target in targets:
+        backbone = load_backbone(
             target.backbone,
             target.weights,
             device=device,
             dtype=target.dtype,
             workspace=workspace,
         )
-        for target in targets
-    ]
-    views = [view_of(backbone) for backbone in backbones]
+        backbones.append(backbone)
+        views.append(view_of(backbone))
     kept = find_kept(frames, clips, facts, views, grid)
     stores = []
     for path, stored, target, backbone, view in zip(
@@ -277,6 +278,7 @@ def plan_stores(
             # What is known of the weights there stays as it is.
             recipe = stored.recipe
         store = StorePlan(
+            target=target,
             path=path,
             backbone=backbone,
             view=view,

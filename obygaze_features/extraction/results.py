@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, overload
+from typing import ClassVar, Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeError
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import NO_FILE
 from obygaze_features.extraction.planning import (
@@ -17,8 +16,12 @@ from obygaze_features.extraction.planning import (
     Target,
     store_path,
 )
-from obygaze_features.extraction.status import StoreStatus, store_status
 from obygaze_features.extraction.stopping import StopFlag
+from obygaze_features.extraction.stored import (
+    StatusOfStores,
+    StoreStatus,
+    store_status,
+)
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.placing import before_of
 
@@ -98,7 +101,7 @@ class Shown:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Extraction(Sequence[StoreStatus]):
+class Extraction(StatusOfStores):
     """The result of a run: how far each of its stores is.
 
     Args:
@@ -108,31 +111,11 @@ class Extraction(Sequence[StoreStatus]):
         warnings: What the user should know of the stores.
     """
 
-    parts: Sequence[StoreStatus]
     stop: StopFlag = field(default_factory=StopFlag)
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
 
     json_in_one_line: ClassVar[bool] = True
-
-    @overload
-    def __getitem__(self, index: int) -> StoreStatus: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[StoreStatus]: ...
-
-    def __getitem__(self, index: int | slice) -> StoreStatus | Sequence[StoreStatus]:
-        return self.parts[index]
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def __repr__(self) -> str:
-        stores = [f"{state.backbone} {state.ok} of {state.clips}" for state in self]
-        return short_repr("Extraction", *stores)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.parts))
 
     @property
     def exit_code(self) -> int:
@@ -147,10 +130,6 @@ class Extraction(Sequence[StoreStatus]):
             raise ObygazeError(
                 "no clip was extracted", hint="correct what the lines above list"
             )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status of each store."""
-        return {"stores": [state.to_json() for state in self.parts]}
 
 
 def kept_clips(states: Sequence[StoreStatus]) -> str:

@@ -11,21 +11,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import numpy as np
 
-from obygaze_features.core.commands import Session, SessionCommand
+from obygaze_features.core.commands import SessionCommand
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.core.function_commands import (
-    command_of,
-    show_result,
-    typed_values,
-)
-from obygaze_features.core.value_types import TypedPath, WholeNumber
+from obygaze_features.core.function_commands import command_of, typed_values
+from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.extracting import extract
@@ -61,26 +57,41 @@ class SlurmScript:
 
 
 def write_slurm_script(
-    run_words: Sequence[str],
-    sbatch_options: Sequence[str] = (),
+    words: Annotated[Sequence[str], Option(metavar="MANIFEST -b BACKBONE...")],
     *,
-    tasks: int,
-    out: PathLike,
+    tasks: Annotated[int, Option(least=1)],
+    out: Annotated[PathLike, Option("-o --output", is_file=True)],
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
     """Write a Slurm script whose tasks share a run.
 
+    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
+    sbatch. Exit codes of a task are those of `obygaze extract run`. A task is queued again when it
+    is preempted or its node fails; after a time limit, submit the script again. Logs are in the
+    folder logs of the workspace.
+
     Args:
-        run_words: The arguments and options of `obygaze extract run`, as they are typed.
-        sbatch_options: Options of sbatch, as they are typed. They override those of the script.
+        words: What follows `extract run`; after a word `--`, the options of sbatch, which override
+            those of the script.
         tasks: Number of tasks.
         out: File of the script.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
+        obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
     """
     from obygaze_features.core.metadata import render
 
+    run_words = list(words)
+    sbatch_options: list[str] = []
+    if "--" in run_words:
+        place = run_words.index("--")
+        sbatch_options = run_words[place + 1 :]
+        run_words = run_words[:place]
     root = Workspace.of(workspace).root.resolve()
     plan = _checked_plan(run_words, root)
     n_blocks = max(
@@ -194,70 +205,16 @@ def _one_line(text: str) -> str:
 
 
 class SlurmCommand(SessionCommand):
-    """A command that keeps the options it does not know, and what follows `--`."""
+    """A command that takes the options of other commands: those it does not know, and `--`."""
 
     ignore_unknown_options = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before `--`."""
-        sbatch_options: list[str] = []
+        """Parse the words; of a single `--`, click would tell nothing."""
         if "--" in args:
             place = args.index("--")
-            sbatch_options = args[place + 1 :]
-            args = args[:place]
-        rest = super().parse_args(ctx, args)
-        ctx.params["sbatch_options"] = sbatch_options
-        return rest
+            args = [*args[:place], "--", *args[place:]]
+        return super().parse_args(ctx, args)
 
 
-@click.command("slurm", cls=SlurmCommand)
-@click.argument(
-    "run_words",
-    nargs=-1,
-    required=True,
-    type=click.UNPROCESSED,
-    metavar="MANIFEST -b BACKBONE...",
-)
-@click.option("--tasks", type=WholeNumber(1), required=True, help="Number of tasks.")
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=TypedPath(dir_okay=False, path_type=Path),
-    metavar="PATH",
-    required=True,
-    help="File of the script.",
-)
-@click.option("--force", is_flag=True, help="Replace the output if it exists.")
-def command(
-    session: Session,
-    run_words: Sequence[str],
-    sbatch_options: Sequence[str],
-    tasks: int,
-    out: Path,
-    force: bool,
-) -> None:
-    """Write a Slurm script whose tasks share a run.
-
-    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
-    sbatch. Exit codes of a task are those of `obygaze extract run`. A task is queued again when it
-    is preempted or its node fails; after a time limit, submit the script again. Logs are in the
-    folder logs of the workspace.
-
-    Examples:
-      obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
-      obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
-      obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
-    """
-    written = write_slurm_script(
-        run_words,
-        sbatch_options,
-        tasks=tasks,
-        out=out,
-        force=force,
-        workspace=session.workspace.root,
-    )
-    show_result(session.console, written)
-
-
-command.function = write_slurm_script
+command = command_of(write_slurm_script, "slurm", kind=SlurmCommand)

@@ -1,19 +1,27 @@
-"""What is there of a store: its finished rows, and those that are being filled."""
+"""What is there of a store, its finished rows and those being filled, and how far it is."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, overload
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
-from obygaze_features.store.layout import Array
+from obygaze_features.store.layout import BEFORE, NEXT, Array
 from obygaze_features.store.placing import finish_waiting, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind, withdrawn_by
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED
+
+# The failed clips that are listed without -v.
+SHOWN_CLIPS = 20
 
 
 @dataclass(frozen=True)
@@ -135,3 +143,209 @@ def _being_filled(filling: Filling, seal: str) -> Stored:
         computed=filling.computed.tolist(),
         filling=filling,
     )
+
+
+# --- How far it is ---
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """How far a store is.
+
+    Args:
+        store: The folder of the store.
+        backbone: What made it.
+        manifest: The manifest whose clips its rows are.
+        clips: How many rows it has.
+        ok: Rows with features.
+        failed: Rows whose clip could not be extracted.
+        no_video: Rows whose clip had no video.
+        withdrawn: Rows that were withdrawn.
+        missing: Rows that are planned and not extracted yet.
+        blocks: While it is filled, how many blocks there are to compute.
+        blocks_done: How many of them are finished.
+        seal: Its seal; "" while it is filled.
+        failures: Why clips failed, by their ids.
+    """
+
+    store: str
+    backbone: str
+    manifest: str
+    clips: int
+    ok: int
+    failed: int
+    no_video: int
+    withdrawn: int
+    missing: int
+    blocks: int
+    blocks_done: int
+    seal: str
+    failures: Mapping[str, str]
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the store is finished."""
+        return bool(self.seal)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as one JSON document."""
+        return {**asdict(self), "sealed": self.sealed}
+
+    def __str__(self) -> str:
+        state = "sealed"
+        if not self.sealed:
+            state = f"being filled, {self.blocks_done} of {self.blocks} blocks"
+        counts = [f"{self.ok} ok"]
+        for name in ("failed", "no_video", "withdrawn", "missing"):
+            if getattr(self, name):
+                counts.append(f"{getattr(self, name)} {name.replace('_', ' ')}")
+        return (
+            f"{Path(self.store).name} ({self.backbone}): {state};"
+            f" {count(self.clips, 'clip')}: {', '.join(counts)}"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Return why clips failed; of many, the first."""
+        return self._failed_clips()[:SHOWN_CLIPS]
+
+    @property
+    def details(self) -> list[str]:
+        """Return why the other clips failed."""
+        return self._failed_clips()[SHOWN_CLIPS:]
+
+    @property
+    def without_details(self) -> str:
+        """Return how to see the other clips that failed."""
+        n_more = self.failed - SHOWN_CLIPS
+        return f"  and {n_more} more: obygaze -v extract status {self.store}"
+
+    def _failed_clips(self) -> list[str]:
+        return [f"  {clip}: failed: {why}" for clip, why in self.failures.items()]
+
+
+def store_status(path: Path) -> StoreStatus:
+    """Return how far a store is; while it is filled, also if its name has a store already."""
+    status = status_at(path)
+    if status is None:
+        raise NotFound("no store here", where=str(path))
+    return status
+
+
+def status_at(path: Path) -> StoreStatus | None:
+    """Return how far a store is; None if there is none."""
+    stored = read_stored(path)
+    if stored is None:
+        return None
+    rows = stored.rows
+    failures = {}
+    n_missing = 0
+    for row in rows:
+        if row.status == FAILED and row.reason == NOT_EXTRACTED:
+            n_missing += 1
+        elif row.status == FAILED:
+            failures[row.clip_id] = row.reason
+    statuses = [row.status for row in rows]
+    filling = stored.filling
+    n_blocks = len(filling.needed) if filling else 0
+    n_left = len(filling.missing()) if filling else 0
+    return StoreStatus(
+        store=str(path),
+        backbone=stored.recipe.title,
+        manifest=stored.manifest,
+        clips=len(rows),
+        ok=sum(row.is_ok for row in rows),
+        failed=len(failures),
+        no_video=statuses.count(NO_VIDEO),
+        withdrawn=statuses.count(WITHDRAWN),
+        missing=n_missing,
+        blocks=n_blocks,
+        blocks_done=n_blocks - n_left,
+        seal="" if filling else stored.seal,
+        failures=failures,
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StatusOfStores(Sequence[StoreStatus]):
+    """How far several stores are."""
+
+    parts: Sequence[StoreStatus]
+
+    @overload
+    def __getitem__(self, index: int) -> StoreStatus: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoreStatus]: ...
+
+    def __getitem__(self, index: int | slice) -> StoreStatus | Sequence[StoreStatus]:
+        return self.parts[index]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __repr__(self) -> str:
+        stores = [f"{state.backbone} {state.ok} of {state.clips}" for state in self]
+        return short_repr(type(self).__name__, *stores)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status of each store."""
+        return {"stores": [state.to_json() for state in self.parts]}
+
+
+def extraction_status(
+    stores: Sequence[str], *, workspace: PathLike | None = None
+) -> StatusOfStores:
+    """Show the progress of stores.
+
+    It can be read during a run: of a store that is being filled, it counts blocks. The name of a
+    manifest stands for the stores of its clips.
+
+    Args:
+        stores: The names or the folders of stores, or the names of manifests.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract status obygaze12.xclip-b16-k600-zs
+        obygaze extract status obygaze12 --json
+    """
+    here = Workspace.of(workspace)
+    names = [stores] if isinstance(stores, str) else list(stores)
+    manifests = here.names("manifests")
+    states = []
+    for name in names:
+        path = Path(here.store(os.fspath(name))).resolve()
+        status = status_at(path)
+        if status is not None:
+            states.append(status)
+        elif name in manifests:
+            states += _stores_of_manifest(name, here)
+        else:
+            here.existing_store(name)
+            raise NotFound(
+                "no store here, and none is being filled",
+                where=name,
+                hint="obygaze store ls; of a store on the web, obygaze store info URL",
+            )
+    return StatusOfStores(states)
+
+
+def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
+    """Return the status of the stores of a manifest's clips in a workspace."""
+    folder = workspace.folder("stores").resolve()
+    names = [entry.removesuffix(NEXT) for entry in workspace.names("stores")]
+    states = []
+    for store in dict.fromkeys(names):
+        status = None if BEFORE in store else status_at(folder / store)
+        if status is not None and status.manifest == name:
+            states.append(status)
+    if not states:
+        raise NotFound(
+            f"no store has the clips of the manifest {name!r}",
+            where=str(folder),
+            hint=f"obygaze extract run {name} -b BACKBONE",
+        )
+    return states

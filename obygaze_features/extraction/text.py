@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import csv_bytes, write_new
-from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.tables import TableRow, read_table
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder
-    from obygaze_features.store.texts import TextTable
 
 MASK = "[MASK]"
 MASK_WORDS = ("man", "woman")
 
 
-# --- Prompts ---
+@dataclass(frozen=True)
+class WrittenTexts:
+    """What was written of texts, in facts and in words, and the file."""
 
-
-@dataclass(frozen=True, repr=False)
-class EmbeddedTexts:
-    """Prompts in the space of clips, and the file that they were written to."""
-
-    table: TextTable
+    facts: Mapping[str, Any]
+    words: str
     written: Path
 
-    @property
-    def attributes(self) -> list[str]:
-        """Return the attributes of the prompts, each once."""
-        return list(dict.fromkeys(self.table.attribute))
-
     def to_json(self) -> dict[str, Any]:
-        """Return the size of the vectors, their attributes and space, and where they are."""
-        n_texts, width = self.table.embeddings.shape
-        return {
-            "texts": n_texts,
-            "width": width,
-            "attributes": self.attributes,
-            "space_id": self.table.space_id,
-            "written": str(self.written),
-        }
+        """Return the facts, and where the texts are."""
+        return {**self.facts, "written": str(self.written)}
 
     def __str__(self) -> str:
-        n_texts, width = self.table.embeddings.shape
-        names = ", ".join(self.attributes)
-        return f"{n_texts} texts of {width} numbers: {names}\nin {self.written}"
+        return f"{self.words}\nin {self.written}"
 
-    def __repr__(self) -> str:
-        return short_repr("EmbeddedTexts", str(self.written))
+
+# --- Prompts ---
 
 
 def embed_texts(
@@ -67,7 +50,7 @@ def embed_texts(
     weights: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     force: bool = False,
     workspace: PathLike | None = None,
-) -> EmbeddedTexts:
+) -> WrittenTexts:
     """Embed prompts in the space of a backbone's clips.
 
     The vectors are the output of the backbone's text model, not normalised, with the name of the
@@ -105,30 +88,19 @@ def embed_texts(
         name = file_name(prompt_set.name or Path(prompts).stem)
         out = here.folder("texts") / f"{label}.{name}.npz"
     written = write_texts(Path(out), table, force=force)
-    return EmbeddedTexts(table, written)
+    n_texts, width = table.embeddings.shape
+    attributes = list(dict.fromkeys(table.attribute))
+    facts = {
+        "texts": n_texts,
+        "width": width,
+        "attributes": attributes,
+        "space_id": table.space_id,
+    }
+    words = f"{n_texts} texts of {width} numbers: {', '.join(attributes)}"
+    return WrittenTexts(facts, words, written)
 
 
 # --- Captions ---
-
-
-@dataclass(frozen=True)
-class ScoredCaptions:
-    """How many captions were scored, and the table that was written."""
-
-    n_captions: int
-    written: Path
-
-    @property
-    def notes(self) -> list[str]:
-        """Return what was written."""
-        return [f"wrote {self.n_captions} captions to {self.written}"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the number of captions, and the table."""
-        return {"captions": self.n_captions, "written": str(self.written)}
-
-    def __str__(self) -> str:
-        return ""  # the table is the result
 
 
 def score_captions(
@@ -138,7 +110,7 @@ def score_captions(
     sim: Annotated[str | SentenceEncoder, Option("--sim", metavar="MODEL")],
     *,
     force: bool = False,
-) -> ScoredCaptions:
+) -> WrittenTexts:
     """Score captions with language models.
 
     Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
@@ -188,7 +160,8 @@ def score_captions(
         row_scores = [repr(scores[column][number]) for column in new_columns]
         rows.append([*row.cells.values(), *row_scores])
     write_new(path, csv_bytes([*captions.columns, *new_columns], rows), force=force)
-    return ScoredCaptions(len(rows), path)
+    words = count(len(rows), "scored caption")
+    return WrittenTexts({"captions": len(rows)}, words, path)
 
 
 def _scores(

@@ -6,6 +6,7 @@ docs/store.md describes each of them in sections 4 and 5. Nothing here opens a f
 import hashlib
 import io
 import math
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -35,6 +36,8 @@ _U32 = struct.Struct("<I")
 _ENTRY = struct.Struct("<QQ")
 _ABSENT = _ENTRY.pack(2**64 - 1, 2**64 - 1)
 _COMPRESSION_LEVEL = 3
+# A hole in a file has whole blocks of the disk.
+_LEAST_HOLE = 2**16
 
 
 # --- Chunks and files of an array ---
@@ -145,8 +148,14 @@ class HashedStream:
         self._sha256 = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
-        """Write bytes."""
-        self._stream.write(data)
+        """Write bytes; many zeros, as rows of pictures that do not exist, take no space."""
+        values = np.frombuffer(data, np.uint8)
+        if len(values) >= _LEAST_HOLE and not values[0] and not values.any():
+            self._stream.seek(len(values) - 1, os.SEEK_CUR)
+            # A file that ends with a hole has its length by its last zero.
+            self._stream.write(b"\0")
+        else:
+            self._stream.write(data)
         self._sha256.update(data)
         self.n_bytes += len(data)
 

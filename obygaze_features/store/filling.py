@@ -755,7 +755,10 @@ def is_sealed(filling: Filling) -> bool:
     store = decode(data, StoreRecord, str(path))
     plan = filling.plan
     if plan.replaces:
-        return any(entry.seal == plan.replaces for entry in store.replaces)
+        # Another command may have changed the same store in another way.
+        names = {array.name for array in store.arrays}
+        has_all = names >= set(plan.computes) and store.rows.total >= plan.rows
+        return has_all and any(e.seal == plan.replaces for e in store.replaces)
     return (store.fingerprint, store.manifest, store.arrays) == (
         plan.fingerprint,
         plan.manifest,

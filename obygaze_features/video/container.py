@@ -66,6 +66,7 @@ REASONS = {
     "colours": "write it again with the colours of its source, such as BT.709",
     "timeout": "use a longer time limit, or another copy of the file",
     "crashed": "use another copy of the file; the decoder crashes on this one",
+    "error": "the same command again; if it fails again, use another copy of the file",
 }
 
 # Called again and again during a long task.

@@ -115,7 +115,7 @@ def _decode(
             else f"{type(error).__name__}: {error}"
         )
         stage = "decode"
-        reason = "crashed"
+        reason = "error"
         if isinstance(error, BadVideo):
             stage = error.stage
             reason = error.reason

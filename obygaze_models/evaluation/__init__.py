@@ -9,9 +9,6 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_models.evaluation.bootstrap import Estimate as Estimate
     from obygaze_models.evaluation.bootstrap import estimate as estimate
-    from obygaze_models.evaluation.compare import holm as holm
-    from obygaze_models.evaluation.compare import nadeau_bengio as nadeau_bengio
-    from obygaze_models.evaluation.compare import sign_flip as sign_flip
     from obygaze_models.evaluation.error_analysis import (
         analyse_success as analyse_success,
     )
@@ -20,19 +17,21 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.leakage import count_leak as count_leak
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
     from obygaze_models.evaluation.metrics import evaluate as evaluate
+    from obygaze_models.evaluation.permutation import holm as holm
     from obygaze_models.evaluation.permutation import permutation_p as permutation_p
     from obygaze_models.evaluation.predictions import Predictions as Predictions
     from obygaze_models.evaluation.predictions import tune_threshold as tune_threshold
+    from obygaze_models.evaluation.sign_flips import sign_flip_p as sign_flip_p
 else:
     _EXPORTS = {
         "obygaze_models.evaluation.bootstrap": ("Estimate", "estimate"),
-        "obygaze_models.evaluation.compare": ("holm", "nadeau_bengio", "sign_flip"),
         "obygaze_models.evaluation.error_analysis": ("analyse_success",),
         "obygaze_models.evaluation.group_tests": ("GroupTest",),
         "obygaze_models.evaluation.leakage": ("check_leaks", "count_leak"),
         "obygaze_models.evaluation.logistic": ("fit_logistic",),
         "obygaze_models.evaluation.metrics": ("evaluate",),
-        "obygaze_models.evaluation.permutation": ("permutation_p",),
+        "obygaze_models.evaluation.permutation": ("holm", "permutation_p"),
         "obygaze_models.evaluation.predictions": ("Predictions", "tune_threshold"),
+        "obygaze_models.evaluation.sign_flips": ("sign_flip_p",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -135,7 +135,8 @@ def estimate(
         value = float(point[name][0])
         interval, error = drawn[name]
         if minus is None and name in RANKING_METRICS:
-            interval = not_beyond_clips(interval, value, predictions.y, confidence)
+            n_clips = clips_behind(name, predictions.y)
+            interval = not_narrower_than_clips(interval, value, n_clips, confidence)
         if minus is not None:
             interval = interval.of_difference()
         estimates[name] = Estimate(name, value, interval, error)
@@ -156,24 +157,31 @@ def reuse_inflation(n_folds: int | None) -> float:
     return 1 + n_folds / (n_folds - 1)
 
 
-def not_beyond_clips(
-    interval: Interval, value: float, y: ArrayLike, confidence: float
+def clips_behind(metric: str, y: BoolArray) -> int:
+    """Return the clips whose mean a metric is: of the rarer class for AUC, positive ones for AP."""
+    n_positive = int(y.sum())
+    return n_positive if metric == "ap" else min(n_positive, len(y) - n_positive)
+
+
+def not_narrower_than_clips(
+    interval: Interval, value: float, n_clips: int, confidence: float
 ) -> Interval:
     """Return the interval of a nearly perfect AP or AUC, not narrower than clips allow.
 
-    The variance of the AUC A of independent clips is at most A (1 - A) / n, with n clips of the
-    rarer class. So the interval contains Wilson's of A for n clips.
+    The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
+    independent. So the interval contains Wilson's of A for n clips. AP is the mean of the precision
+    at each positive clip. AUC is the mean, over clips of either class, of the share of the other
+    class that is on the right side.
     """
     if not value > NEARLY_PERFECT or interval.ends == (None, None):
         return interval
-    labels = np.asarray(y, dtype=bool)
-    n = int(min(labels.sum(), (~labels).sum()))
     z = float(special.ndtri((1 + confidence) / 2))
-    centre = (value + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * (value * (1 - value) / n + (z / (2 * n)) ** 2) ** 0.5
+    share = 1 + z**2 / n_clips
+    centre = (value + z**2 / (2 * n_clips)) / share
+    half = z / share * (value * (1 - value) / n_clips + (z / (2 * n_clips)) ** 2) ** 0.5
     low = min(interval.low, centre - half)
     high = max(interval.high, centre + half)
-    return Interval(low, high, interval.n_undefined)
+    return replace(interval, low=low, high=high)
 
 
 def share_variance(y: ArrayLike, groups: ArrayLike) -> float:

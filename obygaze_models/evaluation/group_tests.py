@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import (
     PValue,
+    holm,
     occurrence_p,
     p_equals,
     p_text,

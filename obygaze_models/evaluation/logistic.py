@@ -1,4 +1,4 @@
-"""Logistic regression: coefficients with standard errors, recalibrated scores.
+"""Logistic regression: coefficients with standard errors.
 
 The maximum likelihood estimate does not exist where a linear combination of factors separates the
 two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
@@ -17,7 +17,6 @@ from obygaze_models.evaluation.predictions import (
     BoolArray,
     FloatArray,
     as_codes,
-    as_scores,
     as_truth,
 )
 
@@ -26,8 +25,6 @@ MAX_ITERATIONS = 10_000  # Fisher steps of a nearly separated film take thousand
 TOLERANCE = 1e-7
 MAX_STEP = 5.0
 NEXT_TO_ZERO = 1e-6
-# Of more films, some are left out together, so that the time does not grow with their square.
-MOST_FITS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,34 +87,6 @@ def fit_logistic(
     errors = "independent" if clusters is None else "films"
     method = "firth" if firth else "ml"
     return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors)
-
-
-def recalibrate(score: ArrayLike, y: ArrayLike, films: ArrayLike) -> FloatArray:
-    """Return probabilities by Platt's method: logistic regression on the log odds of the scores.
-
-    The regression for a film is fitted on all other films, so that no clip changes its own
-    probability; of more than 100 films, every hundredth is left out with it. Where it does not
-    exist (a perfect order, one class), the scores stay as they are.
-
-    Args:
-        score: The probability of each clip.
-        y: The label of each clip, 0 or 1.
-        films: The film of each clip.
-    """
-    truth = as_truth(y)
-    scores = as_scores(score, truth.size)
-    names, codes = as_codes(films, truth.size)
-    odds = special.logit(np.clip(scores, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
-    recalibrated = scores.copy()
-    n_parts = min(len(names), MOST_FITS)
-    for part in range(n_parts):
-        inside = codes % n_parts == part
-        try:
-            fit = fit_logistic(odds[~inside, None], truth[~inside], method="ml")
-        except FixInput:
-            continue
-        recalibrated[inside] = special.expit(fit.beta[0] + fit.beta[1] * odds[inside])
-    return recalibrated
 
 
 def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Permutation p-values of a difference of group means, counted exactly or sampled.
+"""Permutation p-values of a difference of group means, counted exactly or sampled; of many tests.
 
 Items are exchanged only within blocks (films), because items of different films are not
 exchangeable. Without blocks all items form one block.
@@ -312,3 +312,17 @@ def p_text(p: float) -> str:
 def p_equals(p: float) -> str:
     """Return a p-value in a sentence: "p = 0.300" or "p < .0001"."""
     return f"p {p_text(p)}" if p < 1e-4 else f"p = {p_text(p)}"
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Return Holm's adjusted p-values in the order given; tests may depend on each other."""
+    p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1 or not p.size or not ((p >= 0) & (p <= 1)).all():
+        raise FixInput(
+            f"p-values must be at least 1 number from 0 to 1, got {p_values!r:.80}"
+        )
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted

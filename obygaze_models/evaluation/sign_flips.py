@@ -57,11 +57,14 @@ def patterns(
         yield np.asarray(1 - 2 * changed, dtype=np.int8)
 
 
-def sign_flip_p(differences: ArrayLike, *, seed: int = 0) -> tuple[float, bool]:
-    """Return the two-sided p of the mean difference over films, and whether it is exact.
+def sign_flip_p(
+    differences: ArrayLike, *, greater: bool = False, seed: int = 0
+) -> tuple[float, bool]:
+    """Return the p of the mean difference over films, two-sided, and whether it is exact.
 
     Args:
         differences: One difference of two models for each film; NaN (no value) is left out.
+        greater: Return the one-sided p, of a mean difference above 0.
         seed: The seed of the patterns, of more than 20 films.
     """
     values = np.asarray(differences, dtype=np.float64)
@@ -71,13 +74,18 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0) -> tuple[float, bool]:
             f"film differences must be at least 1 finite number, got {differences!r:.80}"
         )
     is_exact = by_film.size <= MOST_COUNTED
-    observed = abs(float(by_film.sum()))
+    observed = float(by_film.sum())
+    if not greater:
+        observed = abs(observed)
     least = observed - TIE * by_film.size * float(np.abs(by_film).max())
     n_extreme = 0
     n_patterns = 0
     for signs in patterns(by_film.size, seed=seed):
-        n_extreme += int(np.sum(np.abs(signs @ by_film) >= least))
-        n_patterns += len(signs)
+        sums = signs @ by_film
+        # Each pattern has an opposite, whose sum is the negative one.
+        sums = np.concatenate([sums, -sums]) if greater else np.abs(sums)
+        n_extreme += int(np.sum(sums >= least))
+        n_patterns += len(sums)
     # All patterns include the observed one; a sample does not.
     if is_exact:
         return n_extreme / n_patterns, True

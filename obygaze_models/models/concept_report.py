@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflation
-from obygaze_models.evaluation.compare import holm
+from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import Bools, FixTraining, Floats, one_thread
 from obygaze_models.models.concepts import concept_columns

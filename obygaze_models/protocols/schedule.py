@@ -1,15 +1,11 @@
-"""The splits of every cell of a protocol, made from one fold for each clip; the data of one fold.
+"""The splits of a training task, made from one fold for each clip.
 
-The splits of a cell depend on its training task, its test task and the clips alone, never on the
-other cells of a protocol. Training rows are the same for each test task. Only `published` splits
-have a fold column for each task; there a test clip of one task may be a training clip of another,
-and the leak is counted.
+They depend on the training task and the clips alone, never on the other cells of a protocol. Only
+`published` splits have a fold column for each task; there a test clip of one task may be a training
+clip of another, and the leak is counted.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +13,6 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import canonical_json
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
 from obygaze_features.core.schema_rules import near
@@ -34,12 +29,10 @@ from obygaze_features.manifest.folds import (
     stratified_folds,
 )
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.leakage import Leak, LeakIndex
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
 from obygaze_models.protocols.schemes import SCHEMES
 from obygaze_models.protocols.splits import (
-    NO_ROWS,
     BoolArray,
     Split,
     film_pairs,
@@ -55,194 +48,6 @@ NOT_TESTED = "no clip of this task is tested in it"
 ONE_CLASS = "the training clips hold one class only"
 NOT_TRAINED = "no clip is left to train on"
 REASONS_OF_SPLITS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """The splits of each pair of a training and a test task, and the film or group of each clip."""
-
-    pairs: Mapping[Pair, Sequence[Split]]
-    groups: NDArray[np.str_]
-
-    def is_repeated(self, pair: Pair) -> bool:
-        """Return whether some clip is tested by more than one fold of a cell."""
-        tests = [split.test for split in self.pairs[pair]]
-        return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
-
-    def shares_films(self, pair: Pair) -> bool:
-        """Return whether clips of one film are in several sets of test clips.
-
-        Of a single split, return whether a film of its test clips trains or validates too.
-        """
-        if len(self.pairs[pair]) == 1:
-            (split,) = self.pairs[pair]
-            seen_rows = np.concatenate([split.train, split.validation])
-            is_seen = np.isin(self.groups[split.test], self.groups[seen_rows])
-            return bool(is_seen.any())
-        test_sets = {split.test.tobytes(): split.test for split in self.pairs[pair]}
-        films: list[str] = []
-        for rows in test_sets.values():
-            films += np.unique(self.groups[rows]).tolist()
-        return len(films) > len(set(films))
-
-    @cached_property
-    def sha256(self) -> str:
-        """The hash over the row numbers of all splits: of their canonical JSON, piece by piece."""
-        by_name = {
-            f"{train} -> {test}": splits for (train, test), splits in self.pairs.items()
-        }
-        digest = hashlib.sha256()
-        rows_as_json = _RowsAsJson()
-        for number, name in enumerate(sorted(by_name)):
-            digest.update(b"," if number else b"{")
-            digest.update(canonical_json(name) + b":[")
-            for fold, split in enumerate(by_name[name]):
-                parts = [rows_as_json.of(rows) for rows in split.rows]
-                digest.update(b"," if fold else b"")
-                digest.update(b"[" + b",".join(parts) + b"]")
-            digest.update(b"]")
-        digest.update(b"}" if by_name else b"{}")
-        return digest.hexdigest()
-
-
-class _RowsAsJson:
-    """The canonical JSON of row numbers; a list that is much like the one before is cut from it.
-
-    Each fold trains on nearly all clips: writing every number of every fold anew would take a
-    minute for some hundred films, and grows with the square of the films.
-    """
-
-    def __init__(self) -> None:
-        self.rows: IntArray = NO_ROWS
-        self.text = b""
-        self.starts: IntArray = np.zeros(1, dtype=np.intp)
-
-    def of(self, rows: IntArray) -> bytes:
-        """Return the JSON of rising row numbers."""
-        if not len(rows):
-            return b"[]"
-        positions = np.searchsorted(self.rows, rows)
-        is_written = positions[-1] < len(self.rows) and np.array_equal(
-            self.rows[positions], rows
-        )
-        if not is_written:
-            self._write(np.union1d(self.rows, rows))
-            positions = np.searchsorted(self.rows, rows)
-        ends = np.flatnonzero(np.diff(positions) != 1)
-        firsts = positions[np.append(0, ends + 1)]
-        lasts = positions[np.append(ends, len(rows) - 1)]
-        runs = []
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            runs.append(self.text[self.starts[first] : self.starts[last + 1] - 1])
-        return b"[" + b",".join(runs) + b"]"
-
-    def _write(self, rows: IntArray) -> None:
-        """Write the text of these rows, each followed by a comma."""
-        texts = [b"%d," % row for row in rows.tolist()]
-        self.rows = rows
-        self.text = b"".join(texts)
-        lengths = np.array([len(text) for text in texts], dtype=np.intp)
-        self.starts = np.append(0, np.cumsum(lengths)).astype(np.intp)
-
-
-@dataclass(frozen=True, eq=False)
-class FoldData:
-    """The data of one fold that a model is fitted on; rows are rows of the clip table."""
-
-    task: str
-    split: Split
-    labels: NDArray[np.int8]
-    table: ClipTable
-    groups: NDArray[np.str_]
-    seed: int = 0
-    join_validation: bool = False
-
-    @cached_property
-    def fit_rows(self) -> IntArray:
-        """The training rows, and with `join_validation` the validation rows."""
-        if self.join_validation:
-            return np.union1d(self.split.train, self.split.validation)
-        return self.split.train
-
-    @cached_property
-    def films(self) -> NDArray[np.str_] | None:
-        """The film of each row to fit on; None if there is only one film."""
-        films = self.groups[self.fit_rows]
-        return films if np.any(films != films[:1]) else None
-
-    @property
-    def y(self) -> NDArray[np.int64]:
-        """The class of each row to fit on."""
-        return self.y_of(self.fit_rows)
-
-    def y_of(self, rows: IntArray) -> NDArray[np.int64]:
-        """Return the class of some rows in the training task."""
-        return self.labels[rows].astype(np.int64)
-
-    @property
-    def problem(self) -> str:
-        """The reason why no model can be fitted on these rows, or ""."""
-        classes = np.unique(self.y).tolist()
-        if len(classes) == 1:
-            return f"{ONE_CLASS}: {classes[0]}"
-        return "" if classes else NOT_TRAINED
-
-
-def schedule(
-    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
-) -> Schedule:
-    """Return the splits of all pairs, within the usable clips (those that have features)."""
-    groups = table.column(protocol.splits.group)
-    clips = _Clips(protocol, table, labels, usable, groups)
-    pairs: dict[Pair, Sequence[Split]] = {}
-    for train in dict.fromkeys(train for train, _ in protocol.pairs):
-        splits = _of_training(clips, train)
-        for pair in protocol.pairs:
-            if pair[0] == train:
-                pairs[pair] = [_finish(clips, *pair, split) for split in splits]
-    return Schedule({pair: pairs[pair] for pair in protocol.pairs}, groups)
-
-
-def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
-    """Return splits that train on at most `n_films` of their training films, drawn by seed.
-
-    The films of a smaller number are among those of a larger one. Validation and test clips are
-    those of the whole split.
-    """
-    pairs = {}
-    for pair, splits in schedule.pairs.items():
-        thinned = []
-        for number, split in enumerate(splits):
-            films = schedule.groups[split.train]
-            rng = np.random.default_rng([seed, number])
-            drawn = rng.permutation(np.unique(films))[:n_films]
-            thinned.append(replace(split, train=split.train[np.isin(films, drawn)]))
-        pairs[pair] = thinned
-    return replace(schedule, pairs=pairs)
-
-
-def leak_index(table: ClipTable, copies: Mapping[str, int] | None = None) -> LeakIndex:
-    """Return the clips of a table by number; `copies` is as in `count_leak`."""
-    return LeakIndex.of(
-        table.ids,
-        scene_of_clip=table.scene_of_clip,
-        clip_of=table.clip_of,
-        copies=copies,
-    )
-
-
-def split_leak(
-    split: Split, pair: Pair, clips: LeakIndex, found_on: IntArray = NO_ROWS
-) -> Leak:
-    """Return the leak of one split; `found_on` are the rows that concept vectors were found on."""
-    train, test = pair
-    return clips.count(
-        split.train,
-        split.validation,
-        split.test,
-        found_on,
-        cell=f"{train} -> {test}, {split.name}",
-    )
 
 
 def splits_of_task(
@@ -312,28 +117,6 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
             where=clips.table.name,
             hint="--set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
         )
-
-
-def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
-    """Return the split within both tasks."""
-    protocol, table, labels, usable, _ = clips
-    trains = usable & (labels[train] >= 0)
-    tested = usable & (labels[test] >= 0)
-    if protocol.splits.kind == "published":
-        folds = table.fold(protocol.tasks[test].folds)
-        return replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
-    return replace(
-        split,
-        train=_inside(split.train, trains),
-        validation=_inside(split.validation, trains),
-        test=_inside(split.test, tested),
-    )
-
-
-def _inside(rows: IntArray, is_inside: BoolArray) -> IntArray:
-    """Return the rows that are inside; where all are, no copy, so that test tasks share them."""
-    stays = is_inside[rows]
-    return rows if stays.all() else rows[stays]
 
 
 def _folds(clips: _Clips, train: str) -> IntArray:

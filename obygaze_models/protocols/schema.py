@@ -54,9 +54,8 @@ class Data:
 
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
     of the `rule`, reduced to one. `copies` are clips whose features another clip has too. `scale`
-    "standard" takes mean and standard deviation of the training clips of each fold, "standard-all"
-    of all clips. `erase` names concepts that LEACE removes from features, fitted on the
-    training clips of each fold.
+    "standard" takes mean and standard deviation of the training clips of each fold. `erase` names
+    concepts that LEACE removes from features, fitted on the training clips of each fold.
     """
 
     manifest: str = ""
@@ -66,7 +65,7 @@ class Data:
     view: Annotated[str, choice((AUTO, *VIEWS))] = AUTO
     array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
-    scale: Annotated[str, choice(("none", "unit", "standard", "standard-all"))] = "none"
+    scale: Annotated[str, choice(("none", "unit", "standard"))] = "none"
     copies: Annotated[str, choice(("keep", "leave_out"))] = "keep"
     erase: tuple[str, ...] = ()
 
@@ -133,11 +132,6 @@ class Splits:
     column: str = ""
     test: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
-
-    @property
-    def are_grouped(self) -> bool:
-        """Return whether no group is on both sides of a split."""
-        return self.kind not in ("kfold", "published", "fixed")
 
     @property
     def follow_scheme(self) -> bool:

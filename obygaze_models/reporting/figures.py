@@ -9,10 +9,8 @@ from itertools import count
 from obygaze_features.core.figures import LEVEL_NAMES, spread_dots
 from obygaze_models.reporting.clips import ScoredClip
 from obygaze_models.reporting.lookup import (
-    ALPHA,
     Pair,
     ReportRun,
-    film_values,
     grouped,
     leaked_of,
     metric_name,
@@ -21,7 +19,7 @@ from obygaze_models.reporting.lookup import (
 )
 from obygaze_models.reporting.svg import LEFT, RIGHT, WIDTH, Axis, Box, Drawing
 from obygaze_models.reporting.tables import Heading, slug
-from obygaze_models.runner.summary import CellRows, short
+from obygaze_models.runner.summary import ALPHA, CellRows, film_values, short
 from obygaze_models.runner.tables import Row
 
 ROW_HEIGHT = 36
@@ -68,7 +66,9 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     rows = _rows_of(run, cells)
     metric = metric_name(run.ranking)
     title = f"{metric} of each film, {pair_name(*pair)}"
-    return _figure_of_cells(run, f"films-{slug(*pair)}", title, rows, run.ranking)
+    return _figure_of_cells(
+        run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking
+    )
 
 
 def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:

@@ -1,14 +1,14 @@
 """Look up cells, differences, clips and names in the tables of a run."""
 
-import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.film_choice import titles_of_films
@@ -24,8 +24,9 @@ from obygaze_models.runner.summary import (
     best_guess,
     cells_of,
     compared_metric,
+    difference_row,
 )
-from obygaze_models.runner.tables import Row, Run, read_folder
+from obygaze_models.runner.tables import AGAIN, RUN_FILE, Row, Run, read_folder
 
 METRIC_NAMES = {
     "f1_binary": "F1 binary",
@@ -38,17 +39,10 @@ METRIC_NAMES = {
 }
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts", "annotator": "the other annotator"}
-ALPHA = 0.05
-# Whether the first of two is better, as far as a run can tell.
-BETTER = "yes"
-PERHAPS_BETTER = "not certain"
-NOT_SHOWN = "not shown"
-PERHAPS_WORSE = "no, perhaps worse"
-WORSE = "no, worse"
-UNKNOWN = "–"
+# What code raises over a table or a run.json that was edited.
+INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 Pair = tuple[str, str]  # the training task and the test task
-Side = tuple[str, str, str]  # training task, store and model
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -159,17 +153,8 @@ class ReportRun(Run):
         return [row for row in self.results if row["test"] not in tasks]
 
     def difference(self, first: CellRows, second: CellRows) -> Row | None:
-        """Return the row of the difference of two cells with the same tasks."""
-        return self._differences.get((first.test, side_of(first), side_of(second)))
-
-    @cached_property
-    def _differences(self) -> dict[tuple[str, Side, Side], Row]:
-        rows = {}
-        for row in self.differences:
-            first = (row["train"], row["store"], row["model"])
-            second = (row["against_train"], row["against_store"], row["against_model"])
-            rows[row["test"], first, second] = row
-        return rows
+        """Return the row with the difference of two cells of one test task."""
+        return difference_row(self.differences, first, second)
 
     def label(self, cell: CellRows) -> str:
         """Return the name of a model, with its store if the run has several."""
@@ -237,52 +222,32 @@ def opened_runs(
     return opened
 
 
+@contextmanager
+def explaining(*runs: Run) -> Iterator[None]:
+    """Explain what tables and run.json raise that were edited."""
+    try:
+        yield
+    except ObygazeError:
+        raise
+    except Exception as error:
+        of_template = type(error).__module__.startswith("jinja2.")
+        if not of_template and not isinstance(error, INVALID):
+            raise
+        raise Corrupt(
+            f"a run has no value or an invalid value: {error}",
+            where=", ".join(str(run.folder / RUN_FILE) for run in runs),
+            hint=AGAIN,
+        ) from error
+
+
 def pair_of(cell: CellRows) -> Pair:
     """Return the training task and the test task of a cell."""
     return cell.train, cell.test
 
 
-def side_of(cell: CellRows) -> Side:
-    """Return what a cell is called as one side of a difference."""
-    return cell.train, cell.store, cell.model
-
-
 def leaked_of(cell: CellRows) -> int:
     """Return the test clips that leaked; none where nothing is trained."""
     return 0 if cell.model in UNTRAINED else cell.leaked
-
-
-def film_values(cell: CellRows, metric: str) -> dict[str, float]:
-    """Return a metric in each film where it has a value."""
-    values = {}
-    for film, row in cell.by_film.get(metric, {}).items():
-        if math.isfinite(row["value"]):
-            values[film] = float(row["value"])
-    return values
-
-
-def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, int]:
-    """Return in how many films the first has the higher value, and how many have both values."""
-    ours = film_values(first, metric)
-    theirs = film_values(second, metric)
-    both = [film for film in ours if film in theirs]
-    return sum(ours[film] > theirs[film] for film in both), len(both)
-
-
-def verdict(row: Row | None) -> str:
-    """Return whether the first side of a difference is better, as far as a run can tell.
-
-    A difference whose interval is on one side of 0 can be chance among many: where its p among all
-    differences of the run is above .05 or missing, it is only perhaps better or worse.
-    """
-    if row is None or math.isnan(row["low"]):
-        return UNKNOWN
-    if row["low"] <= 0 <= row["high"]:
-        return NOT_SHOWN
-    is_certain = row["p_all"] <= ALPHA
-    if row["low"] > 0:
-        return BETTER if is_certain else PERHAPS_BETTER
-    return WORSE if is_certain else PERHAPS_WORSE
 
 
 def metric_name(metric: str) -> str:

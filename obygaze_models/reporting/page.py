@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from obygaze_features import __version__
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.function_commands import command_of
@@ -22,14 +21,10 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.reporting.figures import Figure, figure_of_pair
 from obygaze_models.reporting.lookup import (
-    NOT_SHOWN,
-    PERHAPS_BETTER,
-    PERHAPS_WORSE,
-    WORSE,
     ReportRun,
+    explaining,
     opened_runs,
     pair_of,
-    verdict,
 )
 from obygaze_models.reporting.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.reporting.svg import COLOURS, DARK, STYLE, colour_names
@@ -41,26 +36,16 @@ from obygaze_models.runner.summary import (
     short,
     warnings_of,
 )
-from obygaze_models.runner.tables import AGAIN, RUN_FILE, Run, read_folder
+from obygaze_models.runner.tables import Run, read_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 Format = Literal["html", "csv", "latex", "svg"]
 FORMATS: Sequence[Format] = ("html", "csv", "latex", "svg")
-# How the answer begins where a model is not surely better than the best guess.
-BEGINNINGS = {
-    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
-    "differences",
-    NOT_SHOWN: "This run does not show that {model} is better than guessing",
-    PERHAPS_WORSE: "{model} may be worse than guessing",
-    WORSE: "{model} is worse than guessing",
-}
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
 )
-# What code raises over a table or a run.json that was edited.
-INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class ReportFiles(list[Path]):
@@ -172,7 +157,7 @@ def write_report(
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, csv, latex and svg.
     """
-    from obygaze_models.reporting.compare import compare_runs
+    from obygaze_models.reporting.comparison import compare_runs
 
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
@@ -188,16 +173,16 @@ def write_report(
     chapters = []
     written = []
     for folder in folders:
-        with _explaining(folder):
-            chapter = chapter_of(ReportRun.of(read_folder(folder)))
+        run = ReportRun.of(read_folder(folder))
+        with explaining(run):
+            chapter = chapter_of(run)
             chapters.append(chapter)
             written += _write_beside(chapter, formats)
     if "html" not in formats:
         return written
-    with _explaining(folders[0]):
-        compared = None
-        if len(chapters) > 1:
-            compared = compare_runs([chapter.run for chapter in chapters])
+    runs = [chapter.run for chapter in chapters]
+    compared = compare_runs(runs) if len(runs) > 1 else None
+    with explaining(*runs):
         style = STYLE.substitute(colour_names())
         text = render(
             "page.html",
@@ -219,7 +204,7 @@ def chapter_of(run: ReportRun) -> Chapter:
         run.folder.name,
         _asked(run),
         _data(run),
-        _answer(run),
+        answer(run),
         figure,
         [*_scale(run), *(warning.text for warning in warnings_of(run))],
         sections_of(run),
@@ -234,19 +219,6 @@ def _asked(run: ReportRun) -> str:
     return run.title
 
 
-def _answer(run: ReportRun) -> str:
-    """Return one sentence that answers the question; it first says what is not shown."""
-    text = answer(run)
-    cell = run.main
-    guess = None if cell is None else run.guess_of(cell, run.ranking)
-    if cell is None or guess is None:
-        return text
-    beginning = BEGINNINGS.get(verdict(run.difference(cell, guess)))
-    if beginning is None:
-        return text
-    return f"{beginning.format(model=run.label(cell))}: {text[0].lower()}{text[1:]}"
-
-
 def _data(run: ReportRun) -> str:
     """Return the tasks of the answer, the clips, and the features."""
     manifest = run.about["manifest"]
@@ -254,7 +226,9 @@ def _data(run: ReportRun) -> str:
     if run.main is not None:
         parts.append(run.task_name(pair_of(run.main)))
     n_films = count(manifest["n_films"], "film")
-    parts.append(f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})")
+    text = f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})"
+    where = run.protocol["data"]["where"]
+    parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
         parts.append(f"features {name}: {facts['backbone']}")
     return " · ".join(parts)
@@ -268,9 +242,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
     name = metric_name(run.ranking)
     text = f"A random order has {name} {short(run.chance(cell))}"
     if run.ranking == "ap":
-        text += (
-            " (the share of positive clips in a film, or more in films of few clips)"
-        )
+        text += " (the share of positive clips in a film, more where a film has few)"
     yield f"{text}; a perfect one has 1."
     if cell.has_interval(run.ranking):
         yield (
@@ -280,24 +252,6 @@ def _scale(run: ReportRun) -> Iterator[str]:
     sentence = sentence_of_concepts(run)
     if sentence:
         yield sentence
-
-
-@contextmanager
-def _explaining(folder: Path) -> Iterator[None]:
-    """Explain what tables and run.json raise that were edited."""
-    try:
-        yield
-    except ObygazeError:
-        raise
-    except Exception as error:
-        of_template = type(error).__module__.startswith("jinja2.")
-        if not of_template and not isinstance(error, INVALID):
-            raise
-        raise Corrupt(
-            f"this run has no value or an invalid value: {error}",
-            where=str(folder / RUN_FILE),
-            hint=AGAIN,
-        ) from error
 
 
 def _check_page(page: Path, formats: Sequence[str]) -> None:

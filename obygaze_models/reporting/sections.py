@@ -24,17 +24,14 @@ from obygaze_models.reporting.figures import (
     figures_of_tasks,
 )
 from obygaze_models.reporting.lookup import (
-    ALPHA,
     CEILINGS,
     Pair,
     ReportRun,
-    films_above,
     grouped,
     leaked_of,
     metric_name,
     pair_name,
     pair_of,
-    verdict,
 )
 from obygaze_models.reporting.tables import (
     DASH,
@@ -47,7 +44,15 @@ from obygaze_models.reporting.tables import (
     slug,
 )
 from obygaze_models.runner.results import asks_for
-from obygaze_models.runner.summary import FILM, CellRows, groups, short
+from obygaze_models.runner.summary import (
+    ALPHA,
+    FILM,
+    CellRows,
+    films_above,
+    groups,
+    short,
+    verdict,
+)
 from obygaze_models.runner.tables import Row
 
 BEST_GUESS = "best guess"

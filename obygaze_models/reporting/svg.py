@@ -8,9 +8,8 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from string import Template
-
-from markupsafe import escape
 
 from obygaze_features.core.outside import safe_text
 

@@ -22,8 +22,8 @@ from obygaze_models.models.common import (
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.copies import Copies, find_copies, hashes_of
 from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.runner.copies import Copies, find_copies, hashes_of
 
 NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"

@@ -23,6 +23,7 @@ from obygaze_models.models.erasure import Leace, fit_eraser
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.protocols.schedule import NOT_TRAINED, ONE_CLASS
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors, tolerances_of
@@ -32,8 +33,6 @@ from obygaze_models.runner.heldout import HeldOut
 INNER_FOLDS = 3
 NEXT_TO_ZERO = 1e-6
 PERCEPTRON = "mlp"
-ONE_CLASS = "the training clips hold one class only"
-NOT_TRAINED = "no clip is left to train on"
 BASELINE_HINT = (
     "a baseline is a function of the training clips, their classes and the tested clips, and "
     "returns a number from 0 to 1 for each tested clip: docs/own-parts.md"

@@ -23,9 +23,9 @@ from obygaze_features.store import Store
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
-from obygaze_models.protocols.runner.code import used_parts
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.code import used_parts
 from obygaze_models.runner.features import Features, read_features
 
 
@@ -81,7 +81,6 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
-    _check_scale(protocol)
     protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
     _check_erased(protocol, table)
@@ -106,15 +105,6 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         raise FixUsage(
             "models need features, but no store is given",
             hint="--store NAME=STORE (obygaze store ls)",
-        )
-
-
-def _check_scale(protocol: Protocol) -> None:
-    """Raise an error for a scale that learns from tested clips."""
-    if protocol.data.scale == "standard-all":
-        raise FixUsage(
-            "data.scale = 'standard-all' learns mean and deviation from tested clips",
-            hint="--set data.scale=standard takes those of the training clips of each fold",
         )
 
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from obygaze_models.evaluation.bootstrap import (
     Interval,
+    clips_behind,
     draw,
     effective_groups,
     interval_of,
+    not_narrower_than_clips,
     resample,
     share_variance,
 )
@@ -39,7 +40,6 @@ from obygaze_models.runner.scores import Cell
 LEAST_CLIPS = 5
 LEAST_FILMS = 2
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
-NEARLY_PERFECT = 0.9  # draws of films that are all ranked almost without error end at 1
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"
 
@@ -205,7 +205,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     intervals = {}
     for name, (interval, _) in drawn.items():
         if name in RANKING_METRICS:
-            n_clips = _clips_behind(name, cell.y)
+            n_clips = clips_behind(name, cell.y)
             interval = not_narrower_than_clips(
                 interval, cell.value[name], n_clips, report.confidence
             )
@@ -218,33 +218,6 @@ def _has_enough(cell: Cell, films: NDArray[np.str_]) -> bool:
     n_positive = int(cell.y.sum())
     n_fewer = min(n_positive, len(cell.y) - n_positive)
     return n_fewer >= LEAST_CLIPS and len(np.unique(films[cell.y])) >= LEAST_FILMS
-
-
-def _clips_behind(metric: str, y: NDArray[np.bool_]) -> int:
-    """Return the clips whose mean a metric is: of the rarer class for AUC, positive ones for AP."""
-    n_positive = int(y.sum())
-    return n_positive if metric == "ap" else min(n_positive, len(y) - n_positive)
-
-
-def not_narrower_than_clips(
-    interval: Interval, value: float, n_clips: int, confidence: float
-) -> Interval:
-    """Return the interval of a nearly perfect AP or AUC, not narrower than clips allow.
-
-    The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
-    independent. So the interval contains Wilson's of A for n clips. AP is the mean of the precision
-    at each positive clip. AUC is the mean, over clips of either class, of the share of the other
-    class that is on the right side.
-    """
-    if not value > NEARLY_PERFECT or interval.ends == (None, None):
-        return interval
-    z = float(special.ndtri((1 + confidence) / 2))
-    share = 1 + z**2 / n_clips
-    centre = (value + z**2 / (2 * n_clips)) / share
-    half = z / share * (value * (1 - value) / n_clips + (z / (2 * n_clips)) ** 2) ** 0.5
-    low = min(interval.low, centre - half)
-    high = max(interval.high, centre + half)
-    return replace(interval, low=low, high=high)
 
 
 def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:

@@ -1,6 +1,7 @@
 """Run a protocol: clips and tasks, what each fold holds out, features, fits, results."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -12,16 +13,16 @@ import numpy as np
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, ObygazeWarning
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.code import used_parts
-from obygaze_models.protocols.runner.processes import fitting, map_groups
+from obygaze_models.runner.code import used_parts
 from obygaze_models.runner.concepts import concept_tables, rare_concepts
 from obygaze_models.runner.heldout import with_few_films
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.processes import fitting, map_groups
 from obygaze_models.runner.results import (
     Difference,
     Draws,
@@ -36,6 +37,7 @@ from obygaze_models.runner.results import (
     learning_rows,
 )
 from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.summary import many_fits
 from obygaze_models.runner.tables import (
     RUN_FORMAT,
     Run,
@@ -80,6 +82,7 @@ def run_protocol(
     with fitting():
         stores = store_runs(inputs, n_jobs)
         _check_learning_films(stores)
+        _warn_of_many_fits(stores)
         cells: list[Cell] = []
         for store in stores:
             if store.features is not None and store.models:
@@ -184,6 +187,17 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
                 where=store.name or None,
                 hint=f"numbers of training films up to {most}",
             )
+
+
+def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
+    """Warn where each of many films is left out, before the fits begin that take so long."""
+    n_folds = 0
+    for store in stores:
+        if store.models:
+            n_folds = max(n_folds, *map(len, store.folds.values()))
+    text = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
+    if text:
+        warnings.warn(text, ObygazeWarning, stacklevel=3)
 
 
 def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
@@ -326,11 +340,14 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
     """
     by_name: set[str] = set()
     by_features: set[str] = set()
-    same_film = 0
+    of_known_films = []
     for t in cell.tested:
         by_features.update(t.leak.copies)
         by_name.update(set(t.leak.clips).difference(t.leak.copies))
-        same_film += t.leak.same_film or 0
+        if t.seed == cell.seeds[0]:
+            of_known_films.append(t.leak.same_film or 0)
+    # Runs that are averaged test the same clips.
+    same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)
     return {
         "train": cell.train,
         "test": cell.test,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
@@ -29,6 +29,22 @@ MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
 FILM = "movie_id"  # the column whose values are films
 NO_ROW: Row = {}
+ALPHA = 0.05
+# Whether the first of two is better, as far as a run can tell.
+BETTER = "yes"
+PERHAPS_BETTER = "not certain"
+NOT_SHOWN = "not shown"
+PERHAPS_WORSE = "no, perhaps worse"
+WORSE = "no, worse"
+UNKNOWN = "–"
+# How the answer begins where a model is not surely better than the best guess.
+BEGINNINGS = {
+    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
+    "differences",
+    NOT_SHOWN: "This run does not show that {model} is better than guessing",
+    PERHAPS_WORSE: "{model} may be worse than guessing",
+    WORSE: "{model} is worse than guessing",
+}
 
 
 @dataclass(frozen=True)
@@ -147,7 +163,7 @@ def metric_name(metric: str) -> str:
 def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
-        return "-"
+        return MISSING
     return f"{value:.{digits}f}".replace("0.", ".", 1)
 
 
@@ -208,10 +224,13 @@ def best_guess(
 def answer(run: Run) -> str:
     """Return one sentence: how well the model that was asked for ranks clips, beside guessing."""
     cells = cells_of(run)
-    metric = compared_metric(run)
     cell = asked_cell(run, cells)
-    if cell is None:
-        return ""
+    return "" if cell is None else sentence_of(run, cell, cells)
+
+
+def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
+    """Return how well a model ranks clips, beside the best guess from annotations alone."""
+    metric = compared_metric(run)
     is_by_clip = run.protocol["splits"]["kind"] in BY_CLIP
     where = "On films it has not seen"
     if is_by_clip or cell.facts["shares_films"]:
@@ -228,22 +247,63 @@ def answer(run: Run) -> str:
     if guess is None:
         return f"{text}."
     text += f"; guessing from the annotations has {short(guess.value(metric))}"
-    ours = _film_values(cell, metric)
-    theirs = _film_values(guess, metric)
-    common = ours.keys() & theirs.keys()
-    n_better = sum(ours[film] > theirs[film] for film in common)
-    if len(common) > 1:
-        text += f"; better in {n_better} of {groups(len(common), run)}"
+    n_better, n_films = films_above(cell, guess, metric)
+    if n_films > 1:
+        text += f"; better in {n_better} of {groups(n_films, run)}"
+    beginning = BEGINNINGS.get(verdict(difference_row(run.results, cell, guess)))
+    if beginning is not None:
+        text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
     return f"{text}."
 
 
-def _film_values(cell: CellRows, metric: str) -> dict[str, float]:
+def film_values(cell: CellRows, metric: str) -> dict[str, float]:
     """Return a metric within each film that has a value."""
     values = {}
     for film, row in cell.by_film.get(metric, {}).items():
         if math.isfinite(row["value"]):
-            values[film] = row["value"]
+            values[film] = float(row["value"])
     return values
+
+
+def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, int]:
+    """Return in how many films the first has the higher value, and how many have both values."""
+    ours = film_values(first, metric)
+    theirs = film_values(second, metric)
+    common = ours.keys() & theirs.keys()
+    return sum(ours[film] > theirs[film] for film in common), len(common)
+
+
+def difference_row(
+    rows: Iterable[Row], first: CellRows, second: CellRows
+) -> Row | None:
+    """Return the row with the difference of two cells of one test task; None without one."""
+    wanted = (first.train, first.store, first.model, first.test)
+    against = (second.train, second.store, second.model)
+    for row in rows:
+        # Most rows are no differences.
+        if row["against_model"] != second.model:
+            continue
+        sides = (row["train"], row["store"], row["model"], row["test"])
+        other = (row["against_train"], row["against_store"], row["against_model"])
+        if sides == wanted and other == against:
+            return row
+    return None
+
+
+def verdict(row: Row | None) -> str:
+    """Return whether the first side of a difference is better, as far as a run can tell.
+
+    A difference whose interval is on one side of 0 can be chance among many: where its p among all
+    differences of the run is above .05 or missing, it is only perhaps better or worse.
+    """
+    if row is None or math.isnan(row["low"]):
+        return UNKNOWN
+    if row["low"] <= 0 <= row["high"]:
+        return NOT_SHOWN
+    is_certain = row["p_all"] <= ALPHA
+    if row["low"] > 0:
+        return BETTER if is_certain else PERHAPS_BETTER
+    return WORSE if is_certain else PERHAPS_WORSE
 
 
 # ---- the warnings ----
@@ -287,7 +347,7 @@ def leaks(models: Sequence[CellRows]) -> str:
         return ""
     worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
     return (
-        f"{len(leaked)} of {len(models)} results are of clips that trained or chose, so that they "
+        f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
         f"are too high: {_leaked_by_name(worst)} of the {worst.n_clips} test clips of "
         f"{worst.tasks}."
     )
@@ -304,7 +364,7 @@ def copies(models: Sequence[CellRows]) -> str:
         return ""
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
-        f"{len(copied)} of {len(models)} results are of clips with the features of a training "
+        f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
         f"clip, equal or nearly so, as the same pictures under another name: "
         f"{worst.facts['copies']} of the {worst.n_clips} test clips of {worst.tasks} "
         f"({worst.store}); --set data.copies=leave_out leaves them out."
@@ -342,7 +402,7 @@ def no_better_than_guessing(
         return ""
     cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
     return (
-        f"{len(close)} of {len(models)} results are hardly better than guessing from the "
+        f"{len(close)} of {len(models)} cells are hardly better than guessing from the "
         f"annotations without video: {guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
         f"({_cell_name(cell, run)})."
@@ -371,8 +431,8 @@ def chance(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
     return (
-        f"{len(by_chance)} of {len(models)} results may be chance, because their interval of AUC "
-        f"reaches one half: {few(names, most=3)}."
+        f"In {len(by_chance)} of {len(models)} cells the interval of AUC reaches one half, so that "
+        f"these may be chance: {few(names, most=3)}."
     )
 
 
@@ -403,7 +463,9 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     if not without:
         return ""
     reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
-    return f"{len(without)} of {len(models)} results have no interval: {'; '.join(reasons)}."
+    return (
+        f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
+    )
 
 
 def _why_no_interval(cell: CellRows, run: Run) -> str:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
 from obygaze_features.core.files import (
     json_values,
@@ -25,8 +26,9 @@ from obygaze_features.core.files import (
     write_atomic,
     write_then_rename,
 )
-from obygaze_features.core.notebook import data_frame
+from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.scores import Cell
 
@@ -117,7 +119,6 @@ COLUMNS = {
     "trees.csv": TREES,
     "success.csv": SUCCESS,
 }
-ALWAYS = ("predictions.csv", "results.csv")
 WHOLE = {
     "seed",
     "y",
@@ -234,10 +235,41 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its folder, and the content of run.json."""
+    """A finished run: its folder, the content of run.json, and its tables as they are asked for."""
 
     folder: Path
     about: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        name = self.folder.name
+        if len(name) > 60:
+            name = f"{name[:57]}..."
+        n_cells = len(self.about["fits"])
+        return short_repr("Run", repr(name), f"{n_cells} cells")
+
+    def _repr_html_(self) -> str:
+        manifest = self.about["manifest"]
+        facts = {
+            "protocol": self.protocol["name"],
+            "manifest": f"{manifest['name']}, {manifest['view']} view",
+            "clips": f"{manifest['n_clips']:,} of {manifest['n_films']} films",
+            "stores": ", ".join(self.about["stores"]) or "none",
+        }
+        return html_summary(f"Run {self.folder}", facts)
+
+    @property
+    def quiet_text(self) -> str:
+        """What -q prints: where the run is."""
+        return str(self.folder)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return where the run is, and its values and differences over all films."""
+        rows = [row for row in self.results if not row["film"]]
+        return {
+            "run": str(self.folder),
+            "results": json_values(rows),
+            "seconds": self.about["seconds"],
+        }
 
     @property
     def protocol(self) -> Mapping[str, Any]:
@@ -330,8 +362,34 @@ def write_run(
     return Run(folder, whole)
 
 
+def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
+    """Read a finished run: its tables, and what run.json says of it.
+
+    `results` has a row for each value and each difference, `predictions` one for each test of each
+    clip; `to_frame()` returns a table as a pandas DataFrame.
+
+    Args:
+        run: The name of a run of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.read_run("first")
+        >>> found.results[0]["model"]
+        'ridge'
+    """
+    if isinstance(run, Run):
+        return run
+    return read_folder(Workspace.of(workspace).existing("runs", run))
+
+
 def read_folder(folder: Path) -> Run:
     """Return the run of a folder."""
+    if (folder / "runs").is_dir() and not (folder / RUN_FILE).exists():
+        raise NotFound(
+            "this is a workspace, not a run",
+            where=str(folder),
+            hint=f"-C {folder}, and one of {few(Workspace(folder).names('runs'))}",
+        )
     path = folder / RUN_FILE
     if not path.is_file():
         raise NotFound(

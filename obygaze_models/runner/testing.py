@@ -25,8 +25,6 @@ from obygaze_models.evaluation.predictions import (
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, other_annotators
 from obygaze_models.protocols.kinds import candidates
-from obygaze_models.protocols.runner.copies import find_copies, hashes_of
-from obygaze_models.protocols.runner.processes import map_parts
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
     REASONS_OF_SPLITS,
@@ -36,6 +34,7 @@ from obygaze_models.protocols.schedule import (
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors
+from obygaze_models.runner.copies import find_copies, hashes_of
 from obygaze_models.runner.features import CHOSEN, Features
 from obygaze_models.runner.fitting import (
     PERCEPTRON,
@@ -55,6 +54,7 @@ from obygaze_models.runner.heldout import (
     shares_films,
 )
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.processes import map_parts
 from obygaze_models.runner.scores import Cell, ScoredFold
 
 # A perceptron's seed is that of the protocol times this number, and the number of its training set.

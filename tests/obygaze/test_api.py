@@ -176,10 +176,13 @@ def test_tables_hold_the_same_numbers(here):
     run = og.run(
         "honest", "mine", "films", changes=["grid.models=['ridge']"], output="framed"
     )
-    cells = run.to_frame()
-    assert len(cells) == len(run.cells) + len(run.baselines)
-    assert cells["auc"][0] == run.cells[0]["auc"]["value"]
-    assert [cells["auc_low"][0], cells["auc_high"][0]] == run.cells[0]["auc"]["ci"]
+    results = run.to_frame()
+    assert len(results) == len(run.results)
+    for column in ("model", "value", "low"):
+        expected = [row[column] for row in run.results]
+        np.testing.assert_array_equal(results[column], expected)
+    scores = run.to_frame("predictions.csv")["score"]
+    assert scores.tolist() == [row["score"] for row in run.predictions]
 
 
 def test_runs_and_models_record_the_seal_of_their_store(workspace, tmp_path):

@@ -92,9 +92,7 @@ def test_a_wrong_ending_of_the_output_is_refused_before_the_work(inside, monkeyp
     monkeypatch.setattr("obygaze_models.zoo.predicting._predict", fail)
     answer = call_obygaze("models", "predict", "kept", "mine", "-o", "p.txt")
     assert answer.code == 2
-    assert "a table is written as .csv or .xlsx, got '.txt'" in (
-        answer.stderr
-    )
+    assert "a table is written as .csv or .xlsx, got '.txt'" in (answer.stderr)
 
 
 def test_python_takes_a_list_of_concepts_and_refuses_a_class_in_words(inside):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from support.experiments import films, planted, write_workspace
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store import open_store
-from obygaze_models.protocols.experiments import open_stores, store_names
+from obygaze_models.runner.experiments import open_stores, store_names
+from obygaze_models.runner.tables import RESULTS
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 # For tests that are not of the numbers.
@@ -21,7 +23,6 @@ QUICKEST = (
     *("--set", "report.replicates=20", "--set", 'grid.models=["mlp"]'),
     *("--set", 'grid.train=["EN_S"]', "--set", 'grid.test=["EN_S"]'),
 )
-CONTRACT = {"task", "train", "test", "model", "n_test", "prevalence", "leaked", "folds"}
 
 
 @pytest.fixture
@@ -36,22 +37,28 @@ def test_json_keeps_the_contract(here: Path) -> None:
         "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
     ).ok()
     document = found.json()
-    assert set(document) >= {"run", "cells", "baselines", "seconds"}
+    assert set(document) >= {"run", "results", "seconds"}
     assert (Path(document["run"]) / "run.json").is_file()
-    for cell in [*document["cells"], *document["baselines"]]:
-        assert set(cell) >= CONTRACT
-        for metric in ("f1_binary", "f1_weighted", "ap", "auc"):
-            assert {"mean", "sd", "ci"} <= set(cell[metric])
-            low, high = cell[metric]["ci"]
-            assert low is None or low <= high
-        assert cell["leaked"] == 0
-    assert {c["model"] for c in document["cells"]} == {"ridge", "mlp"}
-    assert {b["model"] for b in document["baselines"]} >= {
-        "random",
-        "all_positive",
-        "neighbour",
-    }
-    assert document["seconds"]["total"] > 0
+    rows = document["results"]
+    for row in rows:
+        assert set(row) == set(RESULTS)
+        assert not row["film"]
+        assert row["low"] is None or row["low"] <= row["high"]
+        assert row["leaked"] == 0
+    names = {row["model"] for row in rows}
+    assert names >= {"ridge", "mlp", "random", "all_positive", "neighbour"}
+    assert {row["metric"] for row in rows} >= {"f1_binary", "f1_weighted", "ap", "auc"}
+    assert document["seconds"] > 0
+
+
+def value_of(document: dict[str, Any], metric: str, model: str) -> float:
+    """The value of a model in what `--json` prints."""
+    (row,) = [
+        row
+        for row in document["results"]
+        if (row["metric"], row["model"]) == (metric, model) and not row["against_model"]
+    ]
+    return float(row["value"])
 
 
 def test_an_imported_npz_is_all_it_takes(workspace: Path) -> None:
@@ -84,20 +91,21 @@ def test_an_imported_npz_is_all_it_takes(workspace: Path) -> None:
         ),
         *(*QUICKEST, "--json"),
     ).ok()
-    assert {cell["feature"] for cell in done.json()["cells"]} == {"xclip"}
+    assert {row["store"] for row in done.json()["results"]} == {"", "xclip"}
 
 
-def test_the_table_shows_models_then_baselines_then_what_misleads(here: Path) -> None:
+def test_the_text_has_an_answer_a_table_and_what_misleads(here: Path) -> None:
     done = call_obygaze(
         *("-C", here, "run", "honest", "--store", "sig", *QUICK, "-o", "mine"),
         *("--set", "splits.kind=kfold", "--set", "splits.folds=4"),
     ).ok()
     lines = done.stdout.splitlines()
-    header = next(line for line in lines if line.split()[:2] == ["train", "test"])
-    assert all(word in header for word in ("leaked", "F1 weighted", "AUC"))
-    assert any("oracle (true concepts)" in line for line in lines)
-    assert sum("random (expected)" in line for line in lines) == 2
-    assert "with 95 % intervals over films" in done.stdout
+    assert lines[2].startswith("On further clips of films it has seen, ridge ranks")
+    header = next(line for line in lines if line.startswith("AP "))
+    assert header.split()[1:] == ["clips", "positive", "ridge", "mlp", "best", "guess"]
+    assert sum(" -> " in line and "(" in line for line in lines) >= 2
+    warnings = [line for line in lines if line.startswith("! ")]
+    assert any("clips of one film are on both sides" in line for line in warnings)
     assert str(here / "runs" / "mine") in lines[-1]
 
 
@@ -119,7 +127,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
     here = workspace / "home"
     manifest = films(5, 24)
     write_workspace(here, manifest, planted(manifest))
-    (here / "results.json").write_text("years")
+    (here / "results.csv").write_text("years")
     monkeypatch.chdir(here)
     before = sorted(here.rglob("*"))
     words = (
@@ -131,7 +139,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
     assert done.code == 2
     assert "--force" not in done.stderr
     assert sorted(here.rglob("*")) == before
-    assert (here / "results.json").read_text() == "years"
+    assert (here / "results.csv").read_text() == "years"
 
 
 @pytest.mark.parametrize(
@@ -205,10 +213,10 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
     done = (
         call_obygaze("-C", here, "run", own, "--store", "x=sig", "--json").ok().json()
     )
-    (cell,) = done["cells"]
-    assert (cell["task"], cell["model"]) == ("bodies", "svm")
-    assert cell["auc"]["mean"] > 0.7
-    assert "brier" not in cell  # a machine has margins, not probabilities
+    assert {row["task"] for row in done["results"]} == {"bodies"}
+    assert value_of(done, "auc", "svm") > 0.7
+    of_svm = {row["metric"] for row in done["results"] if row["model"] == "svm"}
+    assert "brier" not in of_svm  # a machine has margins, not probabilities
 
 
 def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) -> None:
@@ -225,7 +233,7 @@ def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
-    assert json.loads(done.stdout)["cells"]
+    assert json.loads(done.stdout)["results"]
 
 
 class TestTrain:
@@ -260,12 +268,12 @@ class TestTrain:
             *more,
         )
         document = call_obygaze(*words, "--json").ok().json()
-        (cell,) = document["cells"]
-        assert cell["auc"]["value"] > 0.65
+        auc = value_of(document, "auc", model)
+        assert auc > 0.65
         assert document["model"].endswith("models/mine")
         kept = json.loads((here / "models" / "mine" / "model.json").read_text("utf-8"))
         assert kept["task"] == "ENHN_S"
-        assert kept["metrics"]["auc"]["value"] == pytest.approx(cell["auc"]["value"])
+        assert kept["metrics"]["auc"]["value"] == pytest.approx(auc)
         asked = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok()
         assert len(asked.stdout.splitlines()) == 1 + 120
 
@@ -282,7 +290,8 @@ class TestTrain:
             *self.FAST,
             "--json",
         ).ok()
-        assert len(done.json()["cells"]) == 8
+        of_vectors = [row for row in done.json()["results"] if row["model"] == "cav"]
+        assert len({row["task"] for row in of_vectors}) == 8
         kept = json.loads((here / "models" / "bank" / "model.json").read_text("utf-8"))
         assert kept["concepts"][0] == "Type of shot"
 
@@ -310,7 +319,7 @@ def test_as_a_process(here: Path) -> None:
     again = run_obygaze(
         "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
     ).ok()
-    assert done.json()["cells"] == again.json()["cells"]
+    assert done.json()["results"] == again.json()["results"]
 
 
 @pytest.mark.parametrize(

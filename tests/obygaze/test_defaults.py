@@ -15,7 +15,7 @@ import obygaze as og
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.run import gather
+from obygaze_models.runner.inputs import gather
 
 TAKE_A_TASK = [
     name

@@ -10,7 +10,7 @@ from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
 
 from obygaze_features.store import open_store
-from obygaze_models.protocols import dataset
+from obygaze_models.runner.datasets import dataset
 
 
 @pytest.fixture(scope="module")

@@ -171,7 +171,7 @@ def test_a_class_of_scikit_learn_is_named_in_full(inside, name, meant):
 
 
 def test_every_class_that_is_named_is_there():
-    from obygaze_models.protocols.runner.training import SKLEARN_CLASSES
+    from obygaze_models.runner.training import SKLEARN_CLASSES
 
     for name in SKLEARN_CLASSES.values():
         assert hasattr(resolve_name(name), "fit")

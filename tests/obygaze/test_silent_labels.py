@@ -56,10 +56,10 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
         *("-C", here, "run", "honest", "--store", "x=sig", "-o", "r", *ONE_CELL)
     ).ok()
     assert run.stderr.count(LOST) == 1
-    assert f"! {LOST}." in run.stdout
+    assert f"! {LOST}" in run.stdout
     assert "137 clips of 6 films (made-up, visual view)" in run.stdout
     call_obygaze("-C", here, "report", "r").ok()
-    assert LOST in (here / "runs" / "r" / "report.md").read_text("utf-8")
+    assert LOST in (here / "runs" / "r" / "report.html").read_text("utf-8")
     raw = call_obygaze(
         *("-C", here, "run", "honest", "--store", "x=sig", "-o", "raw", *ONE_CELL),
         *("--set", "data.view=raw"),
@@ -128,7 +128,7 @@ def test_a_value_that_no_clip_has_is_named(here: Path) -> None:
     assert run.stderr.count(warning) == 1
     assert f"120 clips of 5 films (made-up, visual view) with {where}" in run.stdout
     call_obygaze("-C", here, "report", "r").ok()
-    page = (here / "runs" / "r" / "report.md").read_text("utf-8")
+    page = (here / "runs" / "r" / "report.html").read_text("utf-8")
     assert "no clip has" in page
     assert "title in" in page
     shown = call_obygaze("-C", here, "manifest", "show", "made-up", "--where", where)

@@ -161,6 +161,6 @@ def scores_of(ws: Workspace, run: str) -> dict[tuple[str, str], list[float]]:
     """Return the scores of a run by store and model."""
     scores: dict[tuple[str, str], list[float]] = {}
     for row in ws.read_table(f"runs/{run}/predictions.csv"):
-        key = (row["feature"], row["model"])
+        key = (row["store"], row["model"])
         scores.setdefault(key, []).append(float(row["score"]))
     return scores

@@ -9,6 +9,7 @@ import functools
 import html
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -251,26 +252,24 @@ def begin_with_features(ws: TypingWorkspace) -> None:
 
 def begin_with_run(
     ws: TypingWorkspace, protocol: str, stores: str, options: str
-) -> str:
-    """Begin with the run `run` of a protocol on made-up features; return what it said."""
+) -> None:
+    """Begin with the run `run` of a protocol on made-up features."""
     real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     begin_with(ws, run_protocol, protocol, stores, options)
-    return ws.read("said.txt")
 
 
 def run_protocol(ws: TypingWorkspace, protocol: str, stores: str, options: str) -> None:
     begin_with(ws, begin_with_features)
     of_stores = " ".join(f"--store {name}={name}" for name in stores.split())
-    done = ws(f"run {protocol} --manifest obygaze12 {of_stores} -o run {options}")
-    ws.write("said.txt", done.out)
+    ws(f"run {protocol} --manifest obygaze12 {of_stores} -o run {options}")
 
 
-def begin_with_table_2(ws: TypingWorkspace) -> str:
+def begin_with_table_2(ws: TypingWorkspace) -> None:
     """Begin with the run of Table 2 on made-up features."""
     baselines = """--set 'grid.baselines=["random", "all_positive"]'"""
     options = f"{QUICK_MLP} {baselines}"
-    return begin_with_run(ws, "paper-table2", "X-CLIP ViViT", options)
+    begin_with_run(ws, "paper-table2", "X-CLIP ViViT", options)
 
 
 def report_text(ws: TypingWorkspace) -> str:
@@ -534,7 +533,7 @@ def trivial_f1(share: float, called: float) -> tuple[float, float]:
 @checks_row("Table 2, trivial baselines")
 def check_trivial_baselines(ws: TypingWorkspace, row: Row) -> None:
     begin_with_annotations(ws)
-    done = ws(f"run paper-baselines --manifest obygaze12 -o baselines {QUICK}")
+    ws(f"run paper-baselines --manifest obygaze12 -o baselines {QUICK}")
     negatives = {
         "EN_S": len(of_level("EN")),
         "ENHN_S": len(of_level("EN") + of_level("HN")),
@@ -542,21 +541,21 @@ def check_trivial_baselines(ws: TypingWorkspace, row: Row) -> None:
     n_sure = len(of_level("S"))
     here = numbers(row.here)
     printed = numbers(row.paper)
-    lines = itertools.product(negatives, ("random (expected)", "all_positive"))
-    for place, (task, model) in enumerate(lines):
+    cells = itertools.product(negatives, ("random", "all_positive"))
+    for place, (task, model) in enumerate(cells):
         share = n_sure / (n_sure + negatives[task])
-        called = 0.5 if model.startswith("random") else 1.0
+        called = 0.5 if model == "random" else 1.0
         by_closed_form = trivial_f1(share, called)
-        line = re.search(rf"(?m)^ *- +{task} +{re.escape(model)} +0 +(.+)$", done.out)
-        assert line is not None, done.out
-        cells = re.split(r" {2,}", line[1].strip())
-        shown = [cells[0].split()[0], cells[1].split()[0]]
+        values = values_of_cell(ws, "baselines", task, task, model)
+        both = (values["f1_binary"], values["f1_weighted"])
+        shown = [two_digits(one["value"]) for one in both]
         assert shown == [here[place], here[4 + place]]
         assert_written(shown, by_closed_form)
-        assert cells[-2:] == [printed[place], printed[4 + place]]
+        of_paper = [two_digits(one["paper"]) for one in both]
+        assert of_paper == [printed[place], printed[4 + place]]
         # The paper's shares of positive clips are a little smaller.
-        for of_paper, ours in zip(cells[-2:], by_closed_form, strict=True):
-            assert abs(float(of_paper) - ours) < 0.013
+        for theirs, ours in zip(of_paper, by_closed_form, strict=True):
+            assert abs(float(theirs) - ours) < 0.013
     shares = [100 * n_sure / (n_sure + number) for number in negatives.values()]
     assert_written(here[8:], shares)
 
@@ -564,46 +563,59 @@ def check_trivial_baselines(ws: TypingWorkspace, row: Row) -> None:
 CELLS = (("EN_S", "EN_S"), ("HN_S", "EN_S"), ("EN_S", "ENHN_S"), ("HN_S", "ENHN_S"))
 
 
-def cells_of_line(
-    said: str, train: str, test: str, model: str, store: str = ""
-) -> list[str]:
-    """Return the cells of the line of a table that a run has printed."""
-    named = rf"{re.escape(store)} +" if store else ""
-    line = re.search(rf"(?m)^{named}{train} +{test} +{re.escape(model)} +(.+)$", said)
-    assert line is not None, said
-    return re.split(r" {2,}", line[1].strip())
+def values_of_cell(
+    ws: TypingWorkspace, run: str, train: str, test: str, model: str, store: str = ""
+) -> dict[str, dict[str, str]]:
+    """Return the rows of a cell in the table of results of a run, by metric."""
+    values = {}
+    for one in ws.read_table(f"runs/{run}/results.csv"):
+        is_value = not one["film"] and not one["against_model"]
+        cell = (one["train"], one["test"], one["model"])
+        if is_value and cell == (train, test, model) and store in ("", one["store"]):
+            values[one["metric"]] = one
+    assert values, (
+        f"{run} has no {model} that trains on {train} and is tested on {test}"
+    )
+    return values
+
+
+def two_digits(number: str) -> str:
+    """Return a number as the papers print it, such as .71."""
+    return f"{float(number):.2f}".removeprefix("0")
 
 
 @checks_row("Table 2, ViViT", "Table 2, X-CLIP", "Table 5")
 def check_printed_values_of_perceptrons(ws: TypingWorkspace, row: Row) -> None:
     store = row.name.partition(", ")[2]
     if store:
-        said = begin_with_table_2(ws)
+        begin_with_table_2(ws)
     else:
         options = f"{QUICK_MLP} --set grid.baselines=[]"
-        said = begin_with_run(ws, "paper-table5", "LSMDC", options)
+        begin_with_run(ws, "paper-table5", "LSMDC", options)
     printed = re.findall(r"\.\d\d \(\.\d\d\)", row.paper)
     assert len(printed) == len(CELLS)
     for (train, test), value in zip(CELLS, printed, strict=True):
-        assert value in cells_of_line(said, train, test, "mlp", store)
+        beside = values_of_cell(ws, "run", train, test, "mlp", store)["f1_weighted"]
+        spread = two_digits(beside["paper_sd"])
+        assert f"{two_digits(beside['paper'])} ({spread})" == value
     assert row.is_left_out
 
 
-def begin_with_bottlenecks(ws: TypingWorkspace) -> str:
+def begin_with_bottlenecks(ws: TypingWorkspace) -> None:
     """Begin with the run of the bottlenecks on made-up features."""
     options = f"{QUICK} --set grid.baselines=[]"
-    return begin_with_run(ws, "paper-pcbm", "X-CLIP", options)
+    begin_with_run(ws, "paper-pcbm", "X-CLIP", options)
 
 
 @checks_row("Table 2, PCBM-DT", "Table 2, PCBM-LR")
 def check_printed_values_of_bottlenecks(ws: TypingWorkspace, row: Row) -> None:
-    said = begin_with_bottlenecks(ws)
-    assert "paper, F1" in said
+    begin_with_bottlenecks(ws)
     model = row.name.partition(", ")[2].lower()
     printed = numbers(row.paper)
     assert len(printed) == len(CELLS)
     for (train, test), value in zip(CELLS, printed, strict=True):
-        assert cells_of_line(said, train, test, model)[-1] == value
+        beside = values_of_cell(ws, "run", train, test, model)["f1_binary"]
+        assert two_digits(beside["paper"]) == value
     assert row.is_left_out
 
 
@@ -618,15 +630,15 @@ def clips_of(table: SplitFile, *folds: int) -> set[str]:
 
 @checks_row("Table 2, hard negatives")
 def check_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
-    said = begin_with_table_2(ws)
+    begin_with_table_2(ws)
     tested = clips_of(split_file("02_ENHN_S.csv"), 9)
     by_hand = []
     by_command = []
     for train in ("HN_S", "EN_S"):
         used = clips_of(split_file(f"02_{train}.csv"), *range(9))
         by_hand.append(len(tested & used))
-        leaked = cells_of_line(said, train, "ENHN_S", "mlp", "X-CLIP")[0]
-        by_command.append(int(leaked))
+        values = values_of_cell(ws, "run", train, "ENHN_S", "mlp", "X-CLIP")
+        by_command.append(int(values["f1_weighted"]["leaked"]))
     assert by_hand == by_command
     of_sure, of_tested, of_easy, *of_common = numbers(row.here)
     assert_written([of_sure, of_easy, of_tested], [*by_hand, len(tested)])
@@ -639,12 +651,13 @@ def check_hard_negatives(ws: TypingWorkspace, row: Row) -> None:
     common = ""
     for task in ("EN_S", "HN_S", "ENHN_S"):
         common += f""" --set 'tasks.{task}.folds="02_EN_HN_S"'"""
-    done = ws(
+    ws(
         "run paper-table2 --manifest obygaze12 --store X-CLIP=X-CLIP -o common"
         f"{common} {QUICK_MLP} --set grid.baselines=[]"
     )
     for train, n_leaked in zip(("HN_S", "EN_S"), of_common, strict=True):
-        assert cells_of_line(done.out, train, "ENHN_S", "mlp")[0] == n_leaked == "0"
+        values = values_of_cell(ws, "common", train, "ENHN_S", "mlp")
+        assert values["f1_weighted"]["leaked"] == n_leaked == "0"
     check_contrast(ws)
 
 
@@ -654,7 +667,7 @@ def rows_of_cell(
     """Return the predictions of a model on the features X-CLIP, for a cell."""
     found = []
     for one in predictions:
-        cell = (one["model"], one["feature"], one["train"], one["test"])
+        cell = (one["model"], one["store"], one["train"], one["test"])
         if cell == (model, "X-CLIP", train, test):
             found.append(one)
     return found
@@ -669,23 +682,25 @@ def weighted_f1(predictions: list[dict[str, str]]) -> float:
 
 def check_contrast(ws: TypingWorkspace) -> None:
     """Check that the contrast of two training sets is the difference of two scores by hand."""
-    done = ws(
+    ws(
         "run honest --manifest obygaze12 --store X-CLIP=X-CLIP -o honest"
         """ --set 'grid.models=["ridge"]' --set grid.baselines=[]"""
         f" --set report.primary=f1_weighted {QUICK}"
     )
     predictions = ws.read_table("runs/honest/predictions.csv")
+    contrasts = {}
+    for one in ws.read_table("runs/honest/results.csv"):
+        if (one["train"], one["against_train"]) == ("HN_S", "EN_S"):
+            contrasts[one["test"], one["metric"]] = float(one["value"])
     for test in ("EN_S", "ENHN_S"):
         scores = []
         for train in ("HN_S", "EN_S"):
-            scores.append(weighted_f1(rows_of_cell(predictions, "ridge", train, test)))
-        sentence = re.search(
-            rf"trained on HN_S / EN_S, tested on {test}: ridge \(X-CLIP\) has f1_weighted"
-            r" (\.\d\d) / (\.\d\d), difference ([+-]\.\d\d)",
-            done.text,
-        )
-        assert sentence is not None, done.text
-        assert_written(sentence.groups(), [*scores, scores[0] - scores[1]])
+            score = weighted_f1(rows_of_cell(predictions, "ridge", train, test))
+            values = values_of_cell(ws, "honest", train, test, "ridge")
+            assert math.isclose(float(values["f1_weighted"]["value"]), score)
+            scores.append(score)
+        difference = contrasts[test, "f1_weighted"]
+        assert math.isclose(difference, scores[0] - scores[1], abs_tol=1e-12)
 
 
 @checks_row("Table 2, standard deviations")
@@ -797,7 +812,7 @@ def check_figure_2(ws: TypingWorkspace, row: Row) -> None:
 @checks_row("Figure 3")
 def check_figure_3(ws: TypingWorkspace, row: Row) -> None:
     options = f"{QUICK} --set grid.baselines=[]"
-    said = begin_with_run(ws, "paper-fig3", "X-CLIP", options)
+    begin_with_run(ws, "paper-fig3", "X-CLIP", options)
     table = split_file("02_EN_HN_S.csv")
     tested = (table.folds == 9) & table.has_video
     without_concepts = tested & (table.concepts.sum(axis=1) == 0)
@@ -808,10 +823,10 @@ def check_figure_3(ws: TypingWorkspace, row: Row) -> None:
             concept: int(tested.sum()),
         }
         for name, n_clips in n_clips_of.items():
-            share = f"{100 * n_positive / n_clips:.1f}"
-            assert f"{name}: {n_clips} clips, {share}% positive" in said
             # Two bars a concept, each of a model that is trained and tested on its own task.
-            cells_of_line(said, name, name, "cav")
+            share = values_of_cell(ws, "run", name, name, "cav")["prevalence"]
+            assert int(share["clips"]) == n_clips
+            assert math.isclose(float(share["value"]), n_positive / n_clips)
     assert len(VISUAL) == len(CONCEPTS)
     assert row.is_left_out
 
@@ -844,7 +859,8 @@ def check_figure_5(ws: TypingWorkspace, row: Row) -> None:
 @checks_row("Figure 6")
 def check_figure_6(ws: TypingWorkspace, row: Row) -> None:
     options = f"{QUICK_MLP} --set grid.baselines=[]"
-    said = begin_with_run(ws, "paper-fig6", "X-CLIP", options)
+    begin_with_run(ws, "paper-fig6", "X-CLIP", options)
+    factors = ws.read_table("runs/run/success.csv")
     table = split_file("by_movie/ENHN_S.csv")
     panels = {
         "As Good as It Gets": "tt0119822",
@@ -855,11 +871,18 @@ def check_figure_6(ws: TypingWorkspace, row: Row) -> None:
     for title, film in panels.items():
         of_film = np.array(table.films) == film
         counts.append(int((of_film & table.has_video).sum()))
-        assert f"{title} {counts[-1]}" in said
+        shown = {one["all_clips"] for one in factors if one["film"] == film}
+        assert shown == {str(counts[-1])}, title
     assert_written(numbers(row.here), counts)
     assert numbers(row.paper) == numbers(row.here)
     for concept in CONCEPTS:
-        assert re.search(rf"(?m)^{concept} +\d+ +[+-]\d", said), said
+        (of_all,) = [
+            one
+            for one in factors
+            if (one["film"], one["factor"]) == ("all films", concept)
+        ]
+        assert int(of_all["clips"]) > 0
+        assert math.isfinite(float(of_all["log_odds"]))
 
 
 @checks_row("Levels")

@@ -36,7 +36,7 @@ EXTRAS = (
 # The oldest Python for which the program is written; the server of the project has it.
 OLDEST = "3.11"
 # A page contains its figures.
-FIGURE = "data:image/"
+FIGURE = "<svg "
 SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
 SMALL_GRID += """ --set 'grid.test=["EN_S"]' --set report.replicates=50"""
 

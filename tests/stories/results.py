@@ -14,10 +14,22 @@ Row = dict[str, Any]
 
 
 def results_of(ws: Workspace, run: str) -> list[Row]:
-    """Return a row for each model and each baseline of a run, with all values in columns."""
+    """Return a row for each model and each baseline of a run, with all values in columns.
+
+    A metric is a column, as `ap`, and the ends of its interval are two, as `ap_low` and `ap_high`.
+    """
     table = og.read_run(run, workspace=ws.folder).to_frame()
-    rows: list[Row] = table.to_dict("records")
-    return rows
+    is_value = (table["film"] == "") & (table["against_model"] == "")
+    is_value &= table["train_films"].isna()
+    found: dict[tuple[str, ...], Row] = {}
+    for row in table[is_value].to_dict("records"):
+        cell = {name: row[name] for name in ("train", "test", "store", "model")}
+        counts = {name: row[name] for name in ("clips", "films", "fits", "leaked")}
+        values = found.setdefault(tuple(cell.values()), {**cell, **counts})
+        values[row["metric"]] = row["value"]
+        values[f"{row['metric']}_low"] = row["low"]
+        values[f"{row['metric']}_high"] = row["high"]
+    return list(found.values())
 
 
 def the_result(ws: Workspace, run: str, **values: str) -> Row:

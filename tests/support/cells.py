@@ -10,12 +10,12 @@ from zlib import crc32
 
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
 from obygaze_features.store import Store
-from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.tables import Run
 from support.experiments import run_on
 
-KEYS = ("kind", "train", "test", "model", "feature")
-Key = tuple[str, ...]
+KEYS = ("is_model", "train", "test", "model", "store")
+Key = tuple[Any, ...]
 
 
 def cells_that_differ(
@@ -35,8 +35,8 @@ def cells_that_differ(
 
 def one_cell(protocol: Protocol, key: Key) -> Protocol:
     """The protocol with this one cell in its grid."""
-    kind, train, test, model, _ = key
-    baseline = kind == "baseline"
+    is_model, train, test, model, _ = key
+    baseline = not is_model
     grid = replace(
         protocol.grid,
         train=(train,),
@@ -52,18 +52,21 @@ def stores_of(key: Key, stores: dict[str, Store]) -> dict[str, Store]:
     return {key[-1]: stores[key[-1]]} if key[-1] else stores
 
 
-def by_cell(run: Run) -> dict[Key, tuple[str, str]]:
-    """The bytes of each cell: its record, and its lines of predictions.csv."""
-    found = {}
-    for record in [*run.cells, *run.baselines]:
-        key = tuple(record[name] for name in KEYS)
-        lines = [
-            json.dumps(row)
-            for row in run.predictions
-            if all(row[name] == record[name] for name in KEYS[1:])
-        ]
-        found[key] = (json.dumps(record.to_json()), "\n".join(lines))
-    return found
+def by_cell(run: Run) -> dict[Key, tuple[str, ...]]:
+    """The bytes of each cell: its facts, and its lines of the two tables."""
+    lines: dict[Key, list[str]] = {}
+    for row in [*run.predictions, *run.results]:
+        if row.get("against_model"):
+            continue
+        key = tuple(row[name] for name in KEYS[1:])
+        lines.setdefault(key, []).append(json.dumps(row))
+    return {
+        tuple(facts[name] for name in KEYS): (
+            json.dumps(facts),
+            *lines[tuple(facts[name] for name in KEYS[1:])],
+        )
+        for facts in run.about["fits"]
+    }
 
 
 def reversed_grid(protocol: Protocol) -> Protocol:

@@ -15,9 +15,10 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import Recipe, Row, Store
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
 from support.stores import a_recipe, made_store
 
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
@@ -139,14 +140,6 @@ def without_models(protocol: Protocol, *baselines: str) -> Protocol:
         protocol.grid, models=(), baselines=baselines or protocol.grid.baselines
     )
     return replace(protocol, models={}, grid=grid)
-
-
-def cell_of(records: Sequence[dict[str, Any]], **wanted: str) -> dict[str, Any]:
-    """The one record with these values."""
-    (found,) = [
-        r for r in records if all(r[key] == value for key, value in wanted.items())
-    ]
-    return found
 
 
 def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:

@@ -23,10 +23,15 @@ from obygaze_features.store import Array, Row, open_store
 from obygaze_features.store.files import Range, check_length
 from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
-from obygaze_models.protocols.runner.records import Run
 from support import filled_stores
 from support.fuzz import Target, Tree
-from support.runs import usual, write_run
+from support.run_tables import (
+    MadeCell,
+    clips_of,
+    difference_row,
+    made_run,
+    scores_for,
+)
 from support.stores import made_store, some_rows, some_values, tree
 
 HEX = 64
@@ -584,35 +589,31 @@ def _read_weights(files: Tree, folder: Path) -> None:
 
 
 def run_target(folder: Path) -> Target:
-    """A run, as the report and the notebook read it."""
+    """A run, as the report, a comparison and the notebook read it."""
     folder.mkdir()
-    run = tree(write_run(folder / "run", usual()))
-    # The same inputs in every folder.
-    run["run.json"] = run["run.json"].replace(str(folder).encode(), b"/gone")
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
+    guess = MadeCell(
+        "neighbour", clips, scores_for(clips, 0.1, 2), is_model=False, store=""
+    )
+    row = difference_row(ridge, guess, 0.1, 0.3, 0.01)
+    changes = ["report.replicates=20"]
+    run = tree(made_run(folder / "run", [ridge, guess], [row], changes=changes).folder)
     return Target("run", [run], _read_run, 3)
 
 
-def _tables(run: Run) -> None:
-    from obygaze_models.report.lookup import ReportRun
-    from obygaze_models.report.page import _explaining, _write_tables, sections_of
-
-    with _explaining(run.folder):
-        known = ReportRun.of_run(run)
-        _write_tables(known, sections_of(known, []), ("md", "latex", "csv"))
-
-
 def _read_run(files: Tree, folder: Path) -> None:
-    from obygaze_models.protocols.runner.records import read_run
-    from obygaze_models.report.page import write_report
+    from obygaze_models.reporting.comparison import compare_runs
+    from obygaze_models.reporting.page import write_report
+    from obygaze_models.runner.tables import read_run
 
     place = written(files, folder)
     run = read_run(place)
     errors = [
         _error_of(run.to_frame),
         _error_of(lambda: run.predictions),
-        _error_of(lambda: _tables(run)),
-        # Drawing takes a hundred times as long as reading.
-        _error_of(lambda: sum(map(len, files.values())) % 50 or write_report([place])),
+        _error_of(lambda: write_report([place])),
+        _error_of(lambda: compare_runs([run, run])),
     ]
     if any(errors):
         raise next(filter(None, errors))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,15 +13,14 @@ import numpy as np
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
-from obygaze_features.extraction.blocks import Blocks
-from obygaze_features.extraction.compute import BatchComputer, Uploads
-from obygaze_features.extraction.decoded import (
+from obygaze_features.extraction.clips import (
     Clip,
     Decoded,
     Failure,
     RowJob,
     Source,
 )
+from obygaze_features.extraction.compute import BatchComputer, Uploads
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.recipes import (
     arrays_of,
@@ -87,21 +85,8 @@ def new_filler(
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
         maker = maker_of(inner, recipe_of(inner, view_of(inner)))
-        blocks = Blocks(filling, maker, writing)
         computer = BatchComputer(backbone, arrays, uploads)
-        yield StoreFiller(blocks, view_of(inner), computer, batch)
-
-
-@dataclass
-class _MadeUp:
-    """A decoder whose clips a function makes."""
-
-    clip_of: Decode
-
-    def decode(self, rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-        for job in rows:
-            views = dict.fromkeys(job.views, self.clip_of(job.row))
-            yield Decoded(job.row, Source(), 0.0, views)
+        yield StoreFiller(filling, maker, view_of(inner), computer, batch, writing)
 
 
 def fill_stores(
@@ -112,11 +97,16 @@ def fill_stores(
     watch: Watch = watch_nothing,
 ) -> None:
     """Run the loop on clips that a function makes, from the first block on."""
-    decoder: Any = _MadeUp(decode)
+
+    def decode_rows(rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
+        for job in rows:
+            views = dict.fromkeys(job.views, decode(job.row))
+            yield Decoded(job.row, Source(), 0.0, views)
+
     flag = StopFlag() if stop is None else stop
     with (
         mock.patch("secrets.randbelow", lambda most: 0),
-        closing(fill(fillers, decoder, flag)) as filled,
+        closing(fill(fillers, decode_rows, flag)) as filled,
     ):
         for row, failed in filled:
             watch(row, failed)

@@ -113,13 +113,6 @@ class Experiment:
             found = {
                 name: found[name] / lengths[name] for name in found if lengths[name] > 0
             }
-        elif scale == "standard-all":
-            every = np.array(list(found.values()))
-            spread = every.std(axis=0)
-            spread[spread == 0] = 1
-            found = {
-                name: (own - every.mean(axis=0)) / spread for name, own in found.items()
-            }
         if self.protocol["data"].get("copies") == "leave_out":
             first_of: dict[bytes, Clip] = {}
             clip_of = {clip.clip_id: clip for clip in self.clips}
@@ -259,7 +252,7 @@ def draw_protocol(random: Random, one: Experiment) -> None:
     data = {"where": where} if where else {}
     options = {
         "view": ["raw", "raw", "visual"],
-        "scale": ["none", "none", "unit", "standard", "standard-all"],
+        "scale": ["none", "none", "unit", "standard", "none"],
         "copies": ["keep", "keep", "leave_out"],
     }
     data |= {key: pick(random, values) for key, values in options.items()}

@@ -30,7 +30,7 @@ from obygaze_features.store.rows import FAILED
 from obygaze_models.protocols.kinds import CAV, DEFAULT_TASK
 
 if TYPE_CHECKING:
-    from obygaze_models.protocols import Inputs
+    from obygaze_models.runner.inputs import Inputs
 
 TOKENS = "tokens"
 
@@ -60,7 +60,8 @@ def write_concept_maps(
         obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
     """
     from obygaze_models.models.common import with_padding
-    from obygaze_models.protocols import gather, training_protocol
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.training import training_protocol
 
     folder = new_store(Workspace.of(workspace), path)
     clips_of_manifest = read_manifest(manifest, workspace=workspace)
@@ -69,7 +70,7 @@ def write_concept_maps(
     inputs = gather(
         protocol, clips_of_manifest, clips_of_manifest.name, {"store": opened}
     )
-    (features,) = inputs.features
+    (features,) = inputs.stores
     array = features.origin["array"]
     X = features.X
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
@@ -118,21 +119,20 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     """Return for each film the directions that were found without it."""
-    from obygaze_models.protocols.runner.execute import try_fit
-    from obygaze_models.protocols.runner.models import fit_model
+    from obygaze_models.runner.fitting import fit_model, try_fit
+    from obygaze_models.runner.testing import store_runs
 
-    context = inputs.context(inputs.features[0])
-    seed = inputs.protocol.fit.seed
-    banks = context.new_banks()
-    (model,) = context.models.values()
+    (store,) = store_runs(inputs, n_jobs=1)
+    (model,) = store.models.values()
     directions: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for (train, _), _, split in context.folds:
-        data = context.fold_data(train, split, seed=seed, join_validation=True)
-        fit = try_fit(partial(fit_model, model, data, banks), data)
-        if isinstance(fit, str):
+    for (train, _), _, held in store.every_fold:
+        context = store.context(train)
+        joined = held.joined()
+        fitted = try_fit(partial(fit_model, model, joined, context), joined, context)
+        if isinstance(fitted, str):
             continue
-        (direction,) = np.asarray(fit.estimator.coef_, dtype=np.float64)
-        for film in np.unique(context.schedule.groups[split.test]).tolist():
+        (direction,) = np.asarray(fitted.estimator.coef_, dtype=np.float64)
+        for film in np.unique(held.films[held.test]).tolist():
             directions.setdefault(film, {})[train] = direction
     return directions
 

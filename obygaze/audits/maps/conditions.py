@@ -25,8 +25,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Matrix, Store, open_store
-from obygaze_models.evaluation.compare import holm
-from obygaze_models.evaluation.permutation import p_text, permutation_p
+from obygaze_models.evaluation.permutation import holm, p_text, permutation_p
 
 Floats = NDArray[np.float64]
 PERMUTATIONS = 100_000  # where there are too many ways to exchange clips to count them

@@ -44,7 +44,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
-from obygaze_models.report.lookup import ReportRun
+from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line
@@ -70,7 +70,7 @@ class Site:
 
     workspace: Workspace
     manifest: Manifest
-    run: ReportRun | None = None
+    run: Run | None = None
     store: Store | None = None
     explainer: Explainer | None = None
     maps: Store | None = None

@@ -27,7 +27,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 if TYPE_CHECKING:
     from obygaze.films.page.site import Site
     from obygaze_features.store import Store
-    from obygaze_models.report.lookup import ReportRun
+    from obygaze_models.runner.tables import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,14 +61,13 @@ def open_site(
     """
     from obygaze.films.marks import MarkTable
     from obygaze.films.page.site import Site
-    from obygaze_models.protocols import read_run
-    from obygaze_models.protocols.experiments import named_manifest
-    from obygaze_models.report.lookup import ReportRun
+    from obygaze_models.runner.experiments import named_manifest
+    from obygaze_models.runner.tables import read_run
 
     opened_workspace = Workspace.of(workspace)
     scored = None
     if run:
-        scored = ReportRun.of_run(read_run(run, workspace=workspace))
+        scored = read_run(run, workspace=workspace)
     if manifest is None and scored:
         named = scored.about["manifest"]
         is_here = named["name"] in opened_workspace.names("manifests")
@@ -99,7 +98,7 @@ def open_site(
 
 def _with_predictions(
     site: Site,
-    run: ReportRun | None,
+    run: Run | None,
     *,
     store: PathLike | Store | None,
     weights: str | None,
@@ -141,14 +140,14 @@ def _with_predictions(
     )
 
 
-def _store_of(run: ReportRun, workspace: Workspace) -> Store | None:
+def _store_of(run: Run, workspace: Workspace) -> Store | None:
     """Return the store of a run's first cell, by its seal; None if the workspace has it no more."""
-    from obygaze.films.decisions import cells_of
+    from obygaze.films.decisions import models_of
     from obygaze_features.store.reading import find_seal
 
     stores = run.about["stores"]
     # Cells whose store was chosen in each fold have no single one.
-    used = [stores[cell.feature] for cell in cells_of(run) if cell.feature in stores]
+    used = [stores[cell.store] for cell in models_of(run) if cell.store in stores]
     if not used:
         return None
     name = Path(used[0]["location"]).name

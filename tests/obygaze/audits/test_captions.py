@@ -26,8 +26,7 @@ from obygaze.audits.texts import (
     tokens,
 )
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_models.evaluation.compare import holm
-from obygaze_models.evaluation.permutation import permutation_p
+from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
 def in_group(text: str, group: str, cluster: str) -> LabelledText:

@@ -18,7 +18,7 @@ from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
 from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.evaluation.compare import sign_flip
+from obygaze_models.evaluation.sign_flips import sign_flip_p
 
 NAMES = dict.fromkeys("ABCDEFGH", "visual")
 
@@ -128,7 +128,7 @@ def test_an_annotator_without_a_level_has_no_step() -> None:
 def test_one_sided_sign_flips_are_those_of_enumeration(n: int) -> None:
     for seed in range(5):
         d = np.random.default_rng(seed).integers(-3, 5, n).astype(float)
-        p, exact = sign_flip(d, greater=True)
+        p, exact = sign_flip_p(d, greater=True)
         assert exact and p == pytest.approx(enumerated(d.tolist()))
 
 

@@ -56,9 +56,11 @@ def test_the_film_of_a_file_with_several_media_is_its_first_video(
     assert (first.extra["start_frame"], first.extra["end_frame"]) == ("10", "84")
 
 
-def test_a_word_means_what_its_entry_means_in_another_language(tmp_path: Path) -> None:
-    # "sicher" is a word of the entry that has "Sure" in English.
-    manifest = imported(FOLDER / "see.eaf", tmp_path / "marks")
+def test_a_word_of_another_language_is_asked_for(tmp_path: Path) -> None:
+    path = FOLDER / "see.eaf"
+    with pytest.raises(FixInput, match="'sicher'"):
+        import_segments([path], "marks", FPS)
+    manifest = imported(path, tmp_path / "marks")
     assert [clip.level for clip in manifest.clips] == ["EN", "S", "HN", "S"]
     assert {clip.extra["comment"] for clip in manifest.clips} == {""}
 

@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.film_pages import (
@@ -29,7 +30,7 @@ from support.film_pages import (
     table,
 )
 from support.kills import kill_everywhere
-from support.runs import cell, write_run
+from support.run_tables import Clips, MadeCell, made_run
 from support.videos import write_video
 
 from obygaze.films import marks as marks_module
@@ -472,19 +473,17 @@ def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
 
 def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
     """A run whose model decided on S (1) or EN (0) for the clips of each film, a digit each."""
-    header = (
-        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
-    )
-    rows = [
-        f"{film}-{k:03d},{film},EN_S,EN_S,EN_S,ridge,clip,fold 0,0,0,.5,{digit}\n"
-        for film, digits in decisions.items()
-        for k, digit in enumerate(digits)
-    ]
-    protocol = {"name": "made-up", "tasks": {"EN_S": {"classes": {"EN": 0, "S": 1}}}}
-    records = [cell(train="EN_S")]
-    return write_run(
-        folder, records, header + "".join(rows), protocol={**protocol, "report": {}}
-    )
+    ids = []
+    films = []
+    scores = []
+    for film, digits in decisions.items():
+        for k, digit in enumerate(digits):
+            ids.append(f"{film}-{k:03d}")
+            films.append(film)
+            scores.append(0.5 if digit == "1" else -0.5)
+    y = np.arange(len(ids)) % 2 == 0
+    clips = Clips(tuple(ids), tuple(films), y)
+    return made_run(folder, [MadeCell("ridge", clips, np.array(scores))]).folder
 
 
 def test_tables_of_several_annotators_are_projected_and_compared_together(

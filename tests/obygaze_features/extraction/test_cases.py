@@ -10,7 +10,6 @@ from support.written_stores import a_recipe
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction import cases
 from obygaze_features.extraction.cases import (
-    CASES,
     COMPUTE,
     KEEP,
     REFUSE,
@@ -34,6 +33,7 @@ ROW_B = Row("b", "film", 1.0, 2.0, OK, "", 20, "b" * 16, 25, 0)
 CLIP_A = PlannedClip("a", "film", "a.mp4", 0.0, 1.0)
 CLIP_B = PlannedClip("b", "film", "b.mp4", 1.0, 2.0)
 NOT_THERE = Row("b", "film", 1.0, 2.0, FAILED, NOT_EXTRACTED)
+NOT_A = Row("a", "film", 0.0, 1.0, FAILED, NOT_EXTRACTED)
 BROKEN = Row("b", "film", 1.0, 2.0, FAILED, "damaged")
 
 
@@ -65,10 +65,9 @@ def found(done: Work) -> dict[str, int]:
 
 
 def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None:
-    assert len({case.name for case in CASES}) == len(CASES)
-    in_module = {case for case in vars(cases).values() if isinstance(case, Case)}
-    assert in_module == set(CASES)
-    for case in CASES:
+    all_cases = [case for case in vars(cases).values() if isinstance(case, Case)]
+    assert len({case.name for case in all_cases}) == len(all_cases) == 22
+    for case in all_cases:
         assert case.outcome in (KEEP, COMPUTE, REFUSE)
         assert ". " not in case.sentence.format(n=1)
 
@@ -100,7 +99,7 @@ def test_a_file_that_was_missing_is_read_when_it_is_there() -> None:
     done = work([CLIP_A, CLIP_B], [ROW_A, missing], facts={"b.mp4": None})
     assert found(done) == {"same": 1, "failed before": 1}
     done = work([CLIP_A, CLIP_B], [ROW_A, missing])
-    assert found(done) == {"same": 1, "video found": 1}
+    assert found(done) == {"same": 1, "pictures found": 1}
     assert done.computed == [False, True]
 
 
@@ -182,6 +181,15 @@ def test_failed_rows_are_tried_again_on_request() -> None:
     assert again.computed == [True]
 
 
+def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete() -> (
+    None
+):
+    for retry in (False, True):
+        done = work([CLIP_A, CLIP_B], [NOT_A, BROKEN], filling=True, retry_failed=retry)
+        assert found(done) == {"not extracted": 1, "failed so far": 1}
+        assert done.computed == [True, False]
+
+
 def test_rows_that_were_not_extracted_are_computed() -> None:
     assert found(work([CLIP_B], [NOT_THERE])) == {"not extracted": 1}
     assert work([CLIP_B], [NOT_THERE]).computed == [True]
@@ -189,13 +197,27 @@ def test_rows_that_were_not_extracted_are_computed() -> None:
 
 def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
-    assert found(work([CLIP_B], [row])) == {"video found": 1}
+    assert found(work([CLIP_B], [row])) == {"pictures found": 1}
     without = CLIP_B._replace(video="")
     for retry in (False, True):
         done = work([without], [row], retry_failed=retry)
         assert (found(done), done.is_needed) == ({"no video": 1}, False)
-    done = work([without], [row], retry_failed=True, kept={"b"})
-    assert done.is_needed
+    # A file that is not there is no video either.
+    away = work([CLIP_B], [row], retry_failed=True, facts={"b.mp4": None})
+    assert (found(away), away.is_needed) == ({"no video": 1}, False)
+
+
+@pytest.mark.parametrize("video", ["", "b.mp4"])
+def test_a_clip_without_a_video_is_computed_when_its_frames_were_kept(
+    video: str,
+) -> None:
+    """As with a video that comes later, it need not be asked for."""
+    missing = Row("b", "film", 1.0, 2.0, FAILED, "missing: no such file")
+    clip = CLIP_B._replace(video=video)
+    for row in (BROKEN._replace(status=NO_VIDEO), missing):
+        done = work([clip], [row], kept={"b"}, facts={"b.mp4": None})
+        assert found(done) == {"pictures found": 1}
+        assert done.computed == [True]
 
 
 def test_a_clip_that_is_not_in_the_manifest_any_more_stays() -> None:

@@ -33,6 +33,7 @@ from support.simulated_gpu import SimulatedGpu, TimedBackbone
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction import compute
+from obygaze_features.extraction.clips import Clip
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -44,7 +45,6 @@ from obygaze_features.extraction.compute import (
     gpu_batches,
     measured_clip_bytes,
 )
-from obygaze_features.extraction.decoded import Clip
 from obygaze_features.extraction.gpu import free_gpu_memory
 from obygaze_features.store import Array, open_store
 from obygaze_features.store.sealing import seal

@@ -10,8 +10,7 @@ import pytest
 from support.videos import write_video
 
 from obygaze_features.core.files import quick_sha256
-from obygaze_features.extraction.clips import PlannedClip
-from obygaze_features.extraction.decoded import Clip, RowJob
+from obygaze_features.extraction.clips import Clip, PlannedClip, RowJob
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import DecodeJob, DecodePool, View

@@ -24,8 +24,8 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import devices, recipes
 from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.results import Listener, Shown
-from obygaze_features.extraction.status import store_status
 from obygaze_features.extraction.stopping import StopFlag
+from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.model import Manifest
 
 N_CLIPS = 40

@@ -36,6 +36,7 @@ from support.extracted_stores import (
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
+from obygaze_features import backbones
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
@@ -44,9 +45,8 @@ from obygaze_features.extraction import extracting, recipes
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
-from obygaze_features.extraction.planning import Target
 from obygaze_features.extraction.recipes import view_of
-from obygaze_features.extraction.status import store_status
+from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import layout
@@ -58,6 +58,8 @@ from obygaze_features.video import decode_clip
 from obygaze_features.video.pool import DecodePool
 
 STORE = "films.descriptors"
+# The same backbone, by another name.
+CARD = str(Path(backbones.__file__).with_name("cards") / "descriptors.toml")
 # Runs an extraction in a process of its own; at a row it may send itself a signal.
 WORKER = """
 import os, signal, sys
@@ -211,11 +213,8 @@ def test_one_decoding_serves_several_backbones(
         "submit",
         lambda pool, job: jobs.append(job.path) or submit(pool, job),
     )
-    targets = [
-        Target("descriptors"),
-        Target(str(card), store="tiny", weights=str(weights)),
-    ]
-    done = run(films, world, targets, workers=2)
+    settings = {"stores": {str(card): "tiny"}, "weights": {str(card): weights}}
+    done = run(films, world, ["descriptors", str(card)], workers=2, **settings)
     assert all(store.seal for store in done)
     assert len(jobs) == len(set(jobs)) == N_CLIPS - 1
     assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
@@ -312,8 +311,7 @@ def test_stores_with_blocks_of_two_sizes_are_filled_together(
         run(films, world, watch=stop)
     store = world / "stores" / STORE
     assert Filling.open(store).plan.block_rows == 4
-    targets = [Target("descriptors"), Target("descriptors", store="other")]
-    run(films, world, targets)
+    run(films, world, ["descriptors", CARD], stores={CARD: "other"})
     assert bytes_of(store) == bytes_of(undisturbed)
     assert bytes_of(world / "stores" / "other") == bytes_of(undisturbed)
 
@@ -669,13 +667,13 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     assert open_store(store).status().counts["ok"] == N_CLIPS - 3
 
 
+@pytest.mark.parametrize("n_before", [0, 20])
 def test_a_process_that_fails_at_once_does_not_end_the_others(
-    films: Manifest,
-    tmp_path: Path,
-    undisturbed: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch, n_before: int
 ) -> None:
     """It forgets the plan, since no block was begun; another one had just planned the same."""
+    if n_before:
+        run(some_clips(films, range(n_before)), world)
     make_pool = extracting._decode_pool
     n_failed = 0
 
@@ -687,10 +685,38 @@ def test_a_process_that_fails_at_once_does_not_end_the_others(
         return make_pool(together, *more)
 
     monkeypatch.setattr(extracting, "_decode_pool", fail_elsewhere)
-    (state,) = run(films, tmp_path)
-    assert (state.sealed, n_failed) == (True, 2)
-    assert bytes_of(tmp_path / "stores" / STORE) == bytes_of(undisturbed)
-    assert no_work_is_left(tmp_path / "stores" / STORE)
+    (state,) = run(films, world)
+    assert (state.sealed, state.clips, n_failed) == (True, N_CLIPS, 2)
+    assert not (world / "stores" / f"{STORE}.next").exists()
+
+
+def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
+    films: Manifest, world: Path
+) -> None:
+    run(some_clips(films, range(20)), world)
+    store = world / "stores" / STORE
+
+    def change() -> None:
+        shutil.rmtree(store.with_name(f"{STORE}.next"))
+        subset(store, without=["tt1"], reason="by request", workspace=Workspace(world))
+
+    with pytest.raises(Mismatch, match="was not added: meanwhile another") as error:
+        run(films, world, watch=at_row(3, change))
+    assert str(store) in str(error.value)
+    assert len(open_store(store)) == 20
+    assert run(films, world)[0].clips == 36
+
+
+def test_a_run_whose_rows_failed_again_elsewhere_leaves_the_store(
+    films: Manifest, world: Path
+) -> None:
+    (first,) = run(films, world)
+    meeting = at_row(1, lambda: run(films, world, retry_failed=True))
+    done = run(films, world, retry_failed=True, watch=meeting)
+    assert done[0].seal == first.seal
+    (warning,) = done.warnings
+    assert "nothing was added" in warning
+    assert no_work_is_left(world / "stores" / STORE)
 
 
 def test_the_plan_of_a_further_array_counts_only_that_array(
@@ -887,11 +913,11 @@ def test_a_manifest_that_changed_while_the_store_is_filled(
 def test_stores_of_other_times_are_not_filled_together(
     films: Manifest, world: Path
 ) -> None:
-    first = Target("descriptors", store="first")
+    stores = {"descriptors": "first", CARD: "second"}
+    first = {"descriptors": "first"}
     stop = at_row(3, lambda: os.kill(os.getpid(), signal.SIGINT))
-    run(films, world, [first], watch=stop)
-    second = Target("descriptors", store="second")
-    run(moved(films, 3), world, [first, second], as_planned=True)
+    run(films, world, stores=first, watch=stop)
+    run(moved(films, 3), world, list(stores), stores=stores, as_planned=True)
     backbone = load_backbone("descriptors")
     video = Path(films.header.video_root, str(films.clips[3].video))
     assert_computed(open_store(world / "stores" / "first"), 3, backbone, video)
@@ -948,14 +974,15 @@ def test_stores_of_other_rows_are_one_progress_bar(
     films: Manifest, world: Path
 ) -> None:
     """The stores are filled one after another, and each clip counts once."""
-    first = Target("descriptors", store="first")
+    stores = {"descriptors": "first", CARD: "second"}
+    first = {"descriptors": "first"}
     stop = at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT))
-    run(films, world, [first], watch=stop)
+    run(films, world, stores=first, watch=stop)
     n_blocks = len(Filling.open(world / "stores" / "first").missing())
     assert n_blocks > 0
     bar = CountedBar()
-    second = Target("descriptors", store="second")
-    run(moved(films, 3), world, [first, second], as_planned=True, progress=bar.of)
+    settings = {"stores": stores, "as_planned": True, "progress": bar.of}
+    run(moved(films, 3), world, list(stores), **settings)
     assert bar.labels == ["extract"]
     assert bar.total == bar.done == N_CLIPS
     assert bar.remarks[-1] == "3 failed"

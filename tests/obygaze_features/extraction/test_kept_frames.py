@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +78,41 @@ def test_the_frames_are_those_of_the_decoder(films: Manifest, tmp_path: Path) ->
         decoded = decode_clip(video_of(films, row), view_of_descriptors())
         kept = store.read(PICTURES, [row])[0]
         assert kept.tobytes() == decoded.pictures.tobytes()
+
+
+def test_only_frames_that_exist_take_space(tmp_path: Path) -> None:
+    """A store that is sealed early, and one whose clips failed, have no bytes for the others."""
+    if not has_holes(tmp_path):
+        pytest.skip("files have no holes on this disk")
+    films = film_folder(tmp_path, 40, bad=dict.fromkeys(range(8), b"bad"))
+    n_rows = 0
+
+    def stop(row: int, failed: bool) -> None:
+        nonlocal n_rows
+        n_rows += 1
+        if n_rows == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run(films, tmp_path, "frames:descriptors", watch=stop)
+    run(films, tmp_path, "frames:descriptors", seal_now=True)
+    store = open_store(tmp_path / "stores" / KEPT)
+    n_ok = store.status().counts["ok"]
+    assert 0 < n_ok < 32
+    assert not verify(store).problems
+    row_bytes = store.record.array(PICTURES).row_bytes
+    files = list((tmp_path / "stores" / KEPT).rglob(f"{PICTURES}/c*"))
+    assert sum(path.stat().st_size for path in files) > 40 * row_bytes
+    # The last block of the disk of a row, and of a file.
+    used = 512 * sum(path.stat().st_blocks for path in files)
+    assert n_ok * row_bytes <= used < n_ok * row_bytes + 41 * 8192
+
+
+def has_holes(folder: Path) -> bool:
+    path = folder / "hole"
+    with path.open("wb") as file:
+        file.seek(2**20)
+        file.write(b"1")
+    return path.stat().st_blocks < 2**10
 
 
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from support.simulated_gpu import SimulatedGpu
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.decoded import NO_VIDEO_NAMED, Clip, Failure
+from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Clip, Failure
 from obygaze_features.extraction.loop import StoreFiller
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from support.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.extraction import planning
 from obygaze_features.extraction.gpu import GpuPageLocks
-from obygaze_features.extraction.planning import Target
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import open_store
 from obygaze_features.video import DecodeJob, DecodePool, View, decode_clip
@@ -37,12 +37,13 @@ def extracted(
     folder.mkdir()
     card = str(write_tiny_card("clip", folder))
     weights = str(save_tiny("clip", folder / "weights"))
-    targets = [
-        Target(card, store=name, weights=weights) for name in ("first", "second")
-    ]
+    # The same card by two names.
+    names = (card, card.replace(".toml", "-again.toml"))
+    shutil.copy(*names)
+    stores = dict(zip(names, ("first", "second"), strict=True))
     # Weights are loaded on the CPU; what is computed with them is computed on the GPU.
     backbones = []
-    for _ in targets:
+    for _ in names:
         backbone = load_backbone(card, weights)
         backbone.placement = replace(backbone.placement, device="cuda")
         backbones.append(backbone)
@@ -50,7 +51,9 @@ def extracted(
     notes: list[str] = []
     settings = {"device": "cuda", "workers": WORKERS, "batch": BATCH}
     with gpu:
-        done = run(manifest, folder, targets, note=notes.append, **settings)
+        done = run(
+            manifest, folder, names, stores=stores, note=notes.append, **settings
+        )
     assert [state.ok for state in done] == [N_CLIPS, N_CLIPS]
     return folder / "stores" / "first", [note for note in notes if "CUDA" in note]
 

@@ -18,7 +18,6 @@ from support.extraction import film_folder
 from support.videos import write_video
 
 from obygaze_features.extraction.cut_films import write_windows
-from obygaze_features.extraction.planning import Target
 from obygaze_features.store import open_store
 
 pytest.importorskip("transformers")
@@ -37,34 +36,35 @@ def test_every_family_at_a_rate(tmp_path: Path) -> None:
     films = film_folder(tmp_path, 3)
     long_film = Path(films.header.video_root, films.clips[LONG].video)
     write_video(long_film, numbers=range(500), size=(64, 48), options={"g": "25"})
-    targets = []
+    stores = {}
+    weights = {}
     for family in TINY:
         card = at_a_rate(write_tiny_card(family, tmp_path / "cards"))
-        weights = str(save_tiny(family, tmp_path / f"weights-{family}"))
-        targets.append(Target(card, store=family, weights=weights))
+        weights[card] = str(save_tiny(family, tmp_path / f"weights-{family}"))
+        stores[card] = family
     plain = tmp_path / "cards" / "plain.toml"
     plain.write_text(
         'schema = "obygaze-backbone/1"\nlike = "descriptors"\nname = "plain"\ntitle = "x"\n'
         "frames = 3\n[tokens]\ngrid = [3, 1, 1]\n",
         "utf-8",
     )
-    targets.append(Target(at_a_rate(plain), store="plain"))
+    stores[at_a_rate(plain)] = "plain"
     card = str(write_lsmdc_card(tmp_path / "cards"))
-    weights = str(save_lsmdc(tmp_path / "weights-lsmdc"))
-    targets.append(Target(card, store="lsmdc", weights=weights))
-    done = run(films, tmp_path, targets)
-    for target, state in zip(targets, done, strict=True):
+    weights[card] = str(save_lsmdc(tmp_path / "weights-lsmdc"))
+    stores[card] = "lsmdc"
+    done = run(films, tmp_path, list(stores), stores=stores, weights=weights)
+    for name_of_store, state in zip(stores.values(), done, strict=True):
         store = open_store(state.store)
-        if target.store == "lsmdc":
+        if name_of_store == "lsmdc":
             assert state.ok == 3
             assert store.read("mask", [0, LONG]).sum(axis=1).tolist() == [1, 5]
             is_shown = np.isfinite(store.read("time_s", [0])[0]).tolist()
             assert is_shown == [True, False, False, False, False]
             continue
-        assert store.status().is_ok.tolist() == [False, True, False], target.store
+        assert store.status().is_ok.tolist() == [False, True, False], name_of_store
         reason = store.status().reasons[0].sentence
-        name = f"tiny-{target.store}" if target.store in TINY else target.store
-        n_frames = TINY[target.store].frames if target.store in TINY else 3
+        name = f"tiny-{name_of_store}" if name_of_store in TINY else name_of_store
+        n_frames = TINY[name_of_store].frames if name_of_store in TINY else 3
         expected = f"too-short: 1 of {n_frames} frames exist, and {name} needs all"
         assert reason.startswith(expected)
         assert np.isfinite(store.read("time_s", [LONG])).all()
@@ -81,8 +81,8 @@ def test_kept_frames_at_a_rate(tmp_path: Path) -> None:
     kept = open_store(pictures.store)
     assert kept.read("mask", [0, 1, 2]).sum(axis=1).tolist() == [1, 3, 1]
     notes: list[str] = []
-    target = Target(card, store="clip", weights=weights)
-    (state,) = run(films, tmp_path, [target], note=notes.append)
+    settings = {"stores": {card: "clip"}, "weights": {card: weights}}
+    (state,) = run(films, tmp_path, card, note=notes.append, **settings)
     assert notes[0].startswith("kept frames are read from")
     store = open_store(state.store)
     assert store.status().is_ok.tolist() == [False, True, False]

@@ -11,6 +11,7 @@ import pytest
 from support.cli import call_obygaze
 from support.data import real_data
 from support.experiments import films, planted, run_on, store_of, write_workspace
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest import (
@@ -23,8 +24,6 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import sections_of
 
 TABLE_1 = {
     "Type of shot": 3,
@@ -197,22 +196,18 @@ def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None
         manifest,
         {"x": store},
     )
-    assert len(run.cells) == 10
+    assert len(models(run)) == 10
     protocol = load_protocol("obygaze12-subconstructs", quick)
     with pytest.raises(FixInput, match="obygaze manifest group made-up -o NAME makes"):
         run_on(tmp_path, protocol, films(4, 60, seed=2), {"x": store})
-    tables = [
-        table
-        for section in sections_of(ReportRun.of_run(run))
-        for table in section.tables
-        if table.key.startswith("bars")
-    ]
-    assert [row[0] for row in tables[0].rows] == list(subconstructs())
+    rows = {run.protocol["tasks"][cell.test]["row"] for cell in models(run)}
+    assert rows == set(subconstructs())
     only = ['grid.models=["pcbm-lr"]', 'grid.train=["HN_S"]', 'grid.test=["HN_S"]']
     settings = ["models.pcbm-lr.tolerance=0.1", "report.compare=false"]
     bottleneck = load_protocol("honest", [*quick, *only, *settings])
-    heads = ReportRun.of_run(run_on(tmp_path, bottleneck, manifest, {"x": store})).heads
-    assert set(heads[0].concepts) <= set(subconstructs()) and heads[0].concepts
+    found = run_on(tmp_path, bottleneck, manifest, {"x": store}).table("concepts.csv")
+    names = {row["concept"] for row in found}
+    assert names and names <= set(subconstructs())
     write_workspace(tmp_path, manifest, X)
     audited = call_obygaze(
         *("-C", tmp_path, "audit", "annotations", manifest.name, "--json"),

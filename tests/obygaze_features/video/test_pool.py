@@ -185,6 +185,17 @@ def test_a_bad_file_is_an_error_of_its_own(films: list[Path], tmp_path: Path) ->
     assert stages == ["open", "open"]
 
 
+def test_an_error_of_a_worker_is_not_called_a_crash(films: list[Path]) -> None:
+    # A time that is text: no command makes such a job.
+    job = DecodeJob(films[0], VIEWS, start_s="soon")  # type: ignore[arg-type]
+    with DecodePool(1) as pool:
+        error = pool.submit(job).result().error
+        assert error is not None
+        assert (error.stage, error.reason) == ("decode", "error")
+        assert error.message.startswith("TypeError: ")
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+
+
 def test_a_crash_costs_one_clip(
     films: list[Path], slow_film: Path, sent: threading.Event
 ) -> None:

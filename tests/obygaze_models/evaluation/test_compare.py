@@ -10,8 +10,9 @@ from statsmodels.stats.multitest import multipletests
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.bootstrap import estimate
-from obygaze_models.evaluation.compare import holm, nadeau_bengio, sign_flip
+from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.sign_flips import N_SAMPLED, sign_flip_p
 
 
 def two_models(seed: int, k: int = 6, gain: float = 0.0) -> tuple:
@@ -24,56 +25,23 @@ def two_models(seed: int, k: int = 6, gain: float = 0.0) -> tuple:
     return Predictions.of(y, first), Predictions.of(y, second), film
 
 
-class TestNadeauBengio:
-    def test_by_hand(self) -> None:
-        # Both differences are .01 from their mean: a sample variance of 2 x .0001.
-        found = nadeau_bengio([0.01, 0.03], n_train=90, n_test=10)
-        error = np.sqrt((0.5 + 1 / 9) * 0.0002)
-        # With one degree of freedom Student's t is Cauchy's distribution.
-        assert found == pytest.approx(1 - 2 / np.pi * np.arctan(0.02 / error))
-
-    def test_without_overlap_it_is_the_plain_test(self) -> None:
-        d = np.random.default_rng(0).normal(0.1, 1, 10)
-        found = nadeau_bengio(d, n_train=1e12, n_test=1)
-        assert found == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
-
-    def test_ten_folds_more_than_double_the_variance(self) -> None:
-        d = np.random.default_rng(0).normal(0.1, 1, 10)
-        p_values = [nadeau_bengio(d, n_train=n, n_test=1) for n in (1e12, 9)]
-        plain, corrected = stats.t.isf(np.array(p_values) / 2, 9)
-        assert (plain / corrected) ** 2 == pytest.approx((1 / 10 + 1 / 9) * 10)
-
-    def test_no_spread(self) -> None:
-        assert nadeau_bengio([0, 0, 0], n_train=9, n_test=1) == 1
-        assert nadeau_bengio([0.5, 0.5], n_train=9, n_test=1) == 0
-
-    @pytest.mark.parametrize("bad", [[0.1], [0.1, np.nan], [[0.1, 0.2]]])
-    def test_refusals(self, bad: list) -> None:
-        with pytest.raises(FixInput, match="at least 2"):
-            nadeau_bengio(bad, n_train=9, n_test=1)
-
-    def test_sizes(self) -> None:
-        with pytest.raises(FixInput, match="n_train and n_test"):
-            nadeau_bengio([0.1, 0.2], n_train=0, n_test=1)
-
-
 class TestSignFlip:
     def test_by_hand(self) -> None:
         # Of the 8 sums of +-1 +-2 +-4, only 7 and -7 are as far out as 7; 5, -5, 7 and -7 as 5.
-        assert sign_flip([1, 2, 4]) == (2 / 8, True)
-        assert sign_flip([-1, 2, 4]) == (4 / 8, True)
+        assert sign_flip_p([1, 2, 4]) == (2 / 8, True)
+        assert sign_flip_p([-1, 2, 4]) == (4 / 8, True)
 
     def test_ties_are_counted_though_sums_are_inexact(self) -> None:
-        assert sign_flip([0.1, 0.2, 0.3])[0] == 2 / 8
-        assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1])[0] == self.enumerated(
+        assert sign_flip_p([0.1, 0.2, 0.3])[0] == 2 / 8
+        assert sign_flip_p([0.3, 0.2, -0.1, 0.1, 0.1])[0] == self.enumerated(
             [3, 2, -1, 1, 1]
         )
 
     @pytest.mark.parametrize("unit", [1e-300, 1e-12, 1.0, 1e12])
     def test_ties_scale_with_the_differences(self, unit: float) -> None:
         """Of three positive differences two of eight patterns are as extreme: p is 1/4."""
-        assert sign_flip(np.array([0.1, 0.2, 0.3]) * unit)[0] == 2 / 8
-        assert sign_flip(np.zeros(3) * unit)[0] == 1
+        assert sign_flip_p(np.array([0.1, 0.2, 0.3]) * unit)[0] == 2 / 8
+        assert sign_flip_p(np.zeros(3) * unit)[0] == 1
 
     @staticmethod
     def enumerated(d: list[int]) -> float:
@@ -86,29 +54,30 @@ class TestSignFlip:
         theirs = stats.permutation_test(
             (d,), np.mean, permutation_type="samples", n_resamples=np.inf
         )
-        assert sign_flip(d) == (pytest.approx(theirs.pvalue), True)
+        assert sign_flip_p(d) == (pytest.approx(theirs.pvalue), True)
 
     def test_a_film_without_a_value_is_left_out(self) -> None:
-        assert sign_flip([1, np.nan, 2, 4]) == sign_flip([1, 2, 4])
+        assert sign_flip_p([1, np.nan, 2, 4]) == sign_flip_p([1, 2, 4])
 
     def test_many_films_are_sampled_and_say_so(self) -> None:
         d = np.random.default_rng(3).normal(0.2, 1, 40)
-        p, exact = sign_flip(d, n_sampled=20_000)
+        p, exact = sign_flip_p(d)
         assert not exact
         # With 40 films the flipped mean is nearly Gaussian with variance sum(d^2) / 40^2.
         z = d.mean() / np.sqrt((d**2).sum()) * 40
         assert p == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.015)
-        assert (p, exact) == sign_flip(d, n_sampled=20_000)
-        assert p != sign_flip(d, n_sampled=20_000, seed=1)[0]
+        assert (p, exact) == sign_flip_p(d)
+        assert p != sign_flip_p(d, seed=1)[0]
 
     def test_a_sampled_p_is_never_zero(self) -> None:
-        assert sign_flip(np.ones(30), n_sampled=100)[0] == pytest.approx(1 / 101)
+        p, _ = sign_flip_p(np.ones(60))
+        assert p == pytest.approx(1 / (N_SAMPLED + 1))
 
     def test_refusals(self) -> None:
         with pytest.raises(FixInput):
-            sign_flip([np.nan])
+            sign_flip_p([np.nan])
         with pytest.raises(FixInput):
-            sign_flip([np.inf, 1])
+            sign_flip_p([np.inf, 1])
 
 
 class TestDifference:

@@ -17,7 +17,7 @@ from obygaze_models.evaluation.metrics import (
     replicate,
 )
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.runner.cells import expected_random
+from obygaze_models.runner.scores import expected_random
 
 NAMES = list(METRICS)
 

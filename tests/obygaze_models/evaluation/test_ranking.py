@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from obygaze_models.evaluation.leakage import count_leak
 from obygaze_models.evaluation.metrics import GroupedStats, auc_within, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import Prevalence
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.tested_cells import UNKNOWN_LEAK
+from obygaze_models.runner.scores import Cell, ScoredFold
 
 
 def pooled(seed: int, k: int = 4) -> tuple:
@@ -66,18 +66,19 @@ def test_the_example_of_the_page_on_reports() -> None:
         rows = np.arange(rows_of_first, rows_of_first + len(predictions))
         rows_of_first += len(predictions)
         tested.append(
-            TestedFold(
+            ScoredFold(
                 fold=fold,
                 seed=0,
                 rows=rows,
                 predictions=predictions,
                 n_train=8,
                 n_validation=0,
-                leak=UNKNOWN_LEAK,
+                leak=count_leak([], [], []),
             )
         )
-    cell = Cell(train="EN_S", test="EN_S", model="ridge", feature="x", tested=tested)
-    averaged = replace(cell, averaged=True)
+    names = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
+    cell = Cell(**names, is_model=True, tested=tested)
+    averaged = replace(cell, is_averaged=True)
     assert cell.value["ap"] == averaged.value["ap"] == 0.75
     assert cell.value["auc"] == pytest.approx((2 * 4 / 6) / (1 * 1 / 2 + 2 * 4 / 6))
     assert averaged.value["auc"] == 0.5

@@ -14,9 +14,9 @@ from obygaze_features.store import Array, Row, Store, open_store, subset
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.frames import FrameProbe, StoreRows, pool
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.runner import features
-from obygaze_models.protocols.runner.features import ALL_PADDING, join
-from obygaze_models.protocols.schema import Data
+from obygaze_models.protocols.schema import Data, Feature
+from obygaze_models.runner import features
+from obygaze_models.runner.features import ALL_PADDING, read_store
 
 NAN = np.nan
 # Clips of one real frame, of two (the padding is between them), and of three.
@@ -100,7 +100,8 @@ def test_a_run_reads_real_frames(
     values = {"frames": frames.astype(np.float32), "mask": real}
     store = made_store(tmp_path / "s", rows, values, arrays=ARRAYS)
     data = Data(array=("frames",))
-    joined = join("x", store, clip_table(manifest, data), data, frames=True)
+    table = clip_table(manifest, data)
+    joined = read_store("x", store, table, data, Feature(), of_frames=True)
     np.testing.assert_array_equal(joined.X[:], MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
 

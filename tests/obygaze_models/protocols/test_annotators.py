@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
-from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import baselines, differences, the_cell
 
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.clips import ClipTable, clip_table, other_annotators
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Task
 
 EN_S = Task(classes={"EN": 0, "S": 1})
@@ -133,18 +133,12 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
         )
         for name in ("ada", "ben")
     )
-    assert not [b for b in alone.baselines if b["model"] == "annotator"]
+    assert not baselines(alone, model="annotator")
     # Ada's labels are those of the manifest without a second annotator.
-    assert (
-        cell_of(ada.cells, model="ridge")["auc"]
-        == cell_of(alone.cells, model="ridge")["auc"]
-    )
-    assert (
-        cell_of(ben.cells, model="ridge")["auc"]
-        != cell_of(alone.cells, model="ridge")["auc"]
-    )
+    auc = [the_cell(run, model="ridge").value("auc") for run in (ada, alone, ben)]
+    assert auc[0] == auc[1] != auc[2]
 
-    found = cell_of(ada.baselines, model="annotator")
+    found = the_cell(ada, model="annotator")
     mine = [
         c
         for c in both
@@ -158,19 +152,18 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
         [{"S": 1.0, "NS": 0.5}.get(theirs[c.extra["given_clip_id"]], 0.0) for c in mine]
     )
     films = np.array([c.movie_id for c in mine])
-    assert (found["n_test"], found["n_positive"]) == (len(y), y.sum())
-    assert found["f1_binary"]["value"] == pytest.approx(f1_score(y, score > 0.5))
+    assert (found.n_clips, found.n_positive) == (len(y), y.sum())
+    assert found.value("f1_binary") == pytest.approx(f1_score(y, score > 0.5))
     # Each film is a fold of the honest design: precision is averaged over them.
     parts = [films == film for film in np.unique(films)]
     by_film = [average_precision_score(y[p], score[p]) for p in parts]
-    assert found["ap"]["value"] == pytest.approx(np.mean(by_film))
-    first = next(iter(found["by_film"]))
-    assert found["by_film"][first]["auc"] == pytest.approx(
+    assert found.value("ap") == pytest.approx(np.mean(by_film))
+    first, row = next(iter(found.by_film["auc"].items()))
+    assert row["value"] == pytest.approx(
         roc_auc_score(y[films == first], score[films == first])
     )
-    low, high = found["f1_binary"]["ci"]
-    assert low < found["f1_binary"]["value"] < high
-    assert found["ceiling"] and found["leaked"] == 0 and found["tuned"] is None
-    assert "annotator (the other one)" in result_text(ada)
-    against = [r for r in ada.of("comparison") if r["second"]["model"] == "annotator"]
-    assert [r["first"]["model"] for r in against] == ["ridge"]
+    low, high = found.ends("f1_binary")
+    assert low < found.value("f1_binary") < high
+    assert found.leaked == 0 and "f1_binary_tuned" not in found.of_metric
+    against = differences(ada, against_model="annotator")
+    assert [row["model"] for row in against] == ["ridge"]

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from support.closed_form import closed_form
 from support.data import real_data
-from support.experiments import cell_of, quick, store_of, without_models
+from support.experiments import quick, store_of, without_models
 from support.published import split_file
+from support.tables import the_cell
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +51,17 @@ def run(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_blind_rows_are_the_closed_forms(
     run: Run, test: str, n: int, model: str, binary: float
 ) -> None:
-    found = cell_of(run.baselines, train="HN_S", test=test, model=model)
+    found = the_cell(run, train="HN_S", test=test, model=model)
     f, q = 31 / n, 0.5 if model == "random" else 1.0
     positive = 2 * f * q / (f + q)
     negative = 2 * (1 - f) * (1 - q) / ((1 - f) + (1 - q))
-    assert (found["n_test"], found["n_positive"]) == (n, 31)
-    assert found["f1_binary"]["mean"] == pytest.approx(positive, abs=1e-12)
-    assert found["f1_weighted"]["mean"] == pytest.approx(
-        f * positive + (1 - f) * negative
-    )
-    assert found["f1_binary"]["value"] == pytest.approx(binary, abs=0.006)
-    assert found["precision"]["value"] == pytest.approx(f)
-    assert found["auc"]["value"] == 0.5
+    assert (found.n_clips, found.n_positive) == (n, 31)
+    assert found.value("f1_binary") == pytest.approx(positive, abs=1e-12)
+    weighted = f * positive + (1 - f) * negative
+    assert found.value("f1_weighted") == pytest.approx(weighted)
+    assert found.value("f1_binary") == pytest.approx(binary, abs=0.006)
+    assert found.value("precision") == pytest.approx(f)
+    assert found.value("auc") == 0.5
 
 
 def test_the_prevalence_and_the_leaks_stand_in_every_cell(run: Run) -> None:
@@ -69,12 +70,12 @@ def test_the_prevalence_and_the_leaks_stand_in_every_cell(run: Run) -> None:
         tested = split_file(f"02_{test}.csv")
         with_video = {c for c, v in zip(tested.ids, tested.has_video, strict=True) if v}
         for train in ("EN_S", "HN_S"):
-            found = cell_of(run.baselines, train=train, test=test, model="neighbour")
-            assert found["prevalence"] == pytest.approx(31 / n)
+            found = the_cell(run, train=train, test=test, model="neighbour")
+            assert found.value("prevalence") == pytest.approx(31 / n)
             seen = set(split_file(f"02_{train}.csv").in_folds(*range(9)))
             most = len(seen & with_video & set(tested.in_folds(9)))
             # A run trains on some folds only; over the runs nearly all of them come up.
-            assert 0.9 * most <= found["leaked"] <= most
+            assert 0.9 * most <= found.leaked <= most
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_neighbours_do_as_well_as_published_models(
     )
     inputs = gather(replace(protocol, grid=grid), manifest, "real", {})
     found = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    hard = cell_of(found.baselines, test="HN_S")
-    every = cell_of(found.baselines, test="ENHN_S")
-    assert hard["f1_binary"]["value"] == pytest.approx(0.81, abs=0.02)
-    assert every["f1_weighted"]["value"] == pytest.approx(0.82, abs=0.02)
+    hard = the_cell(found, test="HN_S")
+    every = the_cell(found, test="ENHN_S")
+    assert hard.value("f1_binary") == pytest.approx(0.81, abs=0.02)
+    assert every.value("f1_weighted") == pytest.approx(0.82, abs=0.02)

@@ -19,6 +19,7 @@ from support.experiments import (
     store_of,
     store_of_windows,
 )
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import grouped_concepts
@@ -26,9 +27,9 @@ from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.kinds import KINDS
-from obygaze_models.protocols.runner.banks import Banks
-from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.concept_vectors import ConceptVectors, Margins
+from obygaze_models.runner.heldout import HeldOut
 
 KFOLD = ("splits.kind=kfold", "splits.folds=4")
 SPLITS = {
@@ -224,10 +225,10 @@ def test_nothing_is_learned_from_a_clip_that_is_tested(
 def test_vectors_that_were_found_on_test_clips_are_counted(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def every_row(banks: Banks, data: FoldData) -> np.ndarray:
-        return np.flatnonzero(banks.features.present)
+    def every_clip(vectors: ConceptVectors, held: HeldOut) -> np.ndarray:
+        return np.flatnonzero(vectors.features.present)
 
-    monkeypatch.setattr(Banks, "bank_rows", every_row)
+    monkeypatch.setattr(ConceptVectors, "clips_to_find_on", every_clip)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
     # Four folds, two tests, two trained.
@@ -240,8 +241,8 @@ def test_vectors_that_were_found_on_test_clips_are_counted(
         )
     assert "used to find concept vectors" in error.value.details[0]
     run = run_on(tmp_path, replace(protocol, leakage="warn"), manifest, {"x": store})
-    for cell in run.cells:
-        assert cell["leaked"] == (cell["n_test"] if cell["model"] == "pcbm-lr" else 0)
+    for cell in models(run):
+        assert cell.leaked == (cell.n_clips if cell.model == "pcbm-lr" else 0)
 
 
 def test_no_published_test_clip_finds_a_vector(
@@ -255,18 +256,18 @@ def test_no_published_test_clip_finds_a_vector(
         tmp_path / "s", manifest, planted(manifest, width=14), without=silent
     )
     found: list[tuple[int, int]] = []
-    own = Banks.margins
+    own = ConceptVectors.margins
 
-    def record(banks: Banks, settings: Any, data: FoldData) -> tuple[Any, ...]:
-        margins = own(banks, settings, data)
-        tested = data.split.test
-        found.append((len(tested), len(np.intersect1d(margins[2], tested))))
+    def record(vectors: ConceptVectors, settings: Any, held: HeldOut) -> Margins:
+        margins = own(vectors, settings, held)
+        in_common = np.intersect1d(margins.found_on, held.test)
+        found.append((len(held.test), len(in_common)))
         return margins
 
-    monkeypatch.setattr(Banks, "margins", record)
+    monkeypatch.setattr(ConceptVectors, "margins", record)
     protocol = quick(
         "paper-pcbm", "report.concepts=false", "grid.baselines=[]", replicates=2
     )
     run_on(tmp_path, protocol, manifest, {"x": store})
-    # EN and S of the last fold; the fits serve ENHN_S as well.
-    assert set(found) == {(71, 0)}
+    # EN and S of the last fold, and with HN for ENHN_S.
+    assert set(found) == {(71, 0), (100, 0)}

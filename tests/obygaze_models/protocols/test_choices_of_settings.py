@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
@@ -18,10 +19,11 @@ from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.models.registry import KINDS
-from obygaze_models.protocols.runner import models
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner import fitting
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.testing import store_runs
 
 MANIFEST = films(4, 40, seed=3)
 TWO_VALUES = {
@@ -93,8 +95,8 @@ def test_every_setting_of_every_kind_can_be_a_choice(kind: str, tmp_path: Path) 
         protocol = choosing(kind, f"{setting}.grid={TWO_VALUES[setting]}")
         run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
         offered = protocol.models["x"].settings[setting]["grid"]
-        for fold in run.cells[0].folds:
-            assert fold.chosen[setting] in map(plain, offered), setting
+        for fold in models(run)[0].facts["folds"]:
+            assert fold["chosen"][setting] in map(plain, offered), setting
 
 
 def plain(value: Any) -> Any:
@@ -109,7 +111,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def chosen_in(run: Run, setting: str) -> list[Any]:
-    return [fold.chosen[setting] for fold in run.cells[0].folds]
+    return [fold["chosen"][setting] for fold in models(run)[0].facts["folds"]]
 
 
 def test_a_perceptron_may_have_a_value_for_each_task(
@@ -144,7 +146,7 @@ def test_a_combination_that_diverges_is_not_chosen(
         (own.folder / "predictions.csv").read_bytes() for own in (run, alone)
     ]
     assert predictions[0] == predictions[1]
-    with pytest.raises(FixTraining, match="training diverged"):
+    with pytest.raises(FixInput, match="training diverged"):
         run_on(
             tmp_path,
             choosing("mlp", "learning_rate=[1e38, 1e37]"),
@@ -167,8 +169,8 @@ def test_a_fit_beside_one_that_diverges_is_the_same(
             raise FixTraining("training diverged")
         return fit_many(X, jobs, probe)
 
-    monkeypatch.setattr(models, "fit_many", fit)
-    first, second, third = models._fit_or_none(X, jobs, probe)
+    monkeypatch.setattr(fitting, "fit_many", fit)
+    first, second, third = fitting._fit_or_none(X, jobs, probe)
     assert second is None
     expected = fit_many(X, [jobs[0], jobs[2]], probe)
     for ours, theirs in zip((first, third), expected, strict=True):
@@ -195,24 +197,25 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
     )
     protocol = choosing("mlp", "class_weight=['none', 'balanced']")
     inputs = gather(protocol, manifest, "", {"x": store})
-    context = inputs.context(inputs.features[0])
-    features = inputs.features[0]
+    (run,) = store_runs(inputs, 1)
+    context = run.context("EN_S")
     chosen = []
-    for _, _, split in context.folds:
+    for _, _, whole in run.every_fold:
+        held = whole.apart()
         for seed in range(3):
-            data = context.fold_data("EN_S", split, seed=seed)
-            (fit,) = models.fit_perceptrons(protocol.models["x"], [data], features)
+            model = protocol.models["x"]
+            (fit,) = fitting.fit_perceptrons(model, [held], context, seed)
             chosen.append(fit.chosen["class_weight"])
-            truth = data.y_of(split.validation)
+            truth = context.y_of(held.validation)
             precisions = {}
             losses = {}
             for weight in ("none", "balanced"):
                 settings = {**protocol.models["x"].settings, "class_weight": weight}
                 alone = replace(protocol.models["x"], settings=settings)
-                (fitted,) = models.fit_perceptrons(alone, [data], features)
-                scores = fitted.score(split.validation)
+                (fitted,) = fitting.fit_perceptrons(alone, [held], context, seed)
+                scores = fitted.score(context.features.of(held.validation))
                 precisions[weight] = average_precision_score(truth, scores)
-                losses[weight] = models._loss(fitted.estimator)
+                losses[weight] = fitting._loss(fitted.estimator)
             assert losses["none"] < losses["balanced"]
             assert precisions[chosen[-1]] == max(precisions.values())
     assert "balanced" in chosen

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
-from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import the_cell
 
 from obygaze_models.models.linear import RidgeProbe
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.report.page import write_report
+from obygaze_models.runner.tables import Run
 
 KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")
 
@@ -32,18 +32,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_model_has_one(run: Run, kind: str) -> None:
     """F1 at the thresholds of the folds, from predictions.csv with scikit-learn."""
-    cell = cell_of(run.cells, model=kind)
-    thresholds = {fold["fold"]: fold["threshold"] for fold in cell["folds"]}
+    cell = the_cell(run, model=kind)
+    thresholds = {fold["fold"]: fold["threshold"] for fold in cell.facts["folds"]}
     assert None not in thresholds.values()
     rows = [row for row in run.predictions if row["model"] == kind]
     decided = [row["score"] > thresholds[row["fold"]] for row in rows]
     expected = f1_score([row["y"] for row in rows], decided)
-    assert cell["tuned"]["f1_binary"]["value"] == pytest.approx(expected)
-
-
-def test_the_report_shows_both(run: Run) -> None:
-    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
-    assert "F1 binary, chosen threshold" in text
+    assert cell.value("f1_binary_tuned") == pytest.approx(expected)
 
 
 def test_scores_of_ridge_without_a_film_are_those_of_a_refit() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models
 
-from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.clips import clip_table
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model, predict
 
 ONE = films(6, 20, seed=3)
@@ -51,7 +53,7 @@ def test_a_test_row_leaks_if_another_row_of_its_clip_trained() -> None:
     assert leak.clips == ("a.y", "b.x") and leak.leaked == 2
 
 
-def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
+def test_no_row_of_a_tested_clip_trains(tmp_path: Path) -> None:
     both = by_annotator(ONE)
     store = store_of(tmp_path / "s", ONE, planted(ONE))
     changes = (
@@ -68,17 +70,21 @@ def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
             'grid.baselines=["all_positive"]',
         ),
     )
-    with pytest.raises(FixInput, match="cells test on clips of their training"):
-        run_on(tmp_path, quick("honest", *changes, replicates=20), both, {"s": store})
-    warned = quick("honest", *changes, "leakage=warn", replicates=20)
-    run = run_on(tmp_path, warned, both, {"s": store})
-    # By hand: a test row leaks unless both rows of its clip are in one fold.
-    fold = {row["clip_id"]: row["fold"] for row in run.predictions}
+    run = run_on(tmp_path, quick("honest", *changes, replicates=20), both, {"s": store})
+    fold_of = {row["clip_id"]: row["fold"] for row in run.predictions}
     other = {"x": "y", "y": "x"}
-    parted = [row for row in fold if fold[row] != fold[row[:-1] + other[row[-1]]]]
-    (cell,) = run.cells
-    assert cell["leaked"] == len(parted) > 0
-    assert any(r["about"] == "leak" for r in run.of("remark"))
+    parted = [
+        row for row in fold_of if fold_of[row] != fold_of[row[:-1] + other[row[-1]]]
+    ]
+    assert parted
+    (cell,) = models(run)
+    assert cell.leaked == 0
+    # By hand: no row of a tested clip trains.
+    in_task = [c.clip_id for c in both if c.level in ("EN", "HN", "S")]
+    for fold in cell.facts["folds"]:
+        tested = {row[:-1] for row in fold_of if fold_of[row] == fold["fold"]}
+        n_others = sum(row[:-1] not in tested for row in in_task)
+        assert fold["n_train"] + fold["n_validation"] == n_others
     # Rows of one clip stay together in folds by clip.
     together = ("splits.kind=group_kfold", "splits.group=given_clip_id")
     run = run_on(
@@ -87,7 +93,7 @@ def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
         both,
         {"s": store},
     )
-    assert run.cells[0]["leaked"] == 0
+    assert models(run)[0].leaked == 0
 
 
 @pytest.mark.parametrize("kind", ["ridge", "pcbm-lr"])

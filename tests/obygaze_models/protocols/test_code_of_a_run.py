@@ -1,12 +1,10 @@
-"""An unfinished run is continued by the same code only: that of obygaze, and own code."""
+"""The identity of a run has the version of own code."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +12,13 @@ import pytest
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_features import __version__
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_models.protocols.runner import code
-from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
 from obygaze_models.protocols.schema import Model
+from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.run import run_protocol
 
 MODEL = """
 import numpy as np
@@ -81,60 +79,23 @@ def inputs_of(tmp_path: Path, form: str = "one") -> Inputs:
     return gather(quick("honest", *changes, replicates=20), manifest, "", {"x": store})
 
 
-@contextmanager
-def stopping(label: str, total: int) -> Iterator[Progress]:
-    class Bar(Quiet):
-        def advance(self, amount: int = 1) -> None:
-            if amount:
-                raise KeyboardInterrupt
-
-    yield Bar() if label.startswith("tests") else Quiet()
-
-
 @pytest.mark.parametrize("form", FILES)
-def test_repaired_own_code_starts_again(form: str, here: Path) -> None:
+def test_repaired_own_code_is_another_run(form: str, here: Path) -> None:
     write_code(here, -1, form)
-    with pytest.raises(KeyboardInterrupt):
-        run_protocol(inputs_of(here, form), here / "a", n_jobs=1, watch=stopping)
-    broken = inputs_of(here, form).identity
+    broken = inputs_of(here, form)
+    run_protocol(broken, here / "a", n_jobs=1)
     write_code(here, +1, form)
     repaired = inputs_of(here, form)
-    assert repaired.identity != broken
-    resumed = run_protocol(repaired, here / "a", n_jobs=1)
-    alone = run_protocol(repaired, here / "b", n_jobs=1)
-    for name in ("results.json", "predictions.csv"):
-        assert (resumed.folder / name).read_bytes() == (
-            alone.folder / name
-        ).read_bytes()
+    assert repaired.identity != broken.identity
+    with pytest.raises(AlreadyThere):
+        run_protocol(repaired, here / "a", n_jobs=1)
 
 
 def test_the_time_of_a_file_is_not_its_content(here: Path) -> None:
     write_code(here, 1, "one")
-    before = inputs_of(here).identity_here
+    before = inputs_of(here).identity
     os.utime(here / "sided_sign.py", (time.time() + 60, time.time() + 60))
-    assert inputs_of(here).identity_here == before
-
-
-@pytest.mark.parametrize("name", ["obygaze_models", "obygaze_features"])
-def test_both_packages_are_in_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / name
-    (folder / "room").mkdir(parents=True)
-    file = folder / "room" / "part.py"
-    file.write_text("x = 1\n")
-    roots = tuple(folder if root.name == name else root for root in code.ROOTS)
-    assert sorted(root.name for root in roots) == ["obygaze_features", "obygaze_models"]
-    monkeypatch.setattr(code, "ROOTS", roots)
-    code.own_code.cache_clear()
-    before = code.own_code()
-    times = file.stat().st_mtime_ns
-    file.write_text("x = 2\n")
-    os.utime(file, ns=(times, times))
-    code.own_code.cache_clear()
-    assert code.own_code() != before
-    monkeypatch.undo()
-    code.own_code.cache_clear()
+    assert inputs_of(here).identity == before
 
 
 def test_other_runs_have_the_identity_that_they_had(tmp_path: Path) -> None:
@@ -147,7 +108,8 @@ def test_other_runs_have_the_identity_that_they_had(tmp_path: Path) -> None:
     unused = replace(inputs, protocol=protocol)  # such code need not be there
     parts = {"protocol": protocol.sha256, "manifest": manifest_sha256(manifest)}
     parts |= {
-        "stores": {"x": inputs.features[0].origin["sha256"]},
+        "stores": {"x": inputs.stores[0].origin["sha256"]},
         "obygaze": __version__,
+        "parts": {},
     }
     assert unused.identity == sha256_bytes(canonical_json(parts))

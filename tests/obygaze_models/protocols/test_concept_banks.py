@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.protocols.runner.banks import (
+from obygaze_models.runner.concept_vectors import (
     TOLERANCES,
-    Banks,
     _best_of_folds,
     _best_tolerances,
-    _by_fold,
+    _cross_fit_parts,
+    _without_each_fold,
     findable,
 )
 
@@ -22,8 +22,7 @@ FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
 
 def cross_folds(rows: list[int], n_folds: int, *, grouped: bool) -> list[list[int]]:
-    banks: Any = SimpleNamespace(grouped=grouped, seed=3)
-    parts = Banks._cross_folds(banks, np.array(rows), FILMS, n_folds)
+    parts = _cross_fit_parts(np.array(rows), FILMS, n_folds, grouped, 3)
     return [part.tolist() for part in parts]
 
 
@@ -67,7 +66,7 @@ def test_f1_of_each_vector_in_the_fold_that_did_not_find_it() -> None:
     """A clip that is no example (-1) is neither right nor wrong, whatever its margin."""
     margins = [[1, 1], [1, -1], [1, 1], [-1, -1], [-1, 0], [-1, -1]]
     examples: Any = Known({None: margins})
-    banks, scores = _by_fold(examples, None, ROWS, FOLDS)
+    banks, scores = _without_each_fold(examples, None, ROWS, FOLDS)
     assert [bank.rows for bank in banks] == [[4, 5], [0, 1, 2, 3]]
     # Body, fold 0: a hit, a false alarm, a miss; Look: two hits. Fold 1: one missed each.
     assert scores.tolist() == [[2 / 4, 1.0], [0.0, 0.0]]

@@ -1,4 +1,4 @@
-"""The same pictures under two names, and features that hold the label."""
+"""The same pictures under two names."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import films, quick, run_on, store_of
+from support.tables import baselines, models
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner import copies
-from obygaze_models.protocols.runner.copies import (
-    deciding_column,
-    find_copies,
-    near_pairs,
-)
-from obygaze_models.protocols.runner.features import COPY
-from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.runner import copies
+from obygaze_models.runner.copies import find_copies, near_pairs
+from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.text import result_text
 
 CHANGES = (
     *('grid.models=["ridge"]', 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'),
@@ -42,7 +39,7 @@ def doubled(manifest: Manifest) -> Manifest:
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.02])
-def test_copies_under_another_film_are_counted_warned_of_and_left_out(
+def test_copies_under_another_film_are_counted_and_warned_of(
     difference: float, tmp_path: Path
 ) -> None:
     manifest = films(4, 20, seed=2)
@@ -53,36 +50,57 @@ def test_copies_under_another_film_are_counted_warned_of_and_left_out(
     run = run_on(
         tmp_path, quick("honest", *CHANGES, replicates=20), twice, {"s": store}
     )
-    (cell,) = run.cells
+    (cell,) = models(run)
     # Each clip but those that are not sure is tested once, by a model of its copy.
-    assert cell["leaked"] == cell["copies"] == cell["n_test"] > 0
-    assert cell["leak_share"] == 1
-    assert run.baselines[0]["leaked"] == 0
-    (record,) = run.of("copies")
-    assert len(record["groups"]) == len(manifest)
-    n_equal, n_near = record["n_equal"], record["n_near"]
-    assert (n_equal, n_near) == (
-        (len(twice), 0) if difference == 0 else (0, len(twice))
-    )
-    (remark,) = [r for r in run.of("remark") if r["about"] == "copies"]
-    assert f"{cell['n_test']} of the {cell['n_test']} test clips" in result_text(run)
-    assert "data.copies=leave_out" in remark["text"]
+    assert cell.leaked == cell.facts["copies"] == cell.n_clips > 0
+    assert baselines(run)[0].leaked == 0
+    facts = run.about["stores"]["s"]
+    n_equal, n_near = facts["n_equal_copies"], facts["n_near_copies"]
+    expected = (len(twice), 0) if difference == 0 else (0, len(twice))
+    assert (n_equal, n_near) == expected
+    (said,) = [w.text for w in warnings_of(run) if w.about == "copies"]
+    assert f"{cell.n_clips} of the {cell.n_clips} test clips" in said
+    assert "data.copies=leave_out" in said
+    assert said in result_text(run)
 
+
+def test_copies_are_left_out_of_each_fold(tmp_path: Path) -> None:
+    """Three clips of the second film have the features of clips of the first one."""
+    manifest = films(5, 20, seed=2)
+    X = noise(len(manifest))
+    rows = [
+        number
+        for number, clip in enumerate(manifest)
+        if clip.level in ("EN", "HN", "S") and clip.movie_id == "tt0000001"
+    ]
+    others = [
+        number
+        for number, clip in enumerate(manifest)
+        if clip.level in ("EN", "HN", "S") and clip.movie_id == "tt0000002"
+    ]
+    first, second = rows[:3], others[:3]
+    X[second] = X[first]
+    store = store_of(tmp_path / "s", manifest, X)
     changes = (*CHANGES, "data.copies=leave_out")
-    alone = run_on(
-        tmp_path, quick("honest", *changes, replicates=20), twice, {"s": store}
+    run = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
     )
-    (kept,) = alone.cells
-    assert (kept["n_test"], kept["leaked"]) == (cell["n_test"] // 2, 0)
-    assert not [r for r in alone.of("remark") if r["about"] == "copies"]
-    (coverage,) = alone.of("coverage")
-    assert coverage["reasons"] == {COPY: len(manifest)}
-    # What is left is the run on the clips without their copies.
-    folder = store_of(tmp_path / "once", manifest, X)
-    once = run_on(
-        tmp_path, quick("honest", *CHANGES, replicates=20), manifest, {"s": folder}
-    )
-    assert kept["auc"] == once.cells[0]["auc"]
+    (cell,) = models(run)
+    assert cell.leaked == cell.facts["copies"] == 0
+    tested = {row["clip_id"] for row in run.predictions if row["model"] == "ridge"}
+    # Each is tested by a model of the film of its copy: neither is.
+    assert not tested & {manifest.clips[row].clip_id for row in [*first, *second]}
+    n_in_task = sum(clip.level in ("EN", "HN", "S") for clip in manifest)
+    assert len(tested) == n_in_task - 6
+    n_fitted = [fold["n_train"] + fold["n_validation"] for fold in cell.facts["folds"]]
+    whole = {
+        film: sum(c.level in ("EN", "HN", "S") for c in manifest if c.movie_id != film)
+        for film in sorted(manifest.films)
+    }
+    # Where both films train, the first one's clips do.
+    both_train = sorted(manifest.films)[2:]
+    for film, n_train in zip(sorted(manifest.films), n_fitted, strict=True):
+        assert n_train == whole[film] - (3 if film in both_train else 0)
 
 
 @pytest.mark.parametrize(("width", "n"), [(2, 400), (24, 240), (768, 200)])
@@ -133,30 +151,3 @@ def test_it_is_not_known_of_frames_and_of_few_clips() -> None:
     assert near_pairs(noise(20), np.array(["a", "b"] * 10)) is None
     assert near_pairs(noise(60).reshape(60, 4, 6), np.array(["a", "b"] * 30)) is None
     assert near_pairs(noise(60), np.array(["a"] * 60)) is None
-
-
-def test_a_column_that_equals_the_label_is_warned_of(tmp_path: Path) -> None:
-    manifest = films(4, 20, seed=2)
-    X = noise(len(manifest))
-    X[:, 5] = [clip.level == "S" for clip in manifest]
-    store = store_of(tmp_path / "s", manifest, X)
-    run = run_on(
-        tmp_path, quick("honest", *CHANGES, replicates=20), manifest, {"s": store}
-    )
-    (remark,) = [r for r in run.of("remark") if r["about"] == "one number"]
-    assert "ENHN_S (number 5)" in remark["text"]
-
-
-def test_one_column_decides_only_where_chance_does_not() -> None:
-    y = np.arange(60) < 20
-    X = noise(60, 30)
-    assert deciding_column(X, y) is None
-    X[:, 11] = np.where(y, -0.1, 0.1) + 0.01 * X[:, 11]
-    assert deciding_column(X, y) == 11
-    # Of 3 clips and 3 others one column of 24 separates them with 2 chances in 20.
-    few = np.arange(6) < 3
-    assert (
-        deciding_column(np.where(few, 1.0, 0.0)[:, None] + np.zeros((6, 24)), few)
-        is None
-    )
-    assert deciding_column(X, np.ones(60, dtype=bool)) is None

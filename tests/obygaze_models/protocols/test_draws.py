@@ -10,13 +10,16 @@ import pytest
 from scipy.stats import kstest, loguniform, uniform
 from support.cells import by_cell
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import Store
-from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.kinds import candidates, draw_candidates
-from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.schema import Model, Protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model
 
 MANIFEST = films(4, 40, seed=3)
@@ -140,7 +143,7 @@ def test_a_run_is_that_of_a_grid_of_the_same_values(
     run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
     listed = [own[setting] for own in run.protocol["models"]["m"]["drawn"]]
     assert 2 <= len(listed) <= 4
-    chosen = [fold.chosen[setting] for fold in run.cells[0].folds]
+    chosen = [fold["chosen"][setting] for fold in models(run)[0].facts["folds"]]
     assert set(chosen) <= set(listed)
     grid = one_pair(*shared, f"models.m.{setting}.grid={listed}", model="m")
     same = run_on(tmp_path, grid, MANIFEST, {"x": store})
@@ -172,7 +175,7 @@ def test_draws_give_the_same_bytes_alone_and_in_two_processes(
     whole = run_on(tmp_path, all_kinds(every), MANIFEST, {"x": store})
     inputs = gather(all_kinds(every), MANIFEST, "made-up", {"x": store})
     parallel = run_protocol(inputs, tmp_path / "parallel", n_jobs=2)
-    for file in ("results.json", "predictions.csv"):
+    for file in ("results.csv", "predictions.csv"):
         ours = (whole.folder / file).read_bytes()
         assert ours == (parallel.folder / file).read_bytes()
     cells = by_cell(whole)
@@ -191,8 +194,8 @@ def test_an_estimator_of_scikit_learn_has_draws(store: Store, tmp_path: Path) ->
         "models.forest.random_state=0",
     )
     run = run_on(tmp_path, one_pair(*changes, model="forest"), MANIFEST, {"x": store})
-    for fold in run.cells[0].folds:
-        assert fold.chosen.keys() == {"n_estimators", "max_features"}
+    for fold in models(run)[0].facts["folds"]:
+        assert fold["chosen"].keys() == {"n_estimators", "max_features"}
 
 
 def train(folder: Path, store: Store, *changes: str) -> tuple[Run, Any]:
@@ -213,7 +216,8 @@ def test_the_combination_that_most_folds_chose_is_kept(
         "model.C.log=[0.0001, 100.0]",
         "model.class_weight.grid=['none', 'balanced']",
     )
-    chosen = [(f.chosen["C"], f.chosen["class_weight"]) for f in run.cells[0].folds]
+    folds = models(run)[0].facts["folds"]
+    chosen = [(f["chosen"]["C"], f["chosen"]["class_weight"]) for f in folds]
     order = [
         (own["C"], own["class_weight"])
         for own in run.protocol["models"]["logistic"]["drawn"]

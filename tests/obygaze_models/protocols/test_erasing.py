@@ -10,7 +10,7 @@ from support.experiments import films, planted, run_one_pair, scores_of
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.erasure import Leace
-from obygaze_models.protocols.runner.training import training_protocol
+from obygaze_models.runner.training import training_protocol
 
 ERASE = 'data.erase=["Look", "Body"]'
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import the_cell
 
 MODELS = ("ridge", "pcbm-lr", "pcbm-dt")
 
@@ -28,10 +29,11 @@ def test_the_honest_cells_are_the_same_on_short_and_on_long_features(
     }
     run = run_on(tmp_path, protocol, manifest, stores)
     for model in MODELS:
-        plain = cell_of(run.cells, model=model, feature="plain")
-        assert plain["auc"]["value"] > 0.8
+        plain = the_cell(run, model=model, store="plain")
+        assert plain.value("auc") > 0.8
         for name in ("short", "long"):
-            found = cell_of(run.cells, model=model, feature=name)
+            found = the_cell(run, model=model, store=name)
             for metric in ("auc", "ap", "f1_binary", "f1_weighted"):
-                ours, theirs = found[metric]["value"], plain[metric]["value"]
+                ours = found.value(metric)
+                theirs = plain.value(metric)
                 assert ours == pytest.approx(theirs, abs=0.02), (model, name, metric)

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
-from support.runs import cell
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.results.whole_run import Remark
-from obygaze_models.protocols.runner.remarks import remarks
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.protocols.runner.training import fit_final, training_protocol
-from obygaze_models.report.page import write_report
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model
 
 
@@ -27,11 +26,11 @@ def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) 
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ("splits.kind=kfold", "splits.folds=3", 'grid.models=["ridge","pcbm-lr"]')
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    for record in run.cells:
-        assert record["ap"]["value"] > record["prevalence"]
-        assert record["ap"]["ci"] == [None, None]
-        assert not record["skipped"]
-    assert "of one film there is no interval over films" in result_text(run)
+    for cell in models(run):
+        assert cell.value("ap") > cell.value("prevalence")
+        assert not cell.has_interval("ap")
+        assert not cell.facts["skipped"]
+    assert "are of one film" in result_text(run)
 
 
 def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
@@ -39,7 +38,8 @@ def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ('grid.models=["ridge"]', "report.concepts=false")
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    assert all(not cell["skipped"] and len(cell["folds"]) == 2 for cell in run.cells)
+    for cell in models(run):
+        assert not cell.facts["skipped"] and len(cell.facts["folds"]) == 2
 
 
 @pytest.mark.check("many fits")
@@ -111,32 +111,26 @@ def test_a_run_warns_of_intervals_over_few_groups_and_names_their_column(
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes = ('grid.models=["ridge"]', *ONE_PAIR)
     by_film = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    assert "few groups" not in [record.about for record in by_film.of(Remark)]
+    assert "few films" not in abouts(by_film)
     protocol = quick("honest", *changes, "splits.group=decade")
     run = run_on(tmp_path, protocol, manifest, {"s": store})
-    (text,) = [record.text for record in run.of(Remark) if record.about == "few groups"]
-    assert "1 of 1 cells are over 3 values of decade only" in text
+    text = abouts(run)["few films"]
+    assert "1 of 1 intervals are over 3 values of decade only" in text
     assert text in result_text(run)
-    assert "intervals over the values of decade." in result_text(run)
-    write_report([run.folder], formats=["md", "csv"])
-    page = (run.folder / "report.md").read_text("utf-8")
-    assert text in page
-    assert "clips of 3 values of decade" in page and "of 3 films" not in page
-    assert "| values of decade at chance or below |" in page
-    assert "This run divides clips by decade (splits.group)" in page
-    table = (run.folder / "tables" / "films.csv").read_text("utf-8").splitlines()
-    assert table[0].startswith('decade,"ridge')
-    assert [line.partition(",")[0] for line in table[1:]] == ["00s", "10s", "20s"]
+    assert "intervals over 3 values of decade." in result_text(run)
 
     sure = [clip for clip in clips if clip.level == "S"]
     others = [clip for clip in clips if clip.level != "S"]
     few = manifest.with_clips([*others, *sure[::16]])
     of_few = run_on(tmp_path, protocol, few, {"s": store})
-    (text,) = [
-        record.text for record in of_few.of(Remark) if record.about == "no interval"
-    ]
-    assert "it needs 2 values of decade with positive clips" in text
+    text = abouts(of_few)["no interval"]
+    assert "positive clips" in text
     assert "film" not in text
+
+
+def abouts(run: Run) -> dict[str, str]:
+    """The warnings of a run, by what they are about."""
+    return {warning.about: warning.text for warning in warnings_of(run)}
 
 
 def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
@@ -150,21 +144,6 @@ def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
     }
     changes = ('grid.models=["ridge"]', *ONE_PAIR, 'grid.baselines=["neighbour"]')
     run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
-    (text,) = [
-        record.text for record in run.of(Remark) if record.about == "blind baseline"
-    ]
-    assert "In 1 of 2 cells" in text
-    assert "(ENHN_S -> ENHN_S, noise). They are cells of noise (1)." in text
-
-
-@pytest.mark.parametrize(
-    "group, groups", [("movie_id", "films"), ("decade", "values of decade")]
-)
-def test_the_warning_of_cells_at_chance_names_the_groups_of_intervals(
-    group: str, groups: str
-) -> None:
-    at_chance = CellRecord.from_json(cell(ci=(0.25, 0.875)))
-    found = remarks([at_chance], [], "ap", grouped=True, group=group)
-    (text,) = [remark.text for remark in found if remark.about == "chance"]
-    assert f"the interval of AUC over {groups} reaches one half" in text
-    assert f"other {groups} could show no effect" in text
+    text = abouts(run)["guessing"]
+    assert text.startswith("1 of 2 cells are hardly better than guessing")
+    assert "(ENHN_S -> ENHN_S, noise)" in text

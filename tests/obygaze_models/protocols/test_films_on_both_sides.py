@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import differences, models, the_cell
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.report.compared_runs import compare_runs
+from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 
 CHANGES = (
     "splits.kind=fixed",
@@ -49,44 +51,31 @@ def test_clips_of_each_film_on_both_sides_have_no_interval_and_are_named(
     tmp_path: Path,
 ) -> None:
     run = run_divided(tmp_path)
-    (cell,) = run.of("cell")
-    assert cell["same_film"] == cell["n_test"] > 30
-    assert cell["leaked"] == 0
+    (cell,) = models(run)
+    n_clips = cell.n_clips
+    assert cell.facts["same_film"] == n_clips > 30
+    assert cell.leaked == 0
     for metric in ("ap", "auc"):
-        assert cell[metric]["ci"] == [None, None]
-        assert 0 < cell[metric]["value"] <= 1
-    by_name = {record["model"]: record for record in run.of("baseline")}
-    assert by_name["neighbour"]["ap"]["ci"] == [None, None]  # it learns, too
-    assert None not in by_name["random"]["ap"]["ci"]
-    for difference in run.of("comparison"):
-        assert difference["ci"] == [None, None] and difference["p_sign_flip"] is None
-    (remark,) = [r["text"] for r in run.of("remark") if r["about"] == BOTH_SIDES]
-    n_test = cell["n_test"]
-    assert f"{n_test} of the {n_test} test clips of EN_S -> EN_S" in remark
-    assert "the column part of splits.column" in remark
+        assert not cell.has_interval(metric)
+        assert 0 < cell.value(metric) <= 1
+    # The baseline of neighbours learns, too.
+    assert not the_cell(run, model="neighbour").has_interval("ap")
+    assert the_cell(run, model="random").has_interval("ap")
+    assert len(differences(run)) == 2
+    for row in differences(run):
+        assert math.isnan(row["low"]) and math.isnan(row["p"])
+    (said,) = [w.text for w in warnings_of(run) if w.about == BOTH_SIDES]
+    assert f"{n_clips} of the {n_clips} test clips of EN_S -> EN_S" in said
+    assert "the column part divides films" in said
     text = result_text(run)
-    assert remark in text
-    assert "because films of the test clips train them too" in text
+    assert said in text
+    assert "clips of one film are on both sides of a split" in text
 
 
 def test_whole_films_in_the_test_part_have_their_interval(tmp_path: Path) -> None:
     run = run_divided(tmp_path, by_film=True)
-    (cell,) = run.of("cell")
-    assert cell["same_film"] == 0
-    assert None not in cell["ap"]["ci"]
-    assert not [r for r in run.of("remark") if r["about"] == BOTH_SIDES]
-    assert "Models have none" not in result_text(run)
-
-
-def test_two_such_runs_are_compared_without_an_interval(tmp_path: Path) -> None:
-    differences = {}
-    for by_film in (False, True):
-        first = run_divided(tmp_path / f"first-{by_film}", by_film=by_film)
-        second = run_divided(
-            tmp_path / f"second-{by_film}", by_film=by_film, strength=0.2
-        )
-        compared = compare_runs([first, second], "ap")
-        differences[by_film] = compared.cells[0].differences[1]
-    of_clips, of_films = differences[False], differences[True]
-    assert of_clips is not None and of_clips.low is None and of_clips.p is None
-    assert of_films is not None and of_films.low is not None
+    (cell,) = models(run)
+    assert cell.facts["same_film"] == 0
+    assert cell.has_interval("ap")
+    assert not [w for w in warnings_of(run) if w.about == BOTH_SIDES]
+    assert "have no interval" not in result_text(run)

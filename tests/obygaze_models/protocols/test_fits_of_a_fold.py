@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
@@ -17,12 +18,12 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.registry import BASELINES
-from obygaze_models.protocols.runner import models
-from obygaze_models.protocols.runner.execute import FitContext, try_fit
-from obygaze_models.protocols.runner.models import FoldFit, fit_model
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
+from obygaze_models.runner import fitting
+from obygaze_models.runner.fitting import FitContext, Fitted, fit_model, try_fit
+from obygaze_models.runner.heldout import HeldOut
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.testing import StoreRun, store_runs
 
 FILMS = films(4, 20)
 ONE_CELL = (
@@ -35,15 +36,16 @@ ONE_CELL = (
 )
 
 
-def context_of(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> FitContext:
+def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> StoreRun:
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     inputs = gather(quick("honest", *ONE_CELL, *changes), manifest, "", {"s": store})
-    return inputs.context(inputs.features[0])
+    (run,) = store_runs(inputs, 1)
+    return run
 
 
-def first_fold(context: FitContext) -> FoldData:
-    pair, _, split = next(iter(context.folds))
-    return context.fold_data(pair[0], split, join_validation=True)
+def first_fold(run: StoreRun) -> tuple[HeldOut, FitContext]:
+    pair, _, held = next(iter(run.every_fold))
+    return held.joined(), run.context(pair[0])
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -55,16 +57,16 @@ def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
 
 
 def test_the_reason_of_a_fit_that_failed_names_the_concept(tmp_path: Path) -> None:
-    data = first_fold(context_of(tmp_path))
+    held, context = first_fold(store_run(tmp_path))
 
-    def fit_of_a_concept() -> FoldFit:
+    def fit_of_a_concept() -> Fitted:
         bank = ConceptBank(concepts=["Body", "Look"])
         # No row has the second concept.
         targets = np.array([[0, 0], [1, 0], [0, 0], [1, 0]])
         bank.fit(np.eye(4), targets)
         raise AssertionError
 
-    assert try_fit(fit_of_a_concept, data) == (
+    assert try_fit(fit_of_a_concept, held, context) == (
         "concept Look: rows with the concept and rows without it are both required"
     )
 
@@ -72,38 +74,39 @@ def test_the_reason_of_a_fit_that_failed_names_the_concept(tmp_path: Path) -> No
 def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = context_of(tmp_path)
-    data, banks = first_fold(context), context.new_banks()
-    splits = list(models._inner_splits(data))
+    held, context = first_fold(store_run(tmp_path))
+    splits = list(fitting._inner_splits(held, context))
     assert len(splits) > 1
     good, bad = 2.0, 1.0
 
-    def fit(option: Model, _: object, __: object, train: Any, rows: Any) -> FoldFit:
-        is_first = np.array_equal(train, splits[0][0])
+    def fit(option: Model, inside: HeldOut, _: FitContext) -> Fitted:
+        is_first = np.array_equal(inside.train, splits[0][0])
         if is_first and option.settings["C"] == good:
             raise FixTraining("no concept has 3 training clips with it and 3 without")
         # On the first split the bad option is perfect, on the others the good one.
         sign = 1 if is_first or option.settings["C"] == good else -1
-        return FoldFit(
-            None, lambda clips: sign * data.labels[clips].astype(float), found_on=rows
-        )
+        truth = context.y_of(inside.validation)
+        estimator = SimpleNamespace(decision_function=lambda X: sign * truth)
+        return Fitted(estimator, 0.0, found_on=inside.validation)
 
-    monkeypatch.setattr(models, "_inner_fit", fit)
+    monkeypatch.setattr(fitting, "_fit", fit)
     options = [Model("logistic", {"C": C}) for C in (bad, good)]
-    number, found_on = models._choose(options, data, banks)
+    number, found_on = fitting._choose(options, held, context)
     assert number == 1
     # Vectors of every fit that was made are known to have seen its clips.
     assert set(found_on.tolist()) == {int(row) for _, rows in splits for row in rows}
-    monkeypatch.setattr(models, "_inner_splits", lambda data: splits[:1])
-    assert models._choose(options, data, banks)[0] == 0
+    monkeypatch.setattr(fitting, "_inner_splits", lambda held, context: splits[:1])
+    assert fitting._choose(options, held, context)[0] == 0
 
 
 def test_a_perceptron_that_diverged_is_never_chosen() -> None:
     def probe(*losses: float) -> Any:
-        return SimpleNamespace(validation_loss_=list(losses), kept_epoch_=len(losses))
+        return SimpleNamespace(
+            validation_loss_=list(losses), train_loss_=[0.5], kept_epoch_=len(losses)
+        )
 
-    assert models._loss(probe(0.5, float("nan"))) == np.inf
-    assert models._loss(probe(0.5, 0.4)) == 0.4
+    assert fitting._loss(probe(0.5, float("nan"))) == np.inf
+    assert fitting._loss(probe(0.5, 0.4)) == 0.4
 
 
 def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
@@ -120,10 +123,9 @@ def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
     store = store_of(tmp_path / "s", FILMS, planted(FILMS))
     protocol = quick("honest", *ONE_CELL, *changes, "fit.seeds=3", replicates=20)
     run = run_on(tmp_path, protocol, FILMS.with_clips(clips), {"s": store})
-    assert run.cells[0]["skipped"] == [
-        {"fold": "fold 0", "reason": "no clip of this task is tested in it"}
-    ]
-    assert len(run.cells[0]["folds"]) == 9
+    (cell,) = models(run)
+    assert cell.facts["skipped"] == {"fold 0": "no clip of this task is tested in it"}
+    assert len(cell.facts["folds"]) == 9
 
 
 DRAWN = """
@@ -144,8 +146,8 @@ def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> 
     (tmp_path / "drawn.py").write_text(DRAWN)
     kind = f"{tmp_path / 'drawn.py'}:Drawn"
     trust([kind])
-    context = context_of(
+    run = store_run(
         tmp_path, f"models.d.kind={kind}", 'grid.models=["d"]', "fit.seed=7"
     )
-    fit_model(context.models["d"], first_fold(context), context.new_banks())
+    fit_model(run.models["d"], *first_fold(run))
     assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import find_part, trust
 from obygaze_models.models.registry import build, default_settings
-from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.kinds import candidates, grid_of
 from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model
 
 OWN_CLASS = """
@@ -139,7 +142,7 @@ def test_a_grid_of_an_own_class_is_chosen_from_and_kept(
     protocol = training_protocol(layers, "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    assert {fold["chosen"]["shrink"] for fold in run.cells[0]["folds"]} == {0.1}
+    assert {fold["chosen"]["shrink"] for fold in models(run)[0].facts["folds"]} == {0.1}
     assert (
         load_model(fit_final(inputs, run, tmp_path / "kept")).estimator.settings[
             "shrink"
@@ -190,7 +193,7 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     protocol = training_protocol("mlp", "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    chosen = [fold["chosen"]["learning_rate"] for fold in run.cells[0]["folds"]]
+    chosen = [fold["chosen"]["learning_rate"] for fold in models(run)[0].facts["folds"]]
     # The second value: the first was taken always.
     assert chosen.count(0.001) > len(chosen) / 2
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
@@ -207,7 +210,7 @@ def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    chosen = [fold["chosen"]["C"] for fold in run.cells[0]["folds"]]
+    chosen = [fold["chosen"]["C"] for fold in models(run)[0].facts["folds"]]
     assert set(chosen) <= {0.1, 5.0}  # that of this task is .1
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     assert max(sorted(set(chosen), key=chosen.index), key=chosen.count) == kept.head.C
@@ -230,5 +233,5 @@ def test_a_parameter_of_an_own_class_may_have_the_name_of_a_setting_of_vectors(
     run = run_on(
         tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
     )
-    assert run.cells[0]["model"] == "l"
+    assert models(run)[0].model == "l"
     assert build(layers, {"tolerance": 2.0}).settings["tolerance"] == 2.0

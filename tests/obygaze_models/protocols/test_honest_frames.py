@@ -13,9 +13,9 @@ from support.experiments import films, quick, run_on, store_of
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.models import common
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.runner import features
-from obygaze_models.protocols.runner.features import join
-from obygaze_models.protocols.schema import Data
+from obygaze_models.protocols.schema import Data, Feature
+from obygaze_models.runner import features
+from obygaze_models.runner.features import Features, read_store
 
 
 def marked(manifest: Any) -> Any:
@@ -30,6 +30,13 @@ def marked(manifest: Any) -> Any:
     return X
 
 
+def read_frames(
+    store: Any, table: Any, *, of_frames: bool = True, scale: str = "none"
+) -> Features:
+    data = Data(array=("frames",), scale=scale)
+    return read_store("x", store, table, data, Feature(), of_frames)
+
+
 def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
     manifest = films(3, 20)
     X = marked(manifest)
@@ -38,14 +45,14 @@ def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
         tmp_path / "s", manifest, X, array="frames", failed=[bad], without=[gone]
     )
     table = clip_table(manifest, Data())
-    found = join("x", store, table, Data(array=("frames",)), frames=True)
+    found = read_frames(store, table)
     assert sorted(found.missing) == sorted([bad, gone])
     rows = np.array([3, 12, 0])
     np.testing.assert_array_equal(found.of(rows), X[rows])
     with pytest.raises(FixInput, match="one vector"):
-        join("x", store, table, Data(array=("frames",)))
+        read_frames(store, table, of_frames=False)
     with pytest.raises(FixInput, match="unscaled frames"):
-        join("x", store, table, Data(array=("frames",), scale="unit"), frames=True)
+        read_frames(store, table, scale="unit")
 
 
 def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
@@ -54,7 +61,7 @@ def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", manifest, X, array="frames")
     table = clip_table(manifest, Data())
     tracemalloc.start()
-    found = join("x", store, table, Data(array=("frames",)), frames=True)
+    found = read_frames(store, table)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     # With what decoding takes; copies for a selection and for the checksum were two more.
@@ -79,7 +86,7 @@ def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
     folder = run_on(place, protocol, manifest, {"x": store}).folder
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return (folder / "results.json").read_bytes(), peak
+    return (folder / "results.csv").read_bytes(), peak
 
 
 @pytest.mark.check("holds large tokens and traces all memory")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import optimize, special
-from sklearn.linear_model import LogisticRegression, Ridge
+from scipy import optimize
+from sklearn.linear_model import Ridge
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
@@ -22,10 +20,11 @@ from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner import run
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.schedule import schedule
+from obygaze_models.runner import summary
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.testing import store_runs
 
 
 def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
@@ -44,40 +43,6 @@ def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
         assert logistic.is_separated(np.column_stack([np.ones(5), x]), y) == expected
         answers.add(expected)
     assert answers == {False, True}
-
-
-def test_of_many_films_every_nth_is_left_out_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Against scikit-learn: films 0 and 3, 1 and 4, and 2 are recalibrated by the others."""
-    rng = np.random.default_rng(1)
-    films = np.repeat(np.arange(5), 40)
-    score = rng.uniform(0.05, 0.95, size=200)
-    y = rng.random(200) < score**2
-    monkeypatch.setattr(logistic, "MOST_FITS", 3)
-    found = logistic.recalibrate(score, y, films)
-    odds = special.logit(score)[:, None]
-    for together in ((0, 3), (1, 4), (2,)):
-        inside = np.isin(films, together)
-        model = LogisticRegression(C=np.inf, tol=1e-10).fit(odds[~inside], y[~inside])
-        expected = model.predict_proba(odds[inside])[:, 1]
-        np.testing.assert_allclose(found[inside], expected, atol=1e-5)
-
-
-def test_the_hash_of_splits_is_that_of_their_json(tmp_path: Path) -> None:
-    manifest = films(4, 12)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    inputs = gather(quick("honest"), manifest, "", {"x": store})
-    plan = schedule(inputs.protocol, inputs.table, inputs.labels, inputs.usable(None))
-    rows = {
-        f"{train} -> {test}": [
-            [part.tolist() for part in (split.train, split.validation, split.test)]
-            for split in splits
-        ]
-        for (train, test), splits in plan.pairs.items()
-    }
-    text = json.dumps(rows, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert plan.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_other_annotators_of_a_long_film_are_found_as_one_by_one() -> None:
@@ -133,15 +98,16 @@ def test_values_within_films_are_those_of_weights_that_draw_one_film(
         leak = Leak("", len(rows), 0, 0, 0, 0, None, None, ())
         predictions = Predictions.of(truth, scores)
         for seed in (0, 1):
-            fold = TestedFold(str(number), seed, rows, predictions, 9, 9, leak)
+            fold = ScoredFold(str(number), seed, rows, predictions, 9, 9, leak)
             tested.append(fold)
-    cell = Cell("a", "a", "ridge", "", tested, averaged=averaged)
-    names, values = cell.by_group(films_of_clips.astype(np.str_))
+    cell = Cell("a", "a", "ridge", "", True, tested, is_averaged=averaged)
+    metrics = ("ap", "auc", "accuracy", "brier", "ece", "f1_macro")
+    names, values = cell.by_film(films_of_clips.astype(np.str_), metrics)
     films_in_order = np.array([str(film) for film in range(12)])
     assert names == sorted(films_in_order.tolist())
-    compute = cell.statistics(films_of_clips.astype(np.str_))
+    compute = cell.statistics(films_of_clips.astype(np.str_), metrics)
     expected = compute(np.eye(12))
-    for name in ("ap", "auc", "accuracy", "brier", "ece", "f1_macro"):
+    for name in metrics:
         np.testing.assert_array_equal(values[name], expected[name], err_msg=name)
 
 
@@ -216,17 +182,16 @@ def test_each_of_many_films_left_out_is_said_before_the_fits(
 ) -> None:
     manifest = films(4, 12)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    inputs = gather(
-        quick("honest", 'grid.models=["ridge"]'), manifest, "", {"x": store}
-    )
-    monkeypatch.setattr(run, "MANY_FOLDS", 3)
-    text = "12 fits of up to 48 clips each: one movie_id at a time is left out"
+    monkeypatch.setattr(summary, "MANY_FOLDS", 3)
+    changes = ('grid.models=["ridge"]', "report.concepts=false")
+    inputs = gather(quick("honest", *changes), manifest, "", {"x": store})
+    text = "fitted 4 times for a task, because one movie_id at a time is left out"
     with pytest.warns(ObygazeWarning, match=text):
-        run._warn_of_many_fits(inputs)
-    grouped = quick("honest", 'grid.models=["ridge"]', "splits.folds=2")
+        run_protocol(inputs, tmp_path / "each", n_jobs=1)
+    grouped = quick("honest", *changes, "splits.folds=2")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run._warn_of_many_fits(replace(inputs, protocol=grouped))
+        run_protocol(replace(inputs, protocol=grouped), tmp_path / "two", n_jobs=1)
 
 
 def test_splits_larger_than_the_machine_are_refused(
@@ -237,10 +202,10 @@ def test_splits_larger_than_the_machine_are_refused(
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     inputs = gather(quick("honest"), manifest, "", {"x": store})
     monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 4 * 48 * 3)
-    inputs.context(None)
+    store_runs(inputs, 1)
     monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 4 * 48 * 3 - 1)
     with pytest.raises(FixInput, match="4 splits of 48 clips take"):
-        inputs.context(None)
+        store_runs(inputs, 1)
 
 
 def test_products_larger_than_the_machine_are_refused(

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models, the_cell
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.schedule import fewer_films, schedule
-from obygaze_models.report.page import write_report
+from obygaze_models.runner.heldout import with_few_films
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.testing import store_runs
 
 CHANGES = (
     'grid.models=["ridge", "pcbm-lr", "mlp"]',
@@ -23,27 +26,31 @@ CHANGES = (
 )
 
 
+def curves_of(run: Run) -> list[Row]:
+    """The rows of learning curves."""
+    return [row for row in run.results if row["train_films"] is not None]
+
+
 def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(
     tmp_path: Path,
 ) -> None:
     manifest = films(7, 30, seed=4)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
-    whole = schedule(inputs.protocol, inputs.table, inputs.labels, inputs.usable(None))
-    two, four = (fewer_films(whole, n, seed=0) for n in (2, 4))
+    (run,) = store_runs(inputs, 1)
+    whole = {pair: [held.joined() for held in run.folds[pair]] for pair in run.folds}
+    two = with_few_films(whole, 2, seed=0)
+    four = with_few_films(whole, 4, seed=0)
     drawn = []
-    for pair, splits in whole.pairs.items():
-        for split, few, more in zip(
-            splits, two.pairs[pair], four.pairs[pair], strict=True
-        ):
-            own = [set(whole.groups[s.train].tolist()) for s in (few, more, split)]
-            assert [len(names) for names in own[:2]] == [2, 4]
+    for pair, folds in whole.items():
+        for held, few, more in zip(folds, two[pair], four[pair], strict=True):
+            own = [set(f.films[f.train].tolist()) for f in (few, more, held)]
+            assert [len(names) for names in own] == [2, 4, 6]
             assert own[0] < own[1] < own[2]
             # Every training clip of a drawn film is kept, and no other clip changes.
-            expected = split.train[np.isin(whole.groups[split.train], list(own[0]))]
+            expected = held.train[np.isin(held.films[held.train], list(own[0]))]
             np.testing.assert_array_equal(few.train, expected)
-            np.testing.assert_array_equal(few.test, split.test)
-            np.testing.assert_array_equal(few.validation, split.validation)
+            np.testing.assert_array_equal(few.test, held.test)
             drawn.append(tuple(sorted(own[0])))
     assert len(set(drawn)) > 1
 
@@ -56,25 +63,24 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     )
     run = run_on(
         tmp_path,
-        quick("honest", *CHANGES, "report.learning_films=[1, 5]"),
+        quick("honest", *CHANGES, "report.learning_films=[1, 6]"),
         manifest,
         {"x": store},
     )
-    curves = run.of("learning")
-    assert len(curves) == 2 * len({(c["train"], c["test"]) for c in run.cells})
-    assert {curve["model"] for curve in curves} == {"ridge", "mlp"}
-    for curve in curves:
-        names = {key: curve[key] for key in ("model", "train", "test")}
-        few, every = curve["points"]
-        assert (few["n_films"], every["n_films"], curve["metric"]) == (1, 5, "ap")
-        assert every["value"] == cell_of(run.cells, **names)["ap"]["value"]
-    ridge = [curve["points"] for curve in curves if curve["model"] == "ridge"]
-    assert np.mean([few["value"] for few, _ in ridge]) < np.mean(
-        [p["value"] for _, p in ridge]
-    )
-    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
-    assert "Learning curve: AP by the number of training films" in text
-    assert "1 films" in text and "5 films" in text
+    # A perceptron trains on five of the six other films, and stops on the last one.
+    of_fits_on_all = [
+        row
+        for row in curves_of(run)
+        if row["train_films"] == 6 and row["model"] != "mlp"
+    ]
+    assert len(of_fits_on_all) == 2 * len(models(run, model="ridge"))
+    for row in of_fits_on_all:
+        names = {key: row[key] for key in ("model", "train", "test")}
+        assert row["metric"] == "ap"
+        assert row["value"] == the_cell(run, **names).value("ap")
+    few = [row["value"] for row in curves_of(run) if row["train_films"] == 1]
+    every = [row["value"] for row in of_fits_on_all]
+    assert np.mean(few) < np.mean(every)
 
 
 @pytest.mark.check("two whole runs")
@@ -88,12 +94,14 @@ def test_a_curve_changes_no_cell(tmp_path: Path) -> None:
         runs.append(
             run_on(folder, quick("honest", *CHANGES, *changes), manifest, {"x": store})
         )
-    assert runs[0].cells == runs[1].cells
-    assert runs[0].predictions == runs[1].predictions
-    assert runs[0].of("learning") == []
-    assert runs[1].of("learning")[0]["points"][0]["value"] == pytest.approx(
-        0.5, abs=0.5
-    )
+    assert (runs[0].folder / "predictions.csv").read_bytes() == (
+        runs[1].folder / "predictions.csv"
+    ).read_bytes()
+    assert curves_of(runs[0]) == []
+    assert len(curves_of(runs[1])) == len(models(runs[1]))
+    lines = (runs[0].folder / "results.csv").read_text("utf-8").splitlines()
+    longer = (runs[1].folder / "results.csv").read_text("utf-8").splitlines()
+    assert longer[: len(lines)] == lines
 
 
 def test_more_films_than_train_are_refused(tmp_path: Path) -> None:

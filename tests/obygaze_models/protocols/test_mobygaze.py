@@ -11,20 +11,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from support.data import real_data
 from support.experiments import (
-    cell_of,
     long_segments,
     quick,
     run_on,
     store_of_windows,
     without_models,
 )
+from support.tables import the_cell
 
 from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.model import Clip
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schema import Data
+from obygaze_models.runner.inputs import gather
 
 PLAIN = ("report.compare=false", "data.segments=made-up")
 
@@ -56,7 +56,7 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
     run = run_on(
         tmp_path, quick("mobygaze-visual", *PLAIN, *changes), manifest, {"w": store}
     )
-    cell = cell_of(run.cells, train="ENHN_S", test="ENHN_S")
+    cell = the_cell(run, model="logistic", train="ENHN_S", test="ENHN_S")
     mine = [c for c in manifest if c.extra["annotator"] == "ada"]
     X = np.stack(
         [values[c.movie_id][seconds(c)].astype(np.float32).max(axis=0) for c in mine]
@@ -71,13 +71,13 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
         )
         score = model.fit(X[train], y[train]).decision_function(X[test])
         found.append(average_precision_score(y[test], score))
-    assert cell["ap"]["value"] == pytest.approx(np.mean(found), abs=1e-12)
-    assert cell["ap"]["value"] > y.mean() + 0.2
-    assert (cell["n_test"], cell["leaked"], cell["n_films"]) == (len(y), 0, 6)
-    low, high = cell["ap"]["ci"]
-    assert low < cell["ap"]["value"] < high
-    annotator = cell_of(run.baselines, test="ENHN_S", model="annotator")
-    assert annotator["ceiling"] and annotator["n_test"] == len(y)
+    assert cell.value("ap") == pytest.approx(np.mean(found), abs=1e-12)
+    assert cell.value("ap") > y.mean() + 0.2
+    assert (cell.n_clips, cell.leaked, cell.n_films) == (len(y), 0, 6)
+    low, high = cell.ends("ap")
+    assert low < cell.value("ap") < high
+    annotator = the_cell(run, test="ENHN_S", model="annotator")
+    assert not annotator.is_model and annotator.n_clips == len(y)
 
 
 def test_the_tasks_of_the_released_table() -> None:

@@ -11,19 +11,20 @@ from support.experiments import films, quick
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_models.protocols.clips import clip_table, task_labels
-from obygaze_models.protocols.schedule import Schedule, schedule
+from obygaze_models.protocols.schedule import Pair
+from obygaze_models.runner.heldout import HeldOut, folds_of
 
 FILMS = films(7, 12)
 A, B = "tt0000001", "tt0000005"
 
 
-def plan(*changes: str, manifest: Manifest = FILMS) -> Schedule:
+def plan(*changes: str, manifest: Manifest = FILMS) -> dict[Pair, list[HeldOut]]:
     protocol = quick("honest", *changes)
     table = clip_table(manifest, protocol.data)
     labels = {
         name: task_labels(name, task, table) for name, task in protocol.tasks.items()
     }
-    return schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
+    return folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
 
 
 @pytest.mark.parametrize(
@@ -42,13 +43,12 @@ def test_all_other_films_are_tested_and_these_train_in_every_split(
     splits: tuple[str, ...], never: tuple[str, ...]
 ) -> None:
     found = plan(*splits, f"splits.never={list(never)}")
-    for own in found.pairs.values():
-        tested = set(
-            found.groups[np.concatenate([split.test for split in own])].tolist()
-        )
-        assert tested == set(FILMS.films) - set(never)
-        for split in own:
-            used = found.groups[np.union1d(split.train, split.validation)]
+    for own in found.values():
+        films_of_clips = own[0].films
+        tested = films_of_clips[np.concatenate([held.test for held in own])]
+        assert set(tested.tolist()) == set(FILMS.films) - set(never)
+        for held in own:
+            used = films_of_clips[held.joined().train]
             assert set(never) <= set(used.tolist())
     if "splits.folds=3" in splits:
         assert len(own) == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,27 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import logit
-from scipy.stats import t, ttest_1samp
+from scipy.stats import t
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
+from support.tables import baselines, differences, models
 
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.evaluation.bootstrap import (
     Interval,
+    clips_behind,
     draw_weights,
     estimate,
     interval_of,
-    not_beyond_clips,
+    not_narrower_than_clips,
 )
-from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.runner.comparisons import as_sure_as, p_values
-from obygaze_models.protocols.runner.execute import run_baselines
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.results import as_sure_as
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
 
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")
 
@@ -69,7 +68,7 @@ def compared(
         for seed, name in enumerate("ab")
     }
     run = run_on(tmp_path, protocol_of(*changes), manifest, stores)
-    (found,) = run.of("comparison")
+    (found,) = differences(run)
     return run, found
 
 
@@ -77,11 +76,10 @@ def test_runs_that_share_a_test_fold_have_no_p_over_folds(
     manifest: Manifest, tmp_path: Path
 ) -> None:
     run, found = compared(tmp_path, manifest, *TABLE_2)
-    assert all(cell["repeated"] and cell["n_runs"] == 8 for cell in run.cells)
-    assert found["n_test_sets"] == 1
-    assert found["p_corrected_t"] is None
-    # With four films, no pattern of signs has a p below .05.
-    assert found["n_films"] < 6 and found["p_sign_flip"] is None
+    for cell in models(run):
+        assert cell.facts["is_averaged"] and len(cell.facts["folds"]) == 8
+    # With four films of both classes, no pattern of signs has a p below .05.
+    assert np.isnan(found["p"])
 
 
 def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
@@ -92,12 +90,13 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     Without it, intervals left out the truth in up to .09 of the worlds.
     """
     run, _ = compared(tmp_path, manifest, *TABLE_2)
-    cell, rows = run.cells[0], [row for row in run.predictions if row["feature"] == "a"]
+    cell = models(run)[0]
+    rows = [row for row in run.predictions if row["store"] == "a"]
     ids = sorted({row["clip_id"] for row in rows})
     films, codes = np.unique(
         [row["movie_id"] for row in rows[: len(ids)]], return_inverse=True
     )
-    assert (len(ids), len(rows), len(films)) == (cell["n_test"], 8 * cell["n_test"], 6)
+    assert (len(ids), len(rows), len(films)) == (cell.n_clips, 8 * cell.n_clips, 6)
     folds = [rows[start : start + len(ids)] for start in range(0, len(rows), len(ids))]
     tests = [
         Predictions.of(*np.array([(r["y"], r["score"]) for r in own]).T)
@@ -107,7 +106,8 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     draws = np.mean(
         [replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0
     )
-    n_fitted = cell["folds"][0]["n_train"] + cell["folds"][0]["n_validation"]
+    fold = cell.facts["folds"][0]
+    n_fitted = fold["n_train"] + fold["n_validation"]
     factor = 1 + len(ids) / n_fitted
     assert 1.1 < factor < 1.2
     # AUC has a few films less than six, because they are not of one size.
@@ -115,44 +115,27 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     k = (6 * sizes.sum() ** 2 / (sizes**2).sum()) ** 0.5
     found, _ = interval_of(
         draws,
-        cell["auc"]["value"],
+        cell.value("auc"),
         k,
         0.95,
         within_unit=True,
         inflation=factor,
         is_few=False,
     )
-    value = cell["auc"]["value"]
-    y = [row["y"] for row in rows[: len(ids)]]
-    expected = not_beyond_clips(found, value, y, 0.95)
-    assert cell["auc"]["ci"] == pytest.approx([expected.low, expected.high])
-
-
-def test_runs_that_test_one_film_are_averaged_first(
-    manifest: Manifest, tmp_path: Path
-) -> None:
-    run, found = compared(tmp_path, manifest, *TABLE_4)
-    first, second = run.cells
-    assert len(first["folds"]) == 6 * 5
-    by_film: dict[str, list[float]] = defaultdict(list)
-    for one, other in zip(first["folds"], second["folds"], strict=True):
-        by_film[one["fold"].split(",")[0]].append(one["ap"] - other["ap"])
-    differences = [np.mean(values) for values in by_film.values()]
-    train = np.mean([fold["n_train"] + fold["n_validation"] for fold in first["folds"]])
-    test = np.mean([fold["n_test"] for fold in first["folds"]])
-    expected = nadeau_bengio(differences, n_train=train, n_test=test)
-    assert found["n_test_sets"] == len(differences) == 6
-    assert found["p_corrected_t"] == pytest.approx(expected)
-    assert found["p_corrected_t"] > ttest_1samp(differences, 0).pvalue
-    assert found["p_sign_flip"] is None
+    value = cell.value("auc")
+    y = np.array([row["y"] for row in rows[: len(ids)]], dtype=np.bool_)
+    expected = not_narrower_than_clips(found, value, clips_behind("auc", y), 0.95)
+    assert cell.ends("auc") == pytest.approx((expected.low, expected.high))
 
 
 def test_films_that_train_each_other_are_not_flipped(
     manifest: Manifest, tmp_path: Path
 ) -> None:
     _, found = compared(tmp_path, manifest)
-    assert found["p_sign_flip"] is None and not found["exact"]
-    assert 0 < found["p_corrected_t"] <= 1
+    assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
+    run, found = compared(tmp_path / "each", manifest, *TABLE_4)
+    assert len(models(run)[0].facts["folds"]) == 6 * 5
+    assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
 
 
 def test_folds_that_share_films_have_no_p_and_no_interval(
@@ -161,16 +144,15 @@ def test_folds_that_share_films_have_no_p_and_no_interval(
     """Not even a factor is known: intervals left out the truth in .01 to .05."""
     changes = ("splits.kind=kfold", "splits.folds=5")
     run, found = compared(tmp_path, manifest, *changes)
-    assert found["n_test_sets"] == 5
-    assert found["p_sign_flip"] is None and found["p_corrected_t"] is None
-    assert found["ci"] == [None, None] and found["difference"] is not None
-    for cell in run.cells:
-        assert cell["ap"]["ci"] == cell["auc"]["ci"] == [None, None]
-        assert 0 < cell["ap"]["value"] <= 1
-    assert "clips of one film are in several folds" in result_text(run)
+    assert np.isnan([found["p"], found["p_all"], found["low"], found["high"]]).all()
+    assert np.isfinite(found["value"])
+    for cell in models(run):
+        assert not cell.has_interval("ap") and not cell.has_interval("auc")
+        assert 0 < cell.value("ap") <= 1
+    assert "clips of one film are on both sides of a split" in result_text(run)
     whole, _ = compared(tmp_path / "films", manifest)
-    assert "in several folds" not in result_text(whole)
-    assert not any(None in cell["auc"]["ci"] for cell in whole.cells)
+    assert "on both sides" not in result_text(whole)
+    assert all(cell.has_interval("auc") for cell in models(whole))
 
 
 @pytest.mark.parametrize("changes", [TABLE_2, TABLE_4, ()])
@@ -178,9 +160,9 @@ def test_models_are_compared_by_ap_where_the_primary_metric_is_of_decisions(
     manifest: Manifest, tmp_path: Path, changes: tuple[str, ...]
 ) -> None:
     run, found = compared(tmp_path, manifest, *changes, "report.primary=f1_weighted")
-    first, second = (cell["ap"]["value"] for cell in run.cells)
+    first, second = (cell.value("ap") for cell in models(run))
     assert found["metric"] == "ap"
-    assert found["difference"] == pytest.approx(first - second)
+    assert found["value"] == pytest.approx(first - second)
 
 
 @pytest.mark.parametrize("is_uneven", [False, True])
@@ -199,13 +181,13 @@ def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
     ]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
-    (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
+    (cell,), ids = baselines(run), {row["clip_id"] for row in run.predictions}
     assert sum(
         clip.clip_id in ids and clip.level == "S" for clip in manifest
-    ) == pytest.approx(cell["ap"]["value"] * cell["n_test"])
+    ) == pytest.approx(cell.value("ap") * cell.n_clips)
     of_task = width_of_share([clip for clip in manifest if clip.level in ("EN", "S")])
     of_test = width_of_share([clip for clip in manifest if clip.clip_id in ids])
-    width = np.ptp(logit(np.array(cell["ap"]["ci"])))
+    width = np.ptp(logit(np.array(cell.ends("ap"))))
     # Twelve films of which some have most of the positive clips count as fewer films.
     n_positive = Counter(
         clip.movie_id for clip in manifest if clip.clip_id in ids and clip.level == "S"
@@ -236,10 +218,10 @@ def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(
     ]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
-    (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
+    (cell,), ids = baselines(run), {row["clip_id"] for row in run.predictions}
     tested = [clip for clip in manifest if clip.clip_id in ids]
-    assert cell["n_films"] == len({clip.movie_id for clip in tested}) == 13
-    width = np.ptp(logit(np.array(cell["ap"]["ci"])))
+    assert cell.n_films == len({clip.movie_id for clip in tested}) == 13
+    width = np.ptp(logit(np.array(cell.ends("ap"))))
     assert width == pytest.approx(width_of_share(tested), rel=0.05)
 
 
@@ -285,10 +267,12 @@ def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(
     run = run_on(
         tmp_path, protocol_of(*TABLE_2, *tasks, "leakage=warn"), manifest, {"x": store}
     )
-    first, second = run.baselines
-    assert first["train"] != second["train"]
-    assert first["ap"] == second["ap"]
-    assert result_text(run).count("random") == 1
+    first, second = baselines(run)
+    assert first.train != second.train
+    assert (first.value("ap"), first.ends("ap")) == (
+        second.value("ap"),
+        second.ends("ap"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -309,15 +293,3 @@ def test_an_interval_of_a_difference_ends_at_one() -> None:
     wide = Interval(-1.4, 2.0, 0).of_difference()
     assert (wide.low, wide.high) == (-1, 1)
     assert Interval(np.nan, np.nan, 0).of_difference().ends == (None, None)
-
-
-def test_what_is_not_trained_has_no_p_of_training_sets(manifest: Manifest) -> None:
-    """`compare` of two runs with such a baseline ended with an error."""
-    protocol = without_models(protocol_of(), "all_positive")
-    cell = run_baselines(gather(protocol, manifest, "", {}).context(None))[0]
-    untrained = replace(
-        cell, tested=[replace(t, n_train=0, n_validation=0) for t in cell.tested]
-    )
-    films_of_clips = np.array([clip.movie_id for clip in manifest])
-    tests = p_values(untrained, untrained, "f1_binary", films_of_clips)
-    assert np.isnan(tests.p_corrected_t) and tests.n_test_sets > 1

@@ -12,14 +12,15 @@ from sklearn.metrics import f1_score
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from support.data import real_data
-from support.experiments import cell_of, quick, run_on, store_of
+from support.experiments import quick, run_on, store_of
 from support.published import VISUAL, split_file
+from support.tables import models, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.banks import TOLERANCES
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.runner.concept_vectors import TOLERANCES
+from obygaze_models.runner.tables import Run
 
 WIDTH = 20
 LINEAR: dict[str, Any] = {"kernel": "linear", "class_weight": "balanced"}
@@ -169,19 +170,18 @@ def test_every_decision_is_that_of_scikit_learn(
                 differ = [clip for clip in theirs if theirs[clip] != ours[clip]]
                 assert ours.keys() == theirs.keys()
                 assert not differ, (model, train, test, len(differ))
-                cell = cell_of(runs[scheme].cells, **key)
+                cell = the_cell(runs[scheme], **key)
                 truth = data.levels[tested] == "S"
-                assert cell["f1_binary"]["value"] == pytest.approx(
-                    f1_score(truth, said)
-                )
+                assert cell.value("f1_binary") == pytest.approx(f1_score(truth, said))
 
 
 @pytest.mark.check("several runs")
 @pytest.mark.parametrize("scheme", ["code", "text"])
 def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
-    for cell in runs[scheme].cells:
-        assert (cell["n_runs"], cell["leaked"], cell["repeated"]) == (1, 0, False)
-        assert cell["folds"][0]["n_validation"] == 0 or scheme == "text"
+    for cell in models(runs[scheme]):
+        assert cell.leaked == 0 and not cell.facts["is_averaged"]
+        (fold,) = cell.facts["folds"]
+        assert fold["n_validation"] == 0 or scheme == "text"
 
 
 @pytest.mark.parametrize("change", ["best_of_folds=true", "tolerance=folds"])

@@ -10,8 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 from support.data import real_data
-from support.experiments import cell_of, quick, run_on, store_of
+from support.experiments import quick, run_on, store_of
 from support.published import SplitFile, split_file
+from support.tables import models, predictions_of, the_cell
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
@@ -149,18 +150,14 @@ def test_table_2_as_released_cell_by_cell(
     for train in ("EN_S", "HN_S"):
         theirs = transcribed_table_2(features, train, ["EN_S", "ENHN_S"])
         for test, values in theirs.items():
-            ours = cell_of(run.cells, train=train, test=test)
-            assert len(ours["folds"]) == len(values) == 8
-            spread = max(ours["f1_weighted"]["sd"], float(np.std(values, ddof=1)))
-            gap = abs(ours["f1_weighted"]["mean"] - np.mean(values))
-            assert gap < spread, (
-                train,
-                test,
-                ours["f1_weighted"]["mean"],
-                np.mean(values),
-            )
+            ours = the_cell(run, model="mlp", train=train, test=test)
+            assert len(ours.facts["folds"]) == len(values) == 8
+            row = ours.of_metric["f1_weighted"]
+            spread = max(row["sd"], float(np.std(values, ddof=1)))
+            gap = abs(row["value"] - np.mean(values))
+            assert gap < spread, (train, test, row["value"], np.mean(values))
             assert spread < 0.08
-            assert ours["f1_weighted"]["mean"] > 0.7
+            assert row["value"] > 0.7
 
 
 def test_every_fit_of_table_2_trains_on_as_many_clips_as_the_released_loop(
@@ -178,9 +175,9 @@ def test_every_fit_of_table_2_trains_on_as_many_clips_as_the_released_loop(
     for train in ("EN_S", "HN_S"):
         table = split_file(f"02_{train}.csv")
         sizes = [len(training_clips(table, number)) for number in range(8)]
-        folds = cell_of(run.cells, train=train, test="ENHN_S")["folds"]
-        assert [fold["n_train"] for fold in folds] == sizes
-        assert all(fold["n_test"] == 103 for fold in folds)
+        cell = the_cell(run, model="mlp", train=train, test="ENHN_S")
+        assert [fold["n_train"] for fold in cell.facts["folds"]] == sizes
+        assert len(predictions_of(run, cell)) == 8 * 103
 
 
 def test_table_4_on_three_films(
@@ -195,8 +192,10 @@ def test_table_4_on_three_films(
     run = run_on(
         tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)}
     )
-    (ours,) = run.cells
-    assert ours["n_runs"] == 6
+    (ours,) = models(run)
+    assert len(ours.facts["folds"]) == 6
+    of_film = ours.by_film["f1_weighted"]
+    whole = ours.of_metric["f1_weighted"]
     for film in FILMS:
         values = []
         for other in FILMS:
@@ -216,11 +215,10 @@ def test_table_4_on_three_films(
                     X, y, *rows_of(hard, features, chosen), X_test, seed=7
                 )
                 values.append(float(f1_score(y_test, said, average="weighted")))
-        assert ours["by_film"][film]["n"] == len(y_test)
+        assert of_film[film]["clips"] == len(y_test)
         # Two runs a film tell no spread of their own: that of the films is what must hold it.
-        gap = abs(ours["by_film"][film]["f1_weighted"] - np.mean(values))
-        assert gap < max(ours["f1_weighted"]["sd"], 0.03), film
-    assert ours["leaked"] == 0
-    assert ours["f1_weighted"]["mean"] == pytest.approx(
-        np.mean([ours["by_film"][film]["f1_weighted"] for film in FILMS]), abs=1e-9
-    )
+        gap = abs(of_film[film]["value"] - np.mean(values))
+        assert gap < max(whole["sd"], 0.03), film
+    assert ours.leaked == 0
+    mean = np.mean([of_film[film]["value"] for film in FILMS])
+    assert whole["value"] == pytest.approx(mean, abs=1e-9)

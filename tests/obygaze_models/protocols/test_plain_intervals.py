@@ -6,7 +6,7 @@ The plain one draws films by the rule of docs/design/0018 and computes metrics w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -18,9 +18,9 @@ from support.experiments import quick
 
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.comparisons import compare_cells
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.results import Draws, Evaluation, cell_rows, difference
+from obygaze_models.runner.scores import Cell, ScoredFold
 
 N_REPLICATES = 30
 SEEDS = range(5)
@@ -68,11 +68,11 @@ def made(seed: int, scores_seed: int = 0) -> Made:
         # Rounded, so that some scores are tied.
         scores = np.round(scores_rng.random(len(rows)) + 0.3 * y[rows], 1) / 1.3
         predictions = Predictions.of(y[rows], scores)
-        tested.append(TestedFold(str(number), 0, rows, predictions, 300, 30, NO_LEAK))
+        tested.append(ScoredFold(str(number), 0, rows, predictions, 300, 30, NO_LEAK))
         folds.append(Fold(film_of_clip[rows], y[rows], scores))
-    cell = Cell("EN_S", "EN_S", "ridge", f"x{scores_seed}", tested)
+    cell = Cell("EN_S", "EN_S", "ridge", f"x{scores_seed}", True, tested)
     if is_averaged:
-        cell = Cell("EN_S", "EN_S", "ridge", f"x{scores_seed}", tested, averaged=True)
+        cell = replace(cell, is_averaged=True)
     names = np.array([f"f{film:02d}" for film in film_of_clip])
     return Made(cell, folds, names, y, n_films, is_averaged)
 
@@ -185,19 +185,21 @@ def plain_interval(metric: str, drawn: Made) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_interval_is_that_of_plain_code(seed: int) -> None:
     drawn = made(seed)
-    protocol = quick(replicates=N_REPLICATES)
-    labels = drawn.y.astype(np.int8)
-    record = cell_records.cell_record(
-        drawn.cell, protocol, drawn.film_of_clip, labels, "made up"
-    )
+    rows = cell_rows(drawn.cell, evaluation_of(drawn, quick(replicates=N_REPLICATES)))
+    row_of = {row["metric"]: row for row in rows if not row.get("film")}
     for metric in ("ap", "auc"):
         everything = np.ones(drawn.n_films)
         value = plain_value(metric, drawn, everything)
-        assert record[metric]["value"] == pytest.approx(value, abs=1e-12)
+        row = row_of[metric]
+        assert row["value"] == pytest.approx(value, abs=1e-12)
         # Values next to 0 and 1 are rounded there.
-        assert record[metric]["ci"] == pytest.approx(
-            plain_interval(metric, drawn), abs=2e-5
-        )
+        expected = plain_interval(metric, drawn)
+        assert (row["low"], row["high"]) == pytest.approx(expected, abs=2e-5)
+
+
+def evaluation_of(drawn: Made, protocol: Protocol) -> Evaluation:
+    labels = {"EN_S": drawn.y.astype(np.int8)}
+    return Evaluation(protocol, drawn.film_of_clip, labels, {})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -206,7 +208,8 @@ def test_a_difference_is_that_of_plain_code(seed: int) -> None:
     first = made(seed)
     second = made(seed, scores_seed=1)
     protocol = quick("honest", "report.primary=auc", replicates=N_REPLICATES)
-    record = compare_cells(first.cell, second.cell, protocol, first.film_of_clip).record
+    draws_of_cells = Draws(evaluation_of(first, protocol))
+    row = difference(first.cell, second.cell, draws_of_cells).row
     differences = []
     for weights in plain_draws(first, (0, 2)):
         ours = plain_value("auc", first, weights)
@@ -224,13 +227,13 @@ def test_a_difference_is_that_of_plain_code(seed: int) -> None:
     by_film = plain_differences_of_films(first, second)
     if first.is_averaged and len(by_film) >= 6:
         p = plain_sign_flip(by_film)
-        assert record["p_sign_flip"] == pytest.approx(p)
+        assert row["p"] == pytest.approx(p)
         if p > 0.05:
             expected = (min(expected[0], 0), max(expected[1], 0))
     else:
         # Films that train each other's models; or too few, of which no p is below .05.
-        assert record["p_sign_flip"] is None or np.isnan(record["p_sign_flip"])
-    assert record["ci"] == pytest.approx(expected, abs=1e-9)
+        assert np.isnan(row["p"])
+    assert (row["low"], row["high"]) == pytest.approx(expected, abs=1e-9)
 
 
 def plain_differences_of_films(first: Made, second: Made) -> list[float]:

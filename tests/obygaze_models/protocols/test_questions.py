@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import permutations
 
+import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import differences, the_cell
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.report.page import write_report
+from obygaze_models.protocols.schema import Question
+from obygaze_models.runner.results import asks_for
+from obygaze_models.runner.tables import Run
 
 ONE_CELL = (
     'grid.models=["ridge", "pcbm-lr"]',
@@ -30,72 +34,51 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_on(folder, quick("honest", *ONE_CELL), manifest, {"x": store})
 
 
-def test_each_difference_is_of_a_question_or_exploratory(run: Run) -> None:
-    questions = {}
-    for record in run.of("comparison"):
-        pair = (record["first"]["model"], record["second"]["model"], record["test"])
-        if record["question"] is not None:
-            questions[pair] = record["question"]
-    assert questions == {
-        ("ridge", "random", "EN_S"): 0,
-        ("ridge", "pcbm-lr", "EN_S"): 1,
-    }
-
-
 def test_families_are_corrected_apart(run: Run) -> None:
-    asked = [r for r in run.of("comparison") if r["question"] is not None]
-    others = [r for r in run.of("comparison") if r["question"] is None]
-    assert {record["n_family"] for record in asked} == {2}
-    assert {record["n_family"] for record in others} == {len(others)}
-    for record in (*asked, *others):
-        assert 0 < record["p_family"] <= 1
-        low, high = record["ci"]
-        if record["p_family"] <= 0.03:
-            # What remains among many differs from 0 alone, too.
-            assert not low <= 0 <= high
-
-
-def test_the_report_begins_with_the_questions(run: Run, tmp_path: Path) -> None:
-    page, *_ = write_report([run.folder], out=tmp_path / "report.html")
-    text = page.read_text()
-    first_heading = text.index("Questions of the protocol")
-    assert first_heading < text.index("Warnings" if "Warnings" in text else "Results")
-    assert "Does the video of an unseen film say which clips are sure?" in text
-    assert "they are exploratory" in text
-    table = (run.folder / "tables" / "questions.csv").read_text()
-    rows = table.splitlines()
-    assert len(rows) == 3  # headers, and a difference for each question
-    others = (run.folder / "tables" / "comparisons.csv").read_text()
-    assert [row for row in others.splitlines() if ",EN_S,ridge,random," in row] == []
-
-
-def test_a_question_without_an_answer_is_said_to_have_none(tmp_path: Path) -> None:
-    manifest = films(4, 40, seed=2)
-    store = store_of(tmp_path / "store", manifest, planted(manifest, width=14))
-    protocol = quick("honest", *ONE_CELL, 'grid.models=["pcbm-lr"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    page, *_ = write_report([run.folder], out=tmp_path / "report.html")
-    sentence = "No difference of this run answers the question: What is lost"
-    assert sentence in page.read_text()
-    # There is no difference at all: nothing is said of the largest.
-    assert "the largest of the" not in page.read_text()
-
-
-def test_a_question_may_name_its_models_in_either_order(tmp_path: Path) -> None:
-    manifest = films(4, 40, seed=2)
-    stores = {}
-    for seed, name in enumerate("ab"):
-        X = planted(manifest, width=14, seed=seed)
-        stores[name] = store_of(tmp_path / name, manifest, X)
-    question = '{first = "ridge", first_store = "b", second_store = "a"}'
-    protocol = quick("honest", *ONE_CELL, f"report.questions=[{question}]")
-    run = run_on(tmp_path, protocol, manifest, stores)
-    for record in run.of("comparison"):
-        sides = (record["first"], record["second"])
-        is_of_ridge_and_both = {"a", "b"} == {side["feature"] for side in sides} and (
-            "ridge" in {side["model"] for side in sides if side["feature"] == "b"}
+    """Two differences are asked for; p of all others is the same whether they are asked or not."""
+    asked = {("ridge", "random"), ("ridge", "pcbm-lr")}
+    questions = differences(run, test="EN_S")
+    by_question: dict[bool, list[float]] = {True: [], False: []}
+    for row in [*questions, *differences(run, test="ENHN_S")]:
+        is_asked = (
+            row["test"] == "EN_S" and (row["model"], row["against_model"]) in asked
         )
-        assert (record["question"] == 0) == is_of_ridge_and_both
+        by_question[is_asked].append(row["p_all"])
+    assert len(by_question[True]) == 2
+    evaluation = np.column_stack(
+        [by_film(run, "ridge", "random"), by_film(run, "ridge", "pcbm-lr")]
+    )
+    factor = 1 + 6 / 5
+    expected = max_t_p(evaluation, [factor, factor])
+    np.testing.assert_allclose(sorted(by_question[True]), sorted(expected))
+    assert len(by_question[False]) == len(differences(run)) - 2
+    assert all(0 < p <= 1 for p in by_question[False])
+
+
+def by_film(run: Run, first: str, second: str) -> list[float]:
+    """The difference of two cells of EN_S in each film."""
+    ours = the_cell(run, model=first, test="EN_S").by_film["ap"]
+    theirs = the_cell(run, model=second, test="EN_S").by_film["ap"]
+    return [ours[film]["value"] - theirs[film]["value"] for film in sorted(ours)]
+
+
+def test_a_question_may_name_its_models_in_either_order() -> None:
+    question = Question(first="ridge", first_store="b", second_store="a")
+    sides = [("ridge", "a"), ("ridge", "b"), ("mlp", "a"), ("random", "a")]
+    found = []
+    for ours, theirs in permutations(sides, 2):
+        row = {
+            "train": "EN_S",
+            "test": "EN_S",
+            "model": ours[0],
+            "store": ours[1],
+            "against_model": theirs[0],
+            "against_store": theirs[1],
+        }
+        if asks_for(question, row):
+            found.append({ours, theirs})
+    expected = [{("ridge", "b"), other} for other in sides if other[1] == "a"]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, expected * 2))
 
 
 @pytest.mark.parametrize(

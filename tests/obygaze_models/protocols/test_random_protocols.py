@@ -16,8 +16,9 @@ from support.random_protocols import Experiment, draw_experiment
 
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_models.protocols.reading import parse_protocol
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
 
 N_DRAWN = int(os.environ.get("OBYGAZE_PROTOCOLS", "0"))
 # Few clips, of every kind of split; a choice of C, re-trainings, published folds.

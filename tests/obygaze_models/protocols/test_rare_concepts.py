@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import models
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.protocols.runner.rare_concepts import RareConcepts, rare_concepts
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.runner.training import training_protocol
+from obygaze_models.runner.concepts import rare_concepts
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.testing import store_runs
+from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
 FAST = ["report.compare=false", "report.contrast=[]", "report.concepts=false"]
@@ -54,48 +57,42 @@ def store(tmp_path: Path, manifest: Manifest) -> Store:
     return store_of(tmp_path / "s", manifest, planted(manifest))
 
 
+def rare_on(
+    store: Store, manifest: Manifest, *changes: str
+) -> dict[str, dict[str, int]]:
+    """The rare concepts of a protocol on a store."""
+    inputs = gather(quick("honest", *changes), manifest, "", {"s": store})
+    (run,) = store_runs(inputs, 1)
+    return rare_concepts(run)
+
+
 def test_concepts_that_leave_a_bottleneck_are_counted_by_fold(
     manifest: Manifest, store: Store
 ) -> None:
-    inputs = gather(quick("honest", ONLY), manifest, "", {"s": store})
-    rare = rare_concepts(inputs.context(inputs.features[0]))
-    assert rare is not None
-    assert rare.n_folds == 5
     # Without the first or the last film one clip with Look is left, and without the first one of
     # Body; the other clips that are sure lack them.
-    assert sorted(n for n, _ in rare.counts["Look"]) == [1, 1, 2, 2, 2]
-    assert [n for n, _ in rare.counts["Body"]] == [1]
-    assert set(rare.counts) == {"Look", "Body"}
-    assert "Look (1 to 2 clips with it, in 5 of 5 folds)" in str(rare)
-    assert "Body (1 clip with it, in 1 of 5 folds)" in str(rare)
+    assert rare_on(store, manifest, ONLY) == {
+        "Look": {"folds": 5, "of": 5, "least": 1},
+        "Body": {"folds": 1, "of": 5, "least": 1},
+    }
 
 
-def test_a_run_warns_and_its_record_says_it(
-    tmp_path: Path, manifest: Manifest, store: Store
-) -> None:
-    with pytest.warns(ObygazeWarning, match=r"Look \(1 to 2 clips") as caught:
-        run = run_on(
-            tmp_path, quick("honest", ONLY, *FAST, replicates=5), manifest, {"s": store}
-        )
-    (remark,) = [r for r in run.of("remark") if r["about"] == "rare concepts"]
-    assert remark["text"] in [str(warning.message) for warning in caught]
-    assert remark["cells"] == 6
+def test_a_run_says_it(tmp_path: Path, manifest: Manifest, store: Store) -> None:
+    run = run_on(
+        tmp_path, quick("honest", ONLY, *FAST, replicates=5), manifest, {"s": store}
+    )
+    (said,) = [w.text for w in warnings_of(run) if w.about == "rare concepts"]
+    assert "Look (down to 1 clip, in 5 of 5 folds)" in said
+    assert "Body (down to 1 clip, in 1 of 5 folds)" in said
 
 
 def test_without_a_bottleneck_or_a_rare_concept_there_is_no_word(
     tmp_path: Path, manifest: Manifest, store: Store
 ) -> None:
-    ridge = gather(quick("honest", 'grid.models=["ridge"]'), manifest, "", {"s": store})
-    assert rare_concepts(ridge.context(ridge.features[0])) is None
+    assert rare_on(store, manifest, 'grid.models=["ridge"]') == {}
     common = films(5, 40)
     other = store_of(tmp_path / "o", common, planted(common))
-    inputs = gather(quick("honest", ONLY), common, "", {"o": other})
-    assert rare_concepts(inputs.context(inputs.features[0])) is None
-
-
-def test_concepts_that_too_few_clips_lack_are_named_too() -> None:
-    rare = RareConcepts("s", 1, 3, {"Look": [(90, 2), (80, 2)]})
-    assert "Look (2 clips without it, in 2 of 3 folds)" in str(rare)
+    assert rare_on(other, common, ONLY) == {}
 
 
 def test_training_concept_vectors_names_those_without_a_task(
@@ -141,7 +138,7 @@ def test_a_run_without_concepts_says_which_models_need_none(tmp_path: Path) -> N
     run = run_on(
         tmp_path, quick("honest", "data.view=raw", setting, *FAST), manifest, stores
     )
-    assert {cell["model"] for cell in run.cells} == {"ridge", "mlp"}
+    assert {cell.model for cell in models(run)} == {"ridge", "mlp"}
 
 
 def test_a_concept_that_the_manifest_never_uses_is_no_warning(
@@ -154,8 +151,4 @@ def test_a_concept_that_the_manifest_never_uses_is_no_warning(
     ]
     without = replace(manifest, clips=tuple(clips))
     store = store_of(tmp_path / "without", without, planted(without))
-    inputs = gather(quick("honest", ONLY), without, "", {"s": store})
-    rare = rare_concepts(inputs.context(inputs.features[0]))
-    assert rare is not None
-    assert "Look" in rare.counts
-    assert "Body" not in rare.counts
+    assert list(rare_on(store, without, ONLY)) == ["Look"]

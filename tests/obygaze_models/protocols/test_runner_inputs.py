@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.preprocessing import StandardScaler
+from sklearn.metrics import f1_score
 from support.cells import with_folds
-from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
+from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.kills import kill_everywhere
 from support.stores import a_recipe, made_store
+from support.tables import baselines, contrasts, models, the_cell
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import (
@@ -27,17 +30,13 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row
-from obygaze_models.protocols.results.whole_run import Remark
-from obygaze_models.protocols.runner.features import NOT_FINITE, join
-from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Feature, Protocol
-from obygaze_models.report.bars import bars_of
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import write_report
-from obygaze_models.report.results import argmax
-from obygaze_models.report.tables import Number
+from obygaze_models.runner.features import NOT_FINITE, read_store
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.tables import RUN_FORMAT, Run, read_run, write_run
+from obygaze_models.runner.text import result_text
 
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
@@ -56,19 +55,16 @@ class TestMissing:
         X = planted(manifest)
         store = store_of(tmp_path / "s", manifest, X, failed=[failed], without=[absent])
         run = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
-        (covered,) = run.of("coverage")
-        assert (covered["n_clips"], covered["n_present"], covered["n_missing"]) == (
-            120,
-            118,
-            2,
-        )
-        listed = {item["clip_id"]: item["reason"] for item in covered["missing"]}
+        facts = run.about["stores"]["x"]
+        assert (run.about["manifest"]["n_clips"], facts["n_present"]) == (120, 118)
+        listed = facts["missing"]
         assert listed.keys() == {failed, absent}
         assert "OSError" in listed[failed]
         assert "no clip of that name" in listed[absent]
         tested = {row["clip_id"] for row in run.predictions}
         assert not tested & {failed, absent}
-        assert run.about["stores"]["x"]["n_missing"] == 2
+        (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
+        assert said.startswith("2 of 120 clips have no features in x")
 
     def test_rows_that_are_not_numbers_are_listed_never_used(
         self, manifest: Manifest, tmp_path: Path
@@ -80,6 +76,9 @@ class TestMissing:
             def __getattr__(self, name: str):
                 return getattr(store, name)
 
+            def __contains__(self, clip: str) -> bool:
+                return clip in store
+
             def matrix(self, *args, **kwargs):
                 found = store.matrix(*args, **kwargs)
                 found.values[5, 2] = np.nan
@@ -87,7 +86,7 @@ class TestMissing:
                 return found
 
         inputs = gather(quick("honest", *RIDGE), manifest, "", {"x": Broken()})  # type: ignore[dict-item]
-        (features,) = inputs.features
+        (features,) = inputs.stores
         bad = [manifest.clip_ids[5], manifest.clip_ids[9]]
         assert dict(features.missing) == dict.fromkeys(bad, NOT_FINITE)
         assert np.isfinite(features.X).all()
@@ -104,7 +103,7 @@ class TestMissing:
         runs = [
             run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)
         ]
-        assert runs[0].cells == runs[1].cells
+        assert repr(runs[0].results) == repr(runs[1].results)
 
     def test_another_data_set(self, manifest: Manifest, tmp_path: Path) -> None:
         clips = [replace(c, clip_id=f"x{c.clip_id}") for c in manifest]
@@ -146,7 +145,7 @@ class TestMissing:
             run_on(tmp_path, protocol, manifest, {"x": store})
         assert caught.value.exit_code == 5
         fine = replace(protocol, features={"x": Feature(backbone="TOY")})
-        assert gather(fine, manifest, "", {"x": store}).features
+        assert gather(fine, manifest, "", {"x": store}).stores
 
     def test_stores_that_were_not_given_or_not_asked_for(
         self, manifest: Manifest, tmp_path: Path
@@ -168,10 +167,10 @@ class TestMissing:
         inputs = gather(
             quick("honest", "data.scale=unit", *RIDGE), manifest, "", {"x": store}
         )
-        (features,) = inputs.features
+        (features,) = inputs.stores
         assert np.linalg.norm(features.X, axis=1) == pytest.approx(1.0)
         assert list(features.missing) == [manifest.clip_ids[3]]
-        plain = join("x", store, inputs.table, Data())
+        plain = read_store("x", store, inputs.table, Data(), Feature(), False)
         assert not plain.missing
 
 
@@ -190,14 +189,17 @@ class TestFolds:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, "data.view=raw")
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        cell = cell_of(run.cells, train="ENHN_S", test="ENHN_S")
-        assert len(cell["folds"]) == 4
-        bad = next(f for f in cell["folds"] if f["n_positive"] == 0)
-        assert (bad["ap"], bad["auc"], bad["f1_binary"]) == (None, None, 0.0)
-        assert cell["by_film"]["tt0000002"]["f1_binary"] is None
-        others = [f["ap"] for f in cell["folds"] if f["ap"] is not None]
-        assert cell["ap"]["mean"] == pytest.approx(np.mean(others))
-        assert cell["auc"]["value"] is not None
+        cell = the_cell(run, model="ridge", train="ENHN_S", test="ENHN_S")
+        assert len(cell.facts["folds"]) == 4
+        # Each film is a fold.
+        bad = {name: rows["tt0000002"]["value"] for name, rows in cell.by_film.items()}
+        assert math.isnan(bad["ap"]) and math.isnan(bad["auc"])
+        assert math.isnan(bad["f1_binary"])
+        others = [row["value"] for row in cell.by_film["ap"].values()]
+        known = [value for value in others if math.isfinite(value)]
+        assert len(known) == 3
+        assert cell.value("ap") == pytest.approx(np.mean(known))
+        assert math.isfinite(cell.value("auc"))
 
     def test_a_training_fold_of_one_class_is_left_out_with_its_reason(
         self, tmp_path: Path
@@ -209,15 +211,11 @@ class TestFolds:
             "honest", *changes, 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        for cell in [*run.cells, *run.baselines]:
-            reasons = {item["fold"]: item["reason"] for item in cell["skipped"]}
+        for cell in [*models(run), *baselines(run)]:
+            reasons = cell.facts["skipped"]
             assert reasons == {"fold 0": "the training clips hold one class only: 0"}
-        n_cells = len(run.cells) + len(run.baselines)
-        (text,) = [r["text"] for r in run.of("remark") if r["about"] == "skipped folds"]
-        assert text == (
-            f"Folds were left out (number of different folds: 1) in {n_cells} cells of models and "
-            "baselines: the training clips hold one class only: 0."
-        )
+        (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
+        assert text == "1 fold left out: the training clips hold one class only: 0."
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
@@ -256,7 +254,7 @@ class TestOnDisk:
         folders = [tmp_path / "a", tmp_path / "b"]
         for folder, n_jobs in zip(folders, (1, 2), strict=True):
             run_protocol(inputs, folder, n_jobs=n_jobs)
-        for file in ("results.json", "predictions.csv"):
+        for file in ("results.csv", "predictions.csv", "concepts.csv", "trees.csv"):
             assert (folders[0] / file).read_bytes() == (folders[1] / file).read_bytes()
 
     def test_a_run_is_read_back_as_it_was(
@@ -267,13 +265,12 @@ class TestOnDisk:
             gather(protocol, manifest, "", {"x": store}), tmp_path / "a", n_jobs=1
         )
         found = read_run(tmp_path / "a")
-        assert found.records == made.records
+        assert repr(found.results) == repr(made.results)
         assert found.about == made.about
         assert found.about["protocol"]["splits"]["kind"] == "nested"
-        assert set(found.about["seconds"]) >= {"read", "fit", "evaluate", "total"}
-        text = (tmp_path / "a" / "results.json").read_text("utf-8")
-        assert "NaN" not in text
-        assert isinstance(json.loads(text), list)
+        assert found.about["seconds"] > 0
+        text = (tmp_path / "a" / "results.csv").read_text("utf-8")
+        assert "nan" not in text.casefold()
 
     def test_another_run_does_not_take_a_name(
         self, manifest: Manifest, protocol: Protocol, tmp_path: Path
@@ -285,47 +282,40 @@ class TestOnDisk:
         other = gather(
             quick("honest", "fit.seed=1", *RIDGE, *ONE_PAIR), manifest, "", {"x": store}
         )
-        before = (tmp_path / "a" / "results.json").read_bytes()
-        write_report([tmp_path / "a"])
+        before = (tmp_path / "a" / "results.csv").read_bytes()
+        (tmp_path / "a" / "figures").mkdir()
         (tmp_path / "a" / "figures" / "mine.json").write_text("years")
         (tmp_path / "a" / "notes.txt").write_text("mine")
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
         assert (tmp_path / "a" / "figures" / "mine.json").read_text() == "years"
         with pytest.raises(AlreadyThere, match="another run has this name"):
             run_protocol(other, tmp_path / "a", n_jobs=1)
-        assert (tmp_path / "a" / "results.json").read_bytes() == before
+        assert (tmp_path / "a" / "results.csv").read_bytes() == before
         run_protocol(other, tmp_path / "a", n_jobs=1, force=True)
-        assert (tmp_path / "a" / "results.json").read_bytes() != before
+        assert (tmp_path / "a" / "results.csv").read_bytes() != before
         assert inputs.default_name != other.default_name
-        # What was made of the other run is kept, but not beside these numbers.
-        earlier = f"earlier-{inputs.identity[:8]}"
-        files = {"notes.txt", "predictions.csv", "results.json", "run.json"}
-        assert {path.name for path in (tmp_path / "a").iterdir()} == {*files, earlier}
-        assert {path.name for path in (tmp_path / "a" / earlier).iterdir()} == {
-            *("figures", "report.html", "report.md", "tables")
-        }
-        assert (
-            tmp_path / "a" / earlier / "figures" / "mine.json"
-        ).read_text() == "years"
+        # What was made of the other run is not beside these numbers.
+        names = {path.name for path in (tmp_path / "a").iterdir()}
+        assert not {"figures", "report.html"} & names
 
     def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(
         self, tmp_path: Path
     ) -> None:
-        folder, about = (
-            tmp_path / "a",
-            {"format": RUN_FORMAT, "created_by": "obygaze 1"},
-        )
+        folder = tmp_path / "a"
+        about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "identity": "x"}
         seen = set[str]()
 
         def write(word: str) -> None:
-            records = [Remark(text=word)]
-            write_run(folder, {**about, "name": word}, records, word.encode())
+            row = {"task": word, "metric": "ap", "value": 0.5}
+            tables = {"predictions.csv": [{"clip_id": word, "decision": 0}]}
+            tables["results.csv"] = [row]
+            write_run(folder, {**about, "name": word}, tables)
 
         def look() -> None:
-            word = read_run(folder).about["name"]
-            (remark,) = json.loads((folder / "results.json").read_bytes())
-            assert remark["text"] == word
-            assert (folder / "predictions.csv").read_text() == word
+            run = read_run(folder)
+            word = run.about["name"]
+            assert [row["task"] for row in run.results] == [word]
+            assert [row["clip_id"] for row in run.predictions] == [word]
             assert (folder / "audits" / "mine.json").read_text() == "years"
             seen.add(word)
             write("old")
@@ -338,7 +328,7 @@ class TestOnDisk:
         assert kill_everywhere(lambda: write("new"), look) >= 10
         assert seen == {"old", "new"}
 
-    @pytest.mark.parametrize("name", ["results.json", "predictions.csv", "thesis.txt"])
+    @pytest.mark.parametrize("name", ["results.csv", "predictions.csv", "thesis.txt"])
     @pytest.mark.parametrize("force", [False, True])
     def test_a_folder_that_is_not_a_run_is_not_written_into(
         self,
@@ -369,25 +359,17 @@ class TestOnDisk:
         with pytest.raises(Mismatch, match="obygaze-run/1"):
             read_run(tmp_path)
 
-    def test_standardised_features_and_weighted_classes(
+    def test_weighted_classes_call_the_smaller_one_more_often(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
-        X = planted(manifest) * np.float32(7) + np.float32(100)
-        store = store_of(tmp_path / "s", manifest, X, without=[manifest.clip_ids[3]])
-        changes = ("data.scale=standard-all", "models.ridge.class_weight=balanced")
-        protocol = quick("honest", *changes, *RIDGE)
-        inputs = gather(protocol, manifest, "", {"x": store})
-        kept = np.delete(X, 3, axis=0).astype(np.float64)
-        expected = StandardScaler().fit_transform(kept)
-        np.testing.assert_allclose(inputs.features[0].X, expected, atol=1e-4)
-        run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-        plain = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
-        # The smaller class is called more often with weights.
-        weighted, unweighted = (
-            sum(c["confusion"]["tp"] + c["confusion"]["fp"] for c in r.cells)
-            for r in (run, plain)
-        )
-        assert weighted > unweighted and run.cells[0]["prevalence"] < 0.5
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        changes = ("models.ridge.class_weight=balanced", *RIDGE)
+        n_called = []
+        for own in (changes, RIDGE):
+            run = run_on(tmp_path, quick("honest", *own), manifest, {"x": store})
+            n_called.append(sum(row["decision"] for row in run.predictions))
+            assert models(run)[0].value("prevalence") < 0.5
+        assert n_called[0] > n_called[1]
 
     def test_a_changed_file_of_a_run_is_an_error(
         self, manifest: Manifest, tmp_path: Path
@@ -396,9 +378,9 @@ class TestOnDisk:
         folder = run_on(
             tmp_path, quick("honest", *RIDGE), manifest, {"x": store}
         ).folder
-        for name in ("results.json", "predictions.csv"):
+        for name in ("results.csv", "predictions.csv"):
             whole = (folder / name).read_bytes()
-            assert read_run(folder).predictions
+            assert read_run(folder).table(name)
             # A digit of a value: still valid JSON, and a valid table.
             at = whole.index(b"0.", len(whole) // 2) + 2
             changed = (
@@ -410,7 +392,7 @@ class TestOnDisk:
             with pytest.raises(
                 Corrupt, match=f"{name} is not the file that this run wrote"
             ) as e:
-                assert read_run(folder).predictions
+                assert read_run(folder).table(name)
             assert e.value.exit_code == 4 and "obygaze run again" in str(e.value.hint)
             (folder / name).write_bytes(whole)
 
@@ -422,16 +404,29 @@ class TestOnDisk:
             tmp_path, quick("honest", *RIDGE), manifest, {"x": store}
         ).folder
         about = json.loads((folder / "run.json").read_bytes())
-        kept = {
-            key: value for key, value in about.items() if key != "predictions_sha256"
-        }
-        (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
+        files = {**about["files"], "predictions.csv": 0.5}  # not even text
+        (folder / "run.json").write_text(
+            json.dumps({**about, "files": files}), encoding="utf-8"
+        )
         with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
             assert read_run(folder).predictions
-        kept["results_sha256"] = 0.5  # not even text
-        (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
-        with pytest.raises(Corrupt, match=r"expected sha256 0\.5"):
+        del about["files"]
+        (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
+        with pytest.raises(Mismatch, match="not a run of format"):
             read_run(folder)
+
+    def test_what_is_no_run_is_said_with_the_way_to_one(self, tmp_path: Path) -> None:
+        folder = tmp_path / "colleague" / "runs" / "first"
+        about = {"format": RUN_FORMAT, "identity": "x", "name": "first"}
+        write_run(folder, about, {"predictions.csv": [], "results.csv": []})
+        (folder / "report.html").write_text("page", "utf-8")
+        with pytest.raises(NotFound, match="is a file, not the folder of a run") as e:
+            read_run(folder / "report.html")
+        assert e.value.hint == f"{folder}, the folder that it is in"
+        assert read_run(folder).about["name"] == "first"
+        with pytest.raises(NotFound, match="a workspace, not a run") as e:
+            read_run(tmp_path / "colleague")
+        assert e.value.hint == f"-C {tmp_path / 'colleague'}, and one of first"
 
     def test_two_stores_with_other_clips_have_baselines_of_their_own(
         self, manifest: Manifest, tmp_path: Path
@@ -445,9 +440,8 @@ class TestOnDisk:
         apart = run_on(
             tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "b": part}
         )
-        assert {b["feature"] for b in alike.baselines} == {""}
-        assert {b["feature"] for b in apart.baselines} == {"a", "b"}
-        assert alike.about["splits_sha256"]["a"] == alike.about["splits_sha256"]["c"]
+        assert {cell.store for cell in baselines(alike)} == {""}
+        assert {cell.store for cell in baselines(apart)} == {"a", "b"}
 
 
 def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> None:
@@ -464,15 +458,14 @@ def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> No
 
     watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
-    kinds = ("comparison", "contrast")
-    n_steps = (
-        len(run.cells) + len(run.baselines) + sum(len(run.of(kind)) for kind in kinds)
-    )
-    assert shown["evaluation"] == [n_steps, n_steps]
+    n_steps, n_shown = shown["evaluation"]
+    # Each model and baseline, each pair of tasks, each contrast, and the concepts.
+    n_cells = len(models(run)) + len(baselines(run))
+    assert n_steps == n_shown == n_cells + 6 + len(contrasts(run)) + 1
     # Three processes share the evaluation, and count all of its steps.
     parts = run_protocol(inputs, tmp_path / "parts", n_jobs=3, watch=watch)
     assert shown["evaluation"] == [n_steps, 2 * n_steps]
-    one, other = (r.folder / "results.json" for r in (run, parts))
+    one, other = (r.folder / "results.csv" for r in (run, parts))
     assert one.read_bytes() == other.read_bytes()
 
 
@@ -499,21 +492,17 @@ class TestPaper:
         )
         protocol = quick("paper-table2", *short, "report.compare=false", replicates=2)
         run = run_on(tmp_path, protocol, manifest, stores)
-        hard = [
-            cell
-            for cell in run.cells
-            if (cell["train"], cell["test"]) == ("HN_S", "ENHN_S")
-        ]
-        printed = {c["feature"]: [one["mean"] for one in c["paper"]] for c in hard}
+        printed = {}
+        for cell in models(run, train="HN_S", test="ENHN_S"):
+            values = [row["paper"] for row in cell.of_metric.values()]
+            printed[cell.store] = [value for value in values if math.isfinite(value)]
         xclip = [0.82]
         assert printed == {
-            **{
-                "ViViT": [0.73],
-                "vivit": xclip,
-                "X-CLIP": [0.78],
-                "told": xclip,
-                "xclip": [],
-            }
+            "ViViT": [0.73],
+            "vivit": xclip,
+            "X-CLIP": [0.78],
+            "told": xclip,
+            "xclip": [],
         }
         assert run.about["stores"]["told"]["backbone"] == "xclip-b16-k600-zs (imported)"
 
@@ -528,15 +517,21 @@ class TestPaper:
             "grid.baselines=[]",
         )
         protocol = quick("paper-table4", *short, "splits.never=[]", replicates=2)
-        (cell,) = run_on(tmp_path, protocol, manifest, {"x": store}).cells
-        runs = [
-            f["f1_weighted"] for f in cell["folds"] if f["fold"].startswith("test 2,")
-        ]
-        assert len(runs) == 3
-        expected = float(np.std(runs, ddof=1))
-        assert cell["by_film"]["tt0000003"]["sd"]["f1_weighted"] == pytest.approx(
-            expected
-        )
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        (cell,) = models(run)
+        rows_of_fit: dict[str, list[dict[str, Any]]] = {}
+        for row in run.predictions:
+            if row["fold"].startswith("test 2,"):
+                rows_of_fit.setdefault(row["fold"], []).append(row)
+        assert len(rows_of_fit) == 3
+        values = []
+        for rows in rows_of_fit.values():
+            y = [row["y"] for row in rows]
+            decided = [row["decision"] for row in rows]
+            values.append(f1_score(y, decided, average="weighted"))
+        of_film = cell.by_film["f1_weighted"]["tt0000003"]
+        assert of_film["value"] == pytest.approx(np.mean(values))
+        assert of_film["sd"] == pytest.approx(np.std(values, ddof=1))
 
     def test_figure_3_has_two_bars_a_concept_over_nine_machines(
         self, tmp_path: Path
@@ -547,15 +542,12 @@ class TestPaper:
             "paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        assert {cell["n_runs"] for cell in run.cells} == {9}
-        assert len(run.cells) == 16
-        (group,) = bars_of(ReportRun.of_run(run))
-        assert group.rows == list(VISUAL)
-        assert len(group.series) == 2 and len(group.cells) == 16
+        assert {len(cell.facts["folds"]) for cell in models(run)} == {9}
+        assert len(models(run)) == 16
         inside = [c for c in manifest if c.extra["fold:02_EN_HN_S"] == "9"]
         carry = [c.level in ("HN", "S") and "Look" in c.concepts for c in inside]
         easy = sum(c.level == "EN" for c in inside)
-        sizes = {c["test"]: (c["n_test"], c["n_positive"]) for c in run.cells}
+        sizes = {cell.test: (cell.n_clips, cell.n_positive) for cell in models(run)}
         assert sizes["Look against EN"] == (sum(carry) + easy, sum(carry))
         assert sizes["Look"] == (len(inside), sum(carry))
 
@@ -569,27 +561,37 @@ class TestPaper:
             "splits.never=[]",
         )
         run = run_on(tmp_path, quick("paper-fig6", *short), manifest, {"x": store})
-        (cell,), (whole, *alone) = run.cells, run.of("analysis")
+        (cell,) = models(run)
         # Each of four films is tested by three models, one for each film that validates.
-        assert (cell["train"], cell["test"], cell["n_runs"]) == ("HN_S", "ENHN_S", 12)
+        assert cell.tasks == "HN_S -> ENHN_S" and len(cell.facts["folds"]) == 12
         tested = [c for c in manifest if c.level in ("EN", "HN", "S")]
-        assert whole["n"] == len(tested) == cell["n_test"]
-        names = [f["name"] for f in whole["factors"]] + list(whole["left_out"])
+        rows = run.table("success.csv")
+        whole = [row for row in rows if row["film"] == "all films"]
+        assert {row["all_clips"] for row in whole} == {len(tested)} == {cell.n_clips}
+        names = [row["factor"] for row in whole]
         assert sorted(names) == sorted([*VISUAL, "level EN", "level HN", "level S"])
         by_film = Counter(c.movie_id for c in tested)
-        assert {record["film"]: record["n"] for record in alone} == by_film
-        for record in alone:
-            for factor in record["factors"]:
-                carriers = [
-                    c
-                    for c in tested
-                    if c.movie_id == record["film"]
-                    and factor["name"] in (*c.concepts, f"level {c.level}")
-                ]
-                assert factor["n"] == len(carriers) >= 5
-        text = result_text(run)
-        assert f"{whole['n_success']} of {whole['n']} clips are right" in text
-        assert f"tt0000001 {by_film['tt0000001']}" in text
+        alone = [row for row in rows if row["film"] != "all films"]
+        assert {row["film"]: row["all_clips"] for row in alone} == by_film
+        for row in alone:
+            if row["clips"] is None:
+                continue  # the intercept, or a factor that is left out
+            carriers = [
+                c
+                for c in tested
+                if c.movie_id == row["film"]
+                and row["factor"] in (*c.concepts, f"level {c.level}")
+            ]
+            assert row["clips"] == len(carriers) >= 5
+
+
+def argmax_of(run: Run) -> dict[str, dict[str, dict[str, Any]]]:
+    """The rows of several tasks as one, by model and metric."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in run.results:
+        if " | " in row["task"]:
+            found.setdefault(row["model"], {})[row["metric"]] = row
+    return found
 
 
 class TestExtras:
@@ -605,11 +607,11 @@ class TestExtras:
             X[i, int(kind[clip.clip_id]) + 1] += 3.0
         store = store_of(tmp_path / "s", manifest, X)
         run = run_on(tmp_path, quick("mediaeval2015-valence"), manifest, {"x": store})
-        for record in run.of("argmax"):
-            table = np.array(record["confusion"])
-            assert table.sum() == record["n_test"] == 24
-            assert record["accuracy"] == pytest.approx(np.trace(table) / 24)
-            assert record["accuracy"] > 0.7 > record["majority"]
+        found = argmax_of(run)
+        assert len(found) == len({cell.model for cell in models(run)})
+        for values in found.values():
+            assert values["accuracy"]["clips"] == 24
+            assert values["accuracy"]["value"] > 0.7 > values["majority"]["value"]
 
     def test_tasks_that_share_a_class_are_not_one_question(
         self, tmp_path: Path
@@ -642,7 +644,7 @@ class TestExtras:
             "honest", *RIDGE, *tasks, *grid, *splits, "report.concepts=false"
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        (record,) = run.of("argmax")
+        (values,) = argmax_of(run).values()
         scores: dict[str, dict[str, float]] = {}
         for row in run.predictions:
             if row["model"] == "ridge" and row["train"] == row["test"]:
@@ -651,10 +653,10 @@ class TestExtras:
         right = np.array(
             [max(names, key=scores[c.clip_id].get) == c.level for c in clips], float
         )
-        assert record["accuracy"] == pytest.approx(right.mean())
-        assert "ci" not in record  # decisions have none
-        (shown,) = argmax(ReportRun.of_run(run))
-        assert shown.rows[0][2] == Number(record["accuracy"])
+        assert values["accuracy"]["value"] == pytest.approx(right.mean())
+        assert math.isnan(values["accuracy"]["low"])  # decisions have none
+        said = f"ridge (x), most probable of EN, HN, S: accuracy .{right.mean():.2f}"
+        assert said.replace(".0.", ".") in result_text(run)
 
     def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
         manifest = films(6, 40)
@@ -663,18 +665,21 @@ class TestExtras:
             "honest", 'grid.models=["ridge"]', "report.error_analysis=true"
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        found = [
-            r
-            for r in run.of("analysis")
-            if (r["train"], r["test"]) == ("ENHN_S", "ENHN_S")
-        ]
-        assert found[0]["film"] == "all films"
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in run.table("success.csv"):
+            if (row["train"], row["test"]) == ("ENHN_S", "ENHN_S"):
+                found.setdefault(row["film"], []).append(row)
+        assert next(iter(found)) == "all films"
         assert len(found) == 7
-        whole = found[0]
+        whole = found["all films"]
         # An easy negative has no concept there, a sure clip three: one level follows from the rest.
-        assert len(whole["factors"]) == 10 and whole["intercept"] is None
-        assert whole["left_out"]["level S"] == "follows from the factors before it"
-        assert whole["n"] == sum(r["n"] for r in found[1:])
+        regressed = [row for row in whole if row["clips"] is not None]
+        assert len(regressed) == 10
+        left_out = {row["factor"]: row["note"] for row in whole if row["clips"] is None}
+        reason = "left out: follows from the factors before it"
+        assert left_out == {"level S": reason}
+        n_of_films = [rows[0]["all_clips"] for film, rows in found.items()]
+        assert n_of_films[0] == sum(n_of_films[1:])
 
     def test_clips_without_a_video_take_no_part_where_the_released_code_drops_them(
         self, tmp_path: Path
@@ -697,8 +702,6 @@ class TestExtras:
             )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
             tested[scheme] = {row["clip_id"] for row in run.predictions}
-            (covered,) = run.of("coverage")
-            assert covered["n_unused"] == (0 if scheme == "none" else len(silent))
         assert not tested["obygaze12-code"] & silent
         assert tested["none"] & silent
 
@@ -712,4 +715,4 @@ def test_a_task_that_no_task_trains_for_is_left_out(
     assert (protocol.train_tasks, protocol.test_tasks) == (["EN_S"], ["EN_S"])
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     run = run_on(tmp_path, protocol, manifest, {"x": store})
-    assert [(cell["train"], cell["test"]) for cell in run.cells] == [("EN_S", "EN_S")]
+    assert [cell.tasks for cell in models(run)] == ["EN_S -> EN_S"]

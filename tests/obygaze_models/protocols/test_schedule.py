@@ -15,33 +15,30 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
-from obygaze_models.protocols.runner.execute import FitContext
-from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.schedule import (
-    FoldData,
-    Pair,
-    Schedule,
-    leak_index,
-    schedule,
-    split_leak,
-)
+from obygaze_models.protocols.schedule import Pair
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.splits import NO_ROWS
+from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.testing import StoreRun
+
+Folds = dict[Pair, list[HeldOut]]
 
 
 def plan(
     protocol: Protocol, manifest: Manifest, usable: np.ndarray | None = None
-) -> tuple[Schedule, ClipTable]:
+) -> tuple[Folds, ClipTable]:
     table = clip_table(manifest, protocol.data)
     labels = {
         name: task_labels(name, task, table) for name, task in protocol.tasks.items()
     }
     everything = np.ones(len(table), dtype=bool) if usable is None else usable
-    return schedule(protocol, table, labels, everything), table
+    return folds_of(protocol, table, labels, everything), table
 
 
-def leaks(found: Schedule, pair: Pair, table: ClipTable) -> list[Leak]:
-    clips = leak_index(table)
-    return [split_leak(split, pair, clips) for split in found.pairs[pair]]
+def leaks(found: Folds, pair: Pair, table: ClipTable) -> list[Leak]:
+    run = StoreRun(quick(), table, {}, None, found)
+    return [run.leak(pair, held, NO_ROWS) for held in found[pair]]
 
 
 class TestOneFoldAClip:
@@ -59,26 +56,25 @@ class TestOneFoldAClip:
         self, changes: tuple[str, ...]
     ) -> None:
         found, table = plan(quick("honest", *changes), films())
-        for (train, test), splits in found.pairs.items():
+        for (train, test), splits in found.items():
             assert splits, (train, test)
             assert all(leak.leaked == 0 for leak in leaks(found, (train, test), table))
 
     def test_every_clip_of_a_task_is_tested_once(self) -> None:
         found, table = plan(quick(), films())
-        tested = np.concatenate([split.test for split in found.pairs["HN_S", "ENHN_S"]])
+        tested = np.concatenate([split.test for split in found["HN_S", "ENHN_S"]])
         levels = np.array(table.levels)
         assert sorted(tested.tolist()) == np.flatnonzero(levels != "NS").tolist()
 
     def test_films_are_never_on_both_sides(self) -> None:
         found, table = plan(quick("honest", "splits.folds=3"), films())
-        for splits in found.pairs.values():
+        for splits in found.values():
             for split in splits:
                 seen = np.concatenate([split.train, split.validation])
                 assert not set(table.films[seen]) & set(table.films[split.test])
 
     def test_random_folds_count_what_lies_next_to_a_training_scene(self) -> None:
         protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
-        assert not protocol.splits.are_grouped
         found, table = plan(protocol, films())
         counted = leaks(found, ("ENHN_S", "ENHN_S"), table)
         assert sum(leak.neighbours or 0 for leak in counted) > 0.9 * sum(
@@ -88,8 +84,12 @@ class TestOneFoldAClip:
     def test_the_same_seed_deals_the_same_and_another_does_not(self) -> None:
         protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
         other = replace(protocol, splits=replace(protocol.splits, seed=1))
-        hashes = [plan(p, films())[0].sha256 for p in (protocol, protocol, other)]
-        assert hashes[0] == hashes[1] != hashes[2]
+        tested = []
+        for chosen in (protocol, protocol, other):
+            found, _ = plan(chosen, films())
+            folds = found["EN_S", "EN_S"]
+            tested.append([held.test.tolist() for held in folds])
+        assert tested[0] == tested[1] != tested[2]
 
 
 class TestFilmByFilm:
@@ -103,12 +103,12 @@ class TestFilmByFilm:
             'splits.never=["tt0000001", "tt0000002"]',
         )
         found, table = plan(protocol, films(12, 20))
-        splits = found.pairs["HN_S", "ENHN_S"]
+        splits = found["HN_S", "ENHN_S"]
         assert len(splits) == 90
         assert len({split.train.tobytes() for split in splits}) == 45
         tested = {str(table.films[split.test[0]]) for split in splits}
         assert not tested & {"tt0000001", "tt0000002"}
-        assert found.is_repeated(("HN_S", "ENHN_S"))
+        assert repeats_clips(splits)
 
     def test_a_film_that_is_not_there_cannot_be_left_out(self) -> None:
         protocol = quick(
@@ -127,7 +127,7 @@ class TestFixed:
         manifest = manifest.with_column("part", column)
         changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
         found, table = plan(quick("honest", *changes), manifest)
-        (split,) = found.pairs["EN_S", "EN_S"]
+        (split,) = found["EN_S", "EN_S"]
         assert set(table.films[split.test]) == {"tt0000003"}
         assert len(set(table.films[split.validation])) == 1
         assert not set(table.films[split.validation]) & set(table.films[split.train])
@@ -166,7 +166,7 @@ class TestPublished:
         manifest = released_manifest()
         protocol = quick("paper-table2", "splits.scheme=none")
         found, table = plan(protocol, manifest)
-        for (train, test), splits in found.pairs.items():
+        for (train, test), splits in found.items():
             trained, tested = (
                 split_file(f"02_{train}.csv"),
                 split_file(f"02_{test}.csv"),
@@ -176,7 +176,7 @@ class TestPublished:
             leak = leaks(found, (train, test), table)[9]
             assert {table.ids[row] for row in last.test} == set(tested.in_folds(9))
             assert leak.leaked == len(seen & set(tested.in_folds(9)))
-        counted = {pair: leaks(found, pair, table)[9].leaked for pair in found.pairs}
+        counted = {pair: leaks(found, pair, table)[9].leaked for pair in found}
         assert counted["HN_S", "ENHN_S"] == 54
         assert counted["EN_S", "ENHN_S"] == 67
         assert counted["EN_S", "EN_S"] == 0
@@ -184,13 +184,13 @@ class TestPublished:
     def test_leaks_are_an_error_unless_the_protocol_warns(self) -> None:
         protocol = quick("paper-table2", "leakage=error")
         found, table = plan(protocol, released_manifest())
-        context = FitContext(protocol, table, {}, found, None)
-        every = list(context.leaks.values())
+        run = StoreRun(protocol, table, {}, None, found)
+        every = [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
         with pytest.raises(
             FixInput, match="cells test on clips of their training or validation"
         ):
-            context.check_leaks(every)
-        replace(context, protocol=replace(protocol, leakage="warn")).check_leaks(every)
+            run.check_leaks(every)
+        replace(run, protocol=replace(protocol, leakage="warn")).check_leaks(every)
 
     def test_without_the_split_files_the_hint_is_how_to_get_them(self) -> None:
         with pytest.raises(FixInput) as caught:
@@ -251,7 +251,7 @@ def test_of_few_films_single_clips_validate_one_in_five() -> None:
     columns = {clip.clip_id: clip.movie_id for clip in manifest}
     manifest = manifest.with_column("film", columns)
     found, table = plan(quick("honest", *changes), manifest)
-    (split,) = found.pairs["ENHN_S", "ENHN_S"]
+    (split,) = found["ENHN_S", "ENHN_S"]
     n_others = sum(clip.movie_id != "tt0000004" for clip in manifest)
     assert len(split.validation) == n_others // 5
     assert len(split.train) == n_others - n_others // 5
@@ -267,7 +267,7 @@ def test_folds_have_equal_parts_of_each_level() -> None:
     for level in ("EN", "HN", "S"):
         counts = [
             int((levels[split.test] == level).sum())
-            for split in found.pairs["ENHN_S", "ENHN_S"]
+            for split in found["ENHN_S", "ENHN_S"]
         ]
         assert max(counts) - min(counts) <= 1, (level, counts)
 
@@ -277,8 +277,8 @@ def test_folds_without_levels_have_equal_parts_of_each_class() -> None:
     protocol = quick("honest", "splits.kind=kfold", "splits.folds=5", "data.view=raw")
     table = clip_table(films().with_clips(bare), protocol.data)
     labels = {name: np.arange(len(table)) % 4 // 3 for name in protocol.tasks}
-    found = schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
-    for split in found.pairs["ENHN_S", "ENHN_S"]:
+    found = folds_of(protocol, table, labels, np.ones(len(table), dtype=bool))
+    for split in found["ENHN_S", "ENHN_S"]:
         n_positive = int(labels["ENHN_S"][split.test].sum())
         assert n_positive == len(table) // 20
 
@@ -290,16 +290,5 @@ def test_the_folds_of_published_splits_take_turns_only_if_rotated() -> None:
     for balancing in ("rotated", "none"):
         protocol = quick("paper-table2", f"balancing={balancing}")
         found, _ = plan(protocol, manifest)
-        n_splits.append(len(found.pairs["EN_S", "EN_S"]))
+        n_splits.append(len(found["EN_S", "EN_S"]))
     assert n_splits == [8, 9]
-
-
-def test_validation_clips_are_fitted_on_only_if_asked_for() -> None:
-    found, table = plan(quick("honest", "splits.validation=next"), films())
-    split = found.pairs["EN_S", "EN_S"][0]
-    assert len(split.validation)
-    labels = np.zeros(len(table), dtype=np.int8)
-    fold = FoldData("EN_S", split, labels, table, found.groups)
-    assert fold.fit_rows.tolist() == split.train.tolist()
-    both = sorted([*split.train.tolist(), *split.validation.tolist()])
-    assert replace(fold, join_validation=True).fit_rows.tolist() == both

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,25 +20,25 @@ from support.experiments import (
     store_of,
     write_workspace,
 )
+from support.tables import models, the_cell
 
 import obygaze as og
-from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import total_variance
-from obygaze_models.protocols import training_protocol
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.runner.cells import Cell, TestedFold
-from obygaze_models.protocols.runner.models import InnerScores
-from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run import gather, run_protocol
-from obygaze_models.protocols.runner.store_choice import chosen_cells
-from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.report.page import write_report
+from obygaze_models.runner.fitting import InnerScores
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.summary import CellRows
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.testing import store_runs, with_chosen_stores
+from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import training_protocol
 
 MANIFEST = films(5, 40, seed=3)
 FEW_CHANGES = (
@@ -82,16 +80,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_on(folder, protocol, MANIFEST, two_stores(folder / "stores"))
 
 
-def chosen_records(run: Run) -> list[CellRecord]:
-    return [cell for cell in run.cells if cell.feature == "chosen"]
+def chosen_cells(run: Run) -> list[CellRows]:
+    return models(run, store="chosen")
 
 
-def predictions_of(run: Run, cell: CellRecord, feature: str) -> dict[Any, list[Any]]:
+def predictions_of(run: Run, cell: CellRows, store: str) -> dict[Any, list[Any]]:
     """The tests of each clip by one store: clip, score and decision by fold and seed."""
     tests: dict[Any, list[Any]] = {}
     for row in run.predictions:
-        cell_of_row = (row["train"], row["test"], row["model"], row["feature"])
-        if cell_of_row == (cell.train, cell.test, cell.model, feature):
+        cell_of_row = (row["train"], row["test"], row["model"], row["store"])
+        if cell_of_row == (cell.train, cell.test, cell.model, store):
             tested = (row["clip_id"], row["score"], row["decision"])
             tests.setdefault((row["fold"], row["seed"]), []).append(tested)
     return tests
@@ -100,20 +98,23 @@ def predictions_of(run: Run, cell: CellRecord, feature: str) -> dict[Any, list[A
 def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
     run: Run,
 ) -> None:
-    assert len(chosen_records(run)) == 2 * len(MODELS)
+    assert len(chosen_cells(run)) == 2 * len(MODELS)
     both: Counter[str] = Counter()
-    for cell in chosen_records(run):
+    for cell in chosen_cells(run):
         ours = predictions_of(run, cell, "chosen")
         n_seeds = 2 if cell.model == "mlp" else 1
-        assert len(cell.folds) == 5 * n_seeds == len(ours)
-        for fold in cell.folds:
-            store = fold.chosen["store"]
-            inner = fold.chosen["inner_ap"]
+        folds = cell.facts["folds"]
+        assert len(folds) == 5 * n_seeds == len(ours)
+        for fold in folds:
+            store = fold["chosen"]["store"]
+            inner = fold["chosen"]["inner_ap"]
             assert list(inner) == ["a", "b"]
             assert inner[store] == max(inner.values())
             both[store] += 1
             theirs = predictions_of(run, cell, store)
-            assert ours[fold.fold, fold.seed] == theirs[fold.fold, fold.seed]
+            assert (
+                ours[fold["fold"], fold["seed"]] == theirs[fold["fold"], fold["seed"]]
+            )
     assert min(both["a"], both["b"]) > 3  # so that there was something to choose
 
 
@@ -123,24 +124,23 @@ def test_the_inner_score_is_that_of_fits_without_each_film(tmp_path: Path) -> No
     stores = two_stores(tmp_path / "stores")
     inputs = gather(protocol, MANIFEST, "", stores)
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    context = inputs.context(inputs.features[0])
-    features = inputs.features[0]
+    store = store_runs(inputs, 1)[0]
+    features = inputs.stores[0]
     pair = ("EN_S", "EN_S")
-    split = context.schedule.pairs[pair][0]
-    rows = np.union1d(split.train, split.validation)
+    rows = store.folds[pair][0].joined().train
     X = features.of(rows).astype(np.float64)
     y = inputs.labels["EN_S"][rows]
     film_of_row = inputs.table.films[rows]
-    record = next(c for c in run.cells if (c.train, c.test, c.feature) == (*pair, "a"))
-    alpha = record.folds[0].chosen["alpha"]
+    of_a = the_cell(run, model="ridge", train=pair[0], test=pair[1], store="a")
+    alpha = of_a.facts["folds"][0]["chosen"]["alpha"]
     assert 1e-3 < alpha / total_variance(X) < 1e3
     precisions = []
     for film in np.unique(film_of_row):
         inside = film_of_row == film
         ridge = Ridge(alpha=alpha).fit(X[~inside], 2.0 * y[~inside] - 1)
         precisions.append(average_precision_score(y[inside], ridge.predict(X[inside])))
-    chosen = next(c for c in chosen_records(run) if (c.train, c.test) == pair)
-    inner = chosen.folds[0].chosen["inner_ap"]["a"]
+    chosen = next(c for c in chosen_cells(run) if (c.train, c.test) == pair)
+    inner = chosen.facts["folds"][0]["chosen"]["inner_ap"]["a"]
     assert inner == pytest.approx(float(np.mean(precisions)), abs=1e-12)
 
 
@@ -174,8 +174,8 @@ def test_a_store_that_is_better_is_chosen(tmp_path: Path) -> None:
         "real": store_of(tmp_path / "r", MANIFEST, planted(MANIFEST, strength=1.5)),
     }
     run = run_on(tmp_path, choosing(), MANIFEST, stores)
-    for cell in chosen_records(run):
-        assert {fold.chosen["store"] for fold in cell.folds} == {"real"}
+    for cell in chosen_cells(run):
+        assert {fold["chosen"]["store"] for fold in cell.facts["folds"]} == {"real"}
     line = "ridge: the stores that training films chose in 10 tests: real 10"
     assert line in result_text(run).splitlines()
 
@@ -201,7 +201,7 @@ def test_test_films_change_no_choice(tmp_path: Path) -> None:
             X[is_tested] *= 1.0 if number == 0 else -3.0
             stores[name] = store_of(folder / name, data, X)
         run = run_on(folder, choosing(*FIXED), data, stores)
-        inner.append([cell.folds[0].chosen for cell in chosen_records(run)])
+        inner.append([cell.facts["folds"][0]["chosen"] for cell in chosen_cells(run)])
     assert inner[0] == inner[1]
     assert all(chosen["inner_ap"]["a"] is not None for chosen in inner[0])
 
@@ -214,18 +214,18 @@ def test_one_cell_alone_and_two_processes_give_the_same_bytes(
     protocol = choosing("fit.seeds=2")
     inputs = gather(protocol, MANIFEST, "made-up", stores)
     parallel = run_protocol(inputs, tmp_path / "parallel", n_jobs=2)
-    for file in ("results.json", "predictions.csv"):
+    for file in ("results.csv", "predictions.csv"):
         assert (parallel.folder / file).read_bytes() == (run.folder / file).read_bytes()
     for model in MODELS:
         grid = replace(protocol.grid, models=(model,), train=("ENHN_S",))
         alone = run_on(tmp_path, replace(protocol, grid=grid), MANIFEST, stores)
-        (ours,) = chosen_records(alone)
+        (ours,) = chosen_cells(alone)
         (theirs,) = (
             cell
-            for cell in chosen_records(run)
+            for cell in chosen_cells(run)
             if (cell.model, cell.train) == (model, "ENHN_S")
         )
-        assert ours.to_json() == theirs.to_json()
+        assert repr(ours) == repr(theirs)
 
 
 @pytest.mark.check("several runs")
@@ -236,9 +236,9 @@ def test_the_rows_of_single_stores_are_those_of_a_run_without_a_choice(
     plain = run_on(
         tmp_path, choosing("fit.seeds=2", "fit.choose_store=false"), MANIFEST, stores
     )
-    singles = [cell.to_json() for cell in run.cells if cell.feature != "chosen"]
-    assert [cell.to_json() for cell in plain.cells] == singles
-    assert "--set fit.choose_store=true adds rows" in result_text(plain)
+    singles = [repr(cell) for cell in models(run) if cell.store != "chosen"]
+    assert [repr(cell) for cell in models(plain)] == singles
+    assert "--set fit.choose_store=true adds results" in result_text(plain)
     assert "--set fit.choose_store=true" not in result_text(run)
 
 
@@ -250,44 +250,24 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
         "b": store_of(tmp_path / "b", MANIFEST, X[:, ::-1], failed=ids[2:9]),
     }
     run = run_on(tmp_path, choosing(models=("ridge",)), MANIFEST, stores)
-    assert len({cell.n_test for cell in run.cells if cell.train == "EN_S"}) == 1
-    for record in run.of("coverage"):
-        missing = {clip["clip_id"]: clip["reason"] for clip in record["missing"]}
+    assert len({cell.n_clips for cell in models(run, train="EN_S")}) == 1
+    for name, facts in run.about["stores"].items():
+        missing = facts["missing"]
         assert list(missing) == list(ids[:9])
-        is_left_out = [
+        n_left_out = sum(
             "another store has no features" in why for why in missing.values()
-        ]
-        assert sum(is_left_out) == (5 if record["feature"] == "a" else 2)
-    features = gather(choosing(), MANIFEST, "", stores)
-    for own, given in zip(features.features, (X, X[:, ::-1]), strict=True):
+        )
+        assert n_left_out == (5 if name == "a" else 2)
+    inputs = gather(choosing(), MANIFEST, "", stores)
+    for own, given in zip(inputs.stores, (X, X[:, ::-1]), strict=True):
         clips = np.flatnonzero(own.present)
         assert clips.tolist() == list(range(9, len(MANIFEST)))
         np.testing.assert_array_equal(own.of(clips), given[clips])
 
 
-@pytest.mark.check("several runs")
-def test_a_continued_run_knows_the_inner_scores(run: Run, tmp_path: Path) -> None:
-    @contextmanager
-    def stopped(label: str, total: int) -> Iterator[Progress]:
-        class Bar(Quiet):
-            def advance(self, amount: int = 1) -> None:
-                if label == "tests on b":
-                    raise KeyboardInterrupt
-
-        yield Bar()
-
-    protocol = choosing("fit.seeds=2")
-    inputs = gather(protocol, MANIFEST, "made-up", two_stores(tmp_path / "stores"))
-    with pytest.raises(KeyboardInterrupt):
-        run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=stopped)
-    again = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    results = (again.folder / "results.json").read_bytes()
-    assert results == (run.folder / "results.json").read_bytes()
-
-
-def a_test(fold: str, inner_ap: float | None, score: float) -> TestedFold:
+def a_test(fold: str, inner_ap: float | None, score: float) -> ScoredFold:
     leak = Leak("", 2, 0, 0, 0, 0, None, None, ())
-    return TestedFold(
+    return ScoredFold(
         fold=fold,
         seed=0,
         rows=np.array([0, 1]),
@@ -303,8 +283,11 @@ def test_folds_without_an_inner_score_take_the_first_store_that_tested_them() ->
     of_a = [a_test("0", None, 0.1), a_test("1", None, 0.2), a_test("2", 0.4, 0.3)]
     of_b = [a_test("0", None, 0.6), a_test("1", 0.0, 0.7), a_test("2", 0.4, 0.8)]
     of_b.append(a_test("3", None, 0.9))
-    cells = [Cell("t", "t", "m", "a", of_a), Cell("t", "t", "m", "b", of_b)]
-    (cell,) = chosen_cells(cells)
+    cells = [
+        Cell("t", "t", "m", "a", True, of_a),
+        Cell("t", "t", "m", "b", True, of_b),
+    ]
+    (cell,) = with_chosen_stores(cells)
     assert [t.chosen["store"] for t in cell.tested] == ["a", "b", "a", "b"]
     assert [t.predictions.score[0] for t in cell.tested] == [0.1, 0.7, 0.3, 0.9]
     assert cell.tested[3].chosen["inner_ap"] == {"b": None}
@@ -354,33 +337,3 @@ def test_a_model_is_trained_on_one_store(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="a saved model reads one store, got a, b"):
         og.train("ridge", {"a": "sig", "b": "sig"}, "made-up", workspace=tmp_path)
     assert not (tmp_path / "models").exists()
-
-
-def test_the_report_shows_what_was_chosen_and_warns_of_the_best_row(
-    run: Run, tmp_path: Path
-) -> None:
-    page, *_ = write_report([run.folder], out=tmp_path / "report.html")
-    text = " ".join(page.read_text().split())
-    assert "ridge (store chosen on training films)" in text
-    assert "its own test films picked it" in text
-    lines = (run.folder / "tables" / "store-choice.csv").read_text().splitlines()
-    assert lines[0].endswith('model,folds that chose,"inner AP, a","inner AP, b"')
-    (ridge,) = (line for line in lines if "EN_S,ridge" in line and "ENHN" not in line)
-    (cell,) = (
-        cell
-        for cell in chosen_records(run)
-        if (cell.train, cell.model) == ("EN_S", "ridge")
-    )
-    counts = Counter(fold.chosen["store"] for fold in cell.folds)
-    for store, n in counts.items():
-        assert f"{store} {n}" in ridge
-    mean = np.mean([fold.chosen["inner_ap"]["b"] for fold in cell.folds])
-    assert float(ridge.rpartition(",")[2]) == pytest.approx(mean, abs=1e-12)
-
-
-def test_the_report_of_several_stores_without_a_choice_warns(tmp_path: Path) -> None:
-    protocol = choosing("fit.choose_store=false", models=("ridge",))
-    run = run_on(tmp_path, protocol, MANIFEST, two_stores(tmp_path / "stores"))
-    page, *_ = write_report([run.folder], out=tmp_path / "report.html")
-    assert "picked from these rows, is too good" in page.read_text()
-    assert not (run.folder / "tables" / "store-choice.csv").exists()

@@ -19,14 +19,12 @@ from obygaze_models.evaluation.bootstrap import effective_groups, resample
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.cells import (
-    Cell,
-    TestedFold,
-    expected_random,
-    predictions_csv,
-)
 from obygaze_models.protocols.schema import PaperValue
+from obygaze_models.runner import results
+from obygaze_models.runner.results import Evaluation, cell_rows
+from obygaze_models.runner.run import _fit_facts
+from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
+from obygaze_models.runner.tables import prediction_rows, table_bytes
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])
 NO_LEAK = Leak("", 3, 0, 0, 0, 0, 0, 0, ())
@@ -34,9 +32,9 @@ NO_LEAK = Leak("", 3, 0, 0, 0, 0, 0, 0, ())
 
 def fold_of(
     fold: str, seed: int, rows: Sequence[int], y: Sequence[int], score: Sequence[float]
-) -> TestedFold:
+) -> ScoredFold:
     predictions = Predictions.of(y, score)
-    return TestedFold(fold, seed, np.array(rows), predictions, 7, 2, NO_LEAK)
+    return ScoredFold(fold, seed, np.array(rows), predictions, 7, 2, NO_LEAK)
 
 
 # Decisions of seed 0: 1 1 0, 0 1 0; of seed 1: 0 0 1, 0 0 0.
@@ -44,13 +42,13 @@ A0 = fold_of("1", 0, [0, 1, 2], [1, 0, 1], [0.9, 0.6, 0.2])
 B0 = fold_of("2", 0, [3, 4, 5], [0, 0, 0], [0.1, 0.7, 0.3])
 A1 = fold_of("1", 1, [0, 1, 2], [1, 0, 1], [0.4, 0.2, 0.8])
 B1 = fold_of("2", 1, [3, 4, 5], [0, 0, 0], [0.2, 0.1, 0.1])
-SEED_0 = Cell("T", "T", "ridge", "x", [A0, B0])
-BOTH = Cell("T", "T", "ridge", "x", [A0, B0, A1, B1])
+SEED_0 = Cell("T", "T", "ridge", "x", True, [A0, B0])
+BOTH = Cell("T", "T", "ridge", "x", True, [A0, B0, A1, B1])
 
 
 def test_the_clips_of_a_cell() -> None:
     cell = replace(BOTH, tested=[B1, A0])
-    assert cell.universe.tolist() == [0, 1, 2, 3, 4, 5]
+    assert cell.clips.tolist() == [0, 1, 2, 3, 4, 5]
     assert cell.y.tolist() == [True, False, True, False, False, False]
     assert cell.seeds == [0, 1]
     assert BOTH.n_test_sets == 2
@@ -88,12 +86,11 @@ def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
 
 
 def test_a_film_without_a_positive_clip_has_no_recall() -> None:
-    names, values = SEED_0.by_group(FILMS, ["f1_binary", "recall", "accuracy"])
+    names, values = SEED_0.by_film(FILMS, ["f1_binary", "recall", "accuracy"])
     assert names == ["a", "b"]
     assert values["f1_binary"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
     assert values["recall"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
     assert values["accuracy"] == pytest.approx([1 / 3, 2 / 3])
-    assert SEED_0.by_film(FILMS, "accuracy") == pytest.approx([1 / 3, 2 / 3])
 
 
 def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
@@ -103,82 +100,62 @@ def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
     assert replace(SEED_0, model="random").inflation == 1
     assert replace(SEED_0, shares_films=True).inflation == math.inf
     # Nine clips train and validate for three that are tested.
-    assert replace(one_set, averaged=True).inflation == pytest.approx(1 + 3 / 9)
+    assert replace(one_set, is_averaged=True).inflation == pytest.approx(1 + 3 / 9)
 
 
 def test_thresholds_that_other_clips_chose() -> None:
     cell = replace(SEED_0, tested=[replace(A0, tuned=0.65), B0])
-    assert cell_records._tuned(SEED_0) is None
-    record = cell_records._tuned(cell)
-    assert record is not None
+    assert SEED_0.tuned() == {}
     # A hit, a miss and, at the threshold of one half, a false alarm.
-    assert record["f1_binary"].value == pytest.approx(2 / 4)
-    assert set(record) == {"f1_binary", "f1_weighted", "f1_macro"}
-    assert cell_records._tuned(replace(cell, share=0.5)) is None
+    assert cell.tuned()["f1_binary"] == pytest.approx(2 / 4)
+    assert set(cell.tuned()) == {"f1_binary", "f1_weighted", "f1_macro"}
+    assert replace(cell, share=0.5).tuned() == {}
 
 
-def test_means_and_deviations_over_seeds_and_films() -> None:
-    assert cell_records._over_seeds(SEED_0, ["accuracy"]) is None
-    record = cell_records._over_seeds(BOTH, ["accuracy"])
-    assert record is not None and record.n == 2
-    assert record.metrics["accuracy"].mean == pytest.approx(2 / 3)
-    assert record.metrics["accuracy"].sd == pytest.approx(1 / 3 / math.sqrt(2))
-    films = cell_records._by_film(BOTH, FILMS)
-    assert (films["a"].n, films["a"].n_positive) == (3, 2)
-    assert (films["b"].n, films["b"].n_positive) == (3, 0)
-    assert films["a"].sd is not None
-    assert films["a"].sd["accuracy"] == pytest.approx(1 / 3 / math.sqrt(2))
-    assert "sd" not in cell_records._by_film(SEED_0, FILMS)["a"]
+def evaluated(
+    cell: Cell, films: np.ndarray = FILMS, labels: np.ndarray | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a cell in results.csv."""
+    if labels is None:
+        labels = np.array([1, 0, 1, 0, 0, 0], dtype=np.int8)
+    evaluation = Evaluation(quick(), films, {"T": labels}, {"x": "made up"})
+    return cell_rows(cell, evaluation)
+
+
+def row_of(rows: list[dict[str, Any]], metric: str, film: str = "") -> dict[str, Any]:
+    (row,) = [
+        row for row in rows if row["metric"] == metric and row.get("film", "") == film
+    ]
+    return row
+
+
+def test_deviations_over_folds_and_over_the_fits_of_a_film() -> None:
+    rows = evaluated(BOTH)
+    # The means of folds are 1/2 and 5/6; of film a, the fits have 1/3 and 2/3.
+    whole = row_of(rows, "accuracy")
+    assert whole["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
+    of_film = row_of(rows, "accuracy", "a")
+    assert (of_film["clips"], of_film["fits"]) == (3, 2)
+    assert of_film["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
+    assert "sd" not in row_of(evaluated(SEED_0), "accuracy", "a")
     mixed = replace(A1, rows=np.array([0, 1, 3]))
     crossed = replace(SEED_0, tested=[A0, B0, mixed])
-    assert "sd" not in cell_records._by_film(crossed, FILMS)["a"]
+    assert "sd" not in row_of(evaluated(crossed), "accuracy", "a")
 
 
-def test_mean_and_deviation_of_what_is_defined() -> None:
+def test_a_deviation_is_that_of_what_is_defined() -> None:
     nan = float("nan")
-    for values, mean, sd in (
-        ([nan], nan, nan),
-        ([nan, 2.0], 2.0, nan),
-        ([1.0, nan, 3.0], 2.0, math.sqrt(2)),
-    ):
-        spread = cell_records._spread(values)
-        assert spread.mean == pytest.approx(mean, nan_ok=True)
-        assert spread.sd == pytest.approx(sd, nan_ok=True)
+    for values, sd in (([nan], nan), ([nan, 2.0], nan), ([1.0, nan, 3.0], 2**0.5)):
+        assert deviation(values) == pytest.approx(sd, nan_ok=True)
 
 
-def test_outcomes_are_those_of_a_mean_run() -> None:
-    record = cell_records._decisions(BOTH, FILMS, is_model=True)
-    assert record.confusion == {"tp": 1, "fp": 1, "fn": 1, "tn": 3}
-    bins = {(bin.low, bin.n) for bin in record.calibration or () if bin.n}
-    # 0.9 0.6 0.2, 0.1 0.7 0.3, 0.4 0.2 0.8, 0.2 0.1 0.1
-    assert bins == {
-        *((0.0, 3), (0.1, 3), (0.2, 1), (0.3, 1)),
-        *((0.5, 1), (0.6, 1), (0.7, 1), (0.8, 1)),
-    }
-    # Two films are too few to leave out one and fit on others.
-    assert record.recalibrated is None
-    more = np.array(["a", "b", "c", "d", "e", "f"])
-    assert cell_records._decisions(BOTH, more, is_model=True).recalibrated
-    assert cell_records._decisions(BOTH, more, is_model=False).recalibrated is None
-    margins = replace(BOTH, tested=[replace(A0, are_probabilities=False), B0])
-    assert cell_records._decisions(margins, FILMS, is_model=True).calibration is None
-    closed = replace(BOTH, share=0.5)
-    assert cell_records._decisions(closed, FILMS, is_model=False).confusion is None
-
-
-def test_a_bin_has_its_upper_end() -> None:
-    score = np.array([0.0, 0.1, 0.11, 0.2, 1.0])
-    bins = cell_records._bins(np.array([False, True, True, True, False]), score)
-    assert [record.n for record in bins] == [2, 2, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert (bins[0].score, bins[0].share) == (0.05, 0.5)
-    assert bins[1].score == pytest.approx(0.155)
-    assert (bins[9].low, bins[9].high, bins[9].share) == (0.9, 1.0, 0.0)
-    assert math.isnan(bins[2].score) and math.isnan(bins[2].share)
-
-
-def test_a_score_above_one_by_rounding_is_in_the_last_bin() -> None:
-    bins = cell_records._bins(np.array([True]), np.array([np.nextafter(1, 2)]))
-    assert [record["n"] for record in bins] == [0] * 9 + [1]
+def test_probabilities_are_recalibrated_where_all_fits_were() -> None:
+    """Brier's score of recalibrated probabilities .5, .5, .5 and 0, 1, 0, by hand."""
+    half = replace(A0, recalibrated=np.array([0.5, 0.5, 0.5]))
+    sure = replace(B0, recalibrated=np.array([0.0, 1.0, 0.0]))
+    cell = replace(SEED_0, tested=[half, sure])
+    assert cell.recalibrated()["brier"] == pytest.approx((3 * 0.25 + 1) / 6)
+    assert replace(SEED_0, tested=[half, B0]).recalibrated() == {}
 
 
 def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
@@ -191,48 +168,33 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         for start, rows in ((0, range(12)), (12, range(12, 24)))
     ]
     films = np.array([f"f{i % 6}" for i in range(24)])
-    protocol = quick()
     cell = replace(SEED_0, tested=folds)
     labels = y.astype(np.int8)
-    record = cell_records.cell_record(cell, protocol, films, labels, "xclip")
+    rows = evaluated(cell, films, labels)
     drawn = resample(
-        cell.statistics(films),
+        cell.statistics(films, ("ap", "auc", "prevalence")),
         np.unique(films),
         n_replicates=60,
         confidence=0.95,
-        seed=(protocol.fit.seed, 0),
+        seed=(quick().fit.seed, 0),
         within_unit=True,
         inflation=3,
         effective=effective_groups(cell.y, films),
     )
     for name in ("ap", "auc"):
         interval = drawn[name][0]
-        assert record[name]["ci"] == pytest.approx([interval.low, interval.high])
-    assert record["accuracy"]["ci"] == [None, None]
-    assert "no_interval" not in record
-    blind = cell_records.cell_record(
-        replace(cell, model="random"), protocol, films, labels
-    )
-    assert np.isfinite(blind["accuracy"]["ci"]).all()
-    assert (record["kind"], blind["kind"]) == ("cell", "baseline")
-    assert (blind["expected"], blind["ceiling"]) == (False, False)
+        row = row_of(rows, name)
+        assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+    assert math.isnan(row_of(rows, "accuracy")["low"])
+    blind = evaluated(replace(cell, model="random", is_model=False), films, labels)
+    assert row_of(blind, "accuracy")["low"] < row_of(blind, "accuracy")["high"]
 
 
-def test_a_model_with_too_few_clips_says_that_it_has_no_interval() -> None:
-    protocol = quick()
-    labels = np.array([1, 0, 1, 0, 0, 0], dtype=np.int8)
-    record = cell_records.cell_record(SEED_0, protocol, FILMS, labels, "xclip")
-    assert record["no_interval"]
-    assert record["auc"]["ci"] == [None, None]
-    assert (record["n_test"], record["n_positive"], record["n_films"]) == (6, 2, 2)
-    assert (record["prevalence"], record["n_runs"]) == (2 / 6, 2)
-    blind = cell_records.cell_record(SEED_0, protocol, FILMS, labels)
-    assert "no_interval" not in blind
-    # One film can have none, whatever its clips are.
-    one = np.array(["a"] * 6)
-    assert "no_interval" not in cell_records.cell_record(
-        SEED_0, protocol, one, labels, "xclip"
-    )
+def test_a_model_with_too_few_clips_has_no_interval() -> None:
+    row = row_of(evaluated(SEED_0), "auc")
+    assert math.isnan(row["low"]) and math.isnan(row["high"])
+    assert (row["clips"], row["films"], row["fits"]) == (6, 2, 2)
+    assert row_of(evaluated(SEED_0), "prevalence")["value"] == 2 / 6
 
 
 @pytest.mark.parametrize(
@@ -245,7 +207,7 @@ def test_an_interval_needs_five_clips_of_each_class_and_two_films(
     y = [1] * n_positive + [0] * n_negative
     films = np.array([str(i % n_films) for i in range(len(y))])
     fold = fold_of("1", 0, range(len(y)), y, [0.5] * len(y))
-    assert cell_records._has_enough(replace(SEED_0, tested=[fold]), films) == enough
+    assert results._has_enough(replace(SEED_0, tested=[fold]), films) == enough
 
 
 def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
@@ -259,14 +221,12 @@ def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
             replace(A1, leak=replace(first, neighbours=9)),
         ],
     )
-    leaks = cell_records._leaks(cell)
-    assert (leaks.leaked, leaks.copies) == (2, 1)
-    assert (leaks.neighbours, leaks.same_film) == (3, 4)
-    averaged = cell_records._leaks(replace(cell, averaged=True))
-    assert (averaged.neighbours, averaged.same_film) == (2, 3)
-    unknown = replace(B0, leak=replace(second, neighbours=None))
-    assert cell_records._leaks(replace(cell, tested=[A0, unknown])).neighbours is None
-    assert cell_records._leaks(SEED_0).copies == 0
+    assert row_of(evaluated(cell), "ap")["leaked"] == 2
+    facts = _fit_facts(cell)
+    # q leaked under its own name in no fold; film mates are counted in the first seed.
+    assert (facts["copies"], facts["same_film"]) == (1, 4)
+    assert _fit_facts(replace(cell, is_averaged=True))["same_film"] == 3
+    assert _fit_facts(SEED_0)["copies"] == 0
 
 
 def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
@@ -277,7 +237,8 @@ def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> No
 
     def inflation(cell: Cell, kind: str) -> float:
         protocol: Any = SimpleNamespace(splits=SimpleNamespace(kind=kind))
-        return cell_records._label_inflation(cell, protocol, FILMS, labels)
+        evaluation = Evaluation(protocol, FILMS, {"T": labels}, {})
+        return results._label_inflation(cell, evaluation)
 
     # Of the test: (.5^2 + .5^2) / 4^2; of all: (.8^2 + .8^2) / 5^2.
     assert inflation(cell, "published") == pytest.approx(0.0512 * 32)
@@ -297,21 +258,21 @@ def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
         (PaperValue(backbone="xclip-*"), True),
         (PaperValue(backbone="vivit-*"), False),
     ):
-        assert cell_records._is_about(paper, SEED_0, "xclip-b32") == expected
-    protocol: Any = SimpleNamespace(paper=[PaperValue(mean=0.5, sd=0.0), PaperValue()])
-    first, second = cell_records._printed(protocol, SEED_0, "")
-    assert (first["mean"], first["sd"], first["film"]) == (0.5, 0.0, None)
-    assert second["sd"] is None
+        assert results._is_about(paper, SEED_0, "xclip-b32") == expected
+    values = (PaperValue(metric="ap", mean=0.5, sd=0.0), PaperValue(metric="auc"))
+    protocol: Any = replace(quick(), paper=values)
+    labels = np.array([1, 0, 1, 0, 0, 0], dtype=np.int8)
+    rows = cell_rows(SEED_0, Evaluation(protocol, FILMS, {"T": labels}, {}))
+    assert (row_of(rows, "ap")["paper"], row_of(rows, "ap")["paper_sd"]) == (0.5, 0.0)
+    assert math.isnan(row_of(rows, "auc")["paper_sd"])
+    assert "paper" not in row_of(rows, "accuracy")
 
 
-def test_the_record_of_each_fold() -> None:
+def test_the_facts_of_each_fit() -> None:
     fold = replace(A0, tuned=0.7, chosen={"C": 1})
-    (record,) = cell_records._fold_records(replace(SEED_0, tested=[fold]))
-    assert record["n_test"] == 3 and record["n_positive"] == 2
-    assert (record["n_train"], record["n_validation"], record["leaked"]) == (7, 2, 0)
-    assert record["threshold"] == 0.7 and record["chosen"] == {"C": 1}
-    assert record["accuracy"] == pytest.approx(1 / 3)
-    assert "prevalence" not in record
+    (facts,) = _fit_facts(replace(SEED_0, tested=[fold]))["folds"]
+    assert (facts["n_train"], facts["n_validation"], facts["leaked"]) == (7, 2, 0)
+    assert facts["threshold"] == 0.7 and facts["chosen"] == {"C": 1}
 
 
 def test_predictions_have_a_line_for_each_test_of_each_clip() -> None:
@@ -319,15 +280,16 @@ def test_predictions_have_a_line_for_each_test_of_each_clip() -> None:
     table = ClipTable("m", clips, ())
     closed = replace(BOTH, share=0.5)
     cell = replace(SEED_0, train="U", tested=[B0, A1])
-    lines = predictions_csv([closed, cell], table).decode().splitlines()
-    assert lines[0].startswith("clip_id,movie_id,task,train,test,model,feature,fold")
+    data = table_bytes("predictions.csv", prediction_rows([closed, cell], table))
+    lines = data.decode().splitlines()
+    assert lines[0].startswith("task,train,test,store,model,fold,seed,clip_id,movie_id")
     assert lines[1:] == [
-        "b-3,b,T,U,T,ridge,x,2,0,0,0.1,0",
-        "b-4,b,T,U,T,ridge,x,2,0,0,0.7,1",
-        "b-5,b,T,U,T,ridge,x,2,0,0,0.3,0",
-        "a-0,a,T,U,T,ridge,x,1,1,1,0.4,0",
-        "a-1,a,T,U,T,ridge,x,1,1,0,0.2,0",
-        "a-2,a,T,U,T,ridge,x,1,1,1,0.8,1",
+        "T,U,T,x,ridge,2,0,b-3,b,0,0.1,0",
+        "T,U,T,x,ridge,2,0,b-4,b,0,0.7,1",
+        "T,U,T,x,ridge,2,0,b-5,b,0,0.3,0",
+        "T,U,T,x,ridge,1,1,a-0,a,1,0.4,0",
+        "T,U,T,x,ridge,1,1,a-1,a,0,0.2,0",
+        "T,U,T,x,ridge,1,1,a-2,a,1,0.8,1",
     ]
 
 

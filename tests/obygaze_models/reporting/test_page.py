@@ -136,7 +136,7 @@ def test_an_answer_says_first_that_nothing_is_shown(tmp_path: Path) -> None:
 def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(
     written: list[Path],
 ) -> None:
-    (path,) = [path for path in written if path.name == "films-EN-S-EN-S.svg"]
+    (path,) = [path for path in written if path.name == "films-EN-S.svg"]
     root = ElementTree.parse(path).getroot()
     svg = "{http://www.w3.org/2000/svg}"
     ticks = {}

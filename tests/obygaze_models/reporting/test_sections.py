@@ -27,7 +27,7 @@ from obygaze_models.reporting.figures import (
     figure_of_tree,
     figures_of_tasks,
 )
-from obygaze_models.reporting.lookup import ReportRun, verdict
+from obygaze_models.reporting.lookup import ReportRun
 from obygaze_models.reporting.sections import Section, sections_of
 from obygaze_models.reporting.tables import Heading, ResultTable
 
@@ -49,24 +49,6 @@ def rows_of(table: ResultTable) -> list[list[str]]:
         texts = [row.title] if isinstance(row, Heading) else list(map(str, row))
         rows.append(texts)
     return rows
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "p_all", "expected"),
-    [
-        (0.1, 0.3, 0.01, "yes"),
-        (0.1, 0.3, 0.2, "not certain"),
-        (0.1, 0.3, math.nan, "not certain"),
-        (-0.1, 0.3, 0.01, "not shown"),
-        (-0.3, -0.1, 0.01, "no, worse"),
-        (-0.3, -0.1, 0.2, "no, perhaps worse"),
-        (math.nan, math.nan, 0.01, "–"),
-    ],
-)
-def test_a_verdict_needs_an_interval_and_a_p_among_all(
-    low: float, high: float, p_all: float, expected: str
-) -> None:
-    assert verdict({"low": low, "high": high, "p_all": p_all}) == expected
 
 
 def test_questions_have_their_differences_and_unanswered_ones_say_so(

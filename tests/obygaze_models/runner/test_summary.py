@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from obygaze_models.runner.summary import answer, cells_of, many_fits, warnings_of
+from obygaze_models.runner.summary import (
+    answer,
+    cells_of,
+    many_fits,
+    verdict,
+    warnings_of,
+)
 from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
 
 TASKS = {"task": "EN_S", "train": "EN_S", "test": "EN_S"}
@@ -129,7 +136,7 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
         "On further clips of films it has seen, ridge ranks clips (EN_S -> EN_S) with AP .70."
     )
     assert about_of(run) == {
-        "no interval": "1 of 1 results have no interval: clips of one film are on both sides of "
+        "no interval": "1 of 1 cells have no interval: clips of one film are on both sides of "
         "a split."
     }
 
@@ -178,7 +185,10 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     found = about_of(run)
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
-    assert "interval of AUC reaches one half: ridge (EN_S -> EN_S)" in found["chance"]
+    assert (
+        "reaches one half, so that these may be chance: ridge (EN_S -> EN_S)"
+        in found["chance"]
+    )
     assert "over 5 films only" in found["few films"]
 
 
@@ -234,3 +244,56 @@ def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
     assert many_fits(nested, 300) == ""
     assert many_fits({**nested, "folds": 400}, 400) == ""
     assert many_fits({**nested, "kind": "fixed"}, 400) == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_all", "expected"),
+    [
+        (0.1, 0.3, 0.01, "yes"),
+        (0.1, 0.3, 0.2, "not certain"),
+        (0.1, 0.3, math.nan, "not certain"),
+        (-0.1, 0.3, 0.01, "not shown"),
+        (-0.3, -0.1, 0.01, "no, worse"),
+        (-0.3, -0.1, 0.2, "no, perhaps worse"),
+        (math.nan, math.nan, 0.01, "–"),
+    ],
+)
+def test_a_verdict_needs_an_interval_and_a_p_among_all(
+    low: float, high: float, p_all: float, expected: str
+) -> None:
+    assert verdict({"low": low, "high": high, "p_all": p_all}) == expected
+
+
+def difference(low: float, high: float, p_all: float) -> dict[str, Any]:
+    """The difference of ridge and the baseline neighbour."""
+    row = {**TASKS, "store": "s", "model": "ridge", "metric": "ap", "value": 0.1}
+    row |= {"low": low, "high": high, "p_all": p_all, "fits": 12}
+    return {**row, "against_train": "EN_S", "against_model": "neighbour"}
+
+
+@pytest.mark.parametrize(
+    ("row", "beginning"),
+    [
+        (difference(0.1, 0.3, 0.01), "On films it has not seen, ridge ranks"),
+        (
+            difference(-0.1, 0.3, 0.4),
+            "This run does not show that ridge is better than guessing: on films it has not seen",
+        ),
+        (difference(0.1, 0.3, 0.4), "ridge may be better than guessing, or better by"),
+        (difference(-0.3, -0.1, 0.01), "ridge is worse than guessing: on films"),
+    ],
+)
+def test_the_answer_says_first_what_is_not_shown(
+    tmp_path: Path, row: dict[str, Any], beginning: str
+) -> None:
+    run = run_of(
+        tmp_path,
+        [fit("ridge"), fit("neighbour")],
+        [
+            *rows("ridge", GOOD, [0.7] * 12),
+            *rows("neighbour", GUESS, [0.5] * 12),
+            row,
+        ],
+    )
+    assert answer(run).startswith(beginning)
+    assert answer(run).count(". ") == 0

@@ -21,13 +21,16 @@ from support.experiments import films, planted, quick, store_of
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.bootstrap import Interval
+from obygaze_models.evaluation.bootstrap import (
+    Interval,
+    clips_behind,
+    not_narrower_than_clips,
+)
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.results import _clips_behind, not_narrower_than_clips
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.summary import warnings_of
@@ -386,11 +389,6 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
         )
 
 
-def test_what_learns_of_tested_clips_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="learns mean and deviation from tested clips"):
-        run_on(tmp_path, *ONE_PAIR, "data.scale=standard-all")
-
-
 def test_a_bound_of_ap_counts_positive_clips() -> None:
     """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
     interval = Interval(0.99, 0.994, 0)
@@ -402,7 +400,7 @@ def test_a_bound_of_ap_counts_positive_clips() -> None:
     assert by_negatives.low < 0.75
     assert not_narrower_than_clips(interval, 0.9, 10, 0.95) == interval
     y = np.arange(100) > 0
-    assert (_clips_behind("ap", y), _clips_behind("auc", y)) == (99, 1)
+    assert (clips_behind("ap", y), clips_behind("auc", y)) == (99, 1)
 
 
 def leak() -> Leak:

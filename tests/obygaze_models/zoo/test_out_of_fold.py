@@ -15,24 +15,19 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
-from support.runs import cell, fold
 from support.saved_models import write_model_json
+from support.tables import the_cell
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.protocols import (
-    Run,
-    fit_final,
-    gather,
-    run_protocol,
-    training_protocol,
-)
-from obygaze_models.protocols.results.cells import CellRecord
-from obygaze_models.protocols.runner import cell_records
-from obygaze_models.protocols.runner.training import training_clips
+from obygaze_models.runner import results, training
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run, write_run
+from obygaze_models.runner.training import fit_final, training_clips, training_protocol
 from obygaze_models.zoo import (
     SavedModel,
     TrainingClips,
@@ -136,7 +131,7 @@ def test_out_of_fold_scores_are_as_good_as_the_report_says_and_in_sample_ones_be
     tmp_path: Path, store: Store
 ) -> None:
     model, run = kept(tmp_path, store, "linear")
-    told = run.cells[0]["auc"]["value"]
+    told = the_cell(run, model="linear").value("auc")
     auc = {}
     for in_sample, basis in ((False, "out-of-fold"), (True, "in-sample")):
         found = predict(model, store, in_sample=in_sample)
@@ -364,20 +359,25 @@ def test_the_list_reads_as_it_was_written() -> None:
 
 
 def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> None:
-    folds = [fold("1", 1, 1), fold("2", 1, 1, leaked=3)]
-    record = cell("m", train="T", test="T", feature="f", folds=folds)
-    header = (
-        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
-    )
-    rows = [
-        "a,x,T,T,T,m,f,1,0,1,0.5,0",
-        "b,y,T,T,T,m,f,2,0,1,0.5,0",
-        "a,x,T,T,T,other,f,1,0,1,9,1",
+    names = {"train": "T", "test": "T", "store": "f"}
+    folds = [{"fold": "1", "seed": 0, "leaked": 0, "chosen": {}}]
+    folds.append({"fold": "2", "seed": 0, "leaked": 3, "chosen": {}})
+    fits = [
+        {**names, "model": name, "is_model": name == "m", "folds": folds}
+        for name in ("m", "other")
     ]
-    table = header + "\n".join(rows) + "\n"
-    (tmp_path / "predictions.csv").write_text(table, "utf-8")
-    about = {"predictions_sha256": sha256_bytes(table.encode())}
-    run = Run(tmp_path, about, [CellRecord.from_json(record)])
+    rows = []
+    for clip, fold, model, score in (
+        ("a", "1", "m", 0.5),
+        ("b", "2", "m", 0.5),
+        ("a", "1", "other", 9.0),
+    ):
+        row = {**names, "task": "T", "model": model, "fold": fold, "seed": 0}
+        row |= {"clip_id": clip, "movie_id": "x", "y": 1, "score": score, "decision": 0}
+        rows.append(row)
+    about = {"identity": "x", "fits": fits}
+    tables = {"predictions.csv": rows, "results.csv": []}
+    run = write_run(tmp_path / "run", about, tables)
     found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
     np.testing.assert_array_equal(found.scores["p:positive"], [0.5, np.nan, np.nan])
 
@@ -448,7 +448,8 @@ def test_the_card_says_that_few_clips_have_no_interval(
     least_clips: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cell_records, "LEAST_CLIPS", least_clips)
+    for module in (results, training):
+        monkeypatch.setattr(module, "LEAST_CLIPS", least_clips)
     model, _ = kept(tmp_path, store, "ridge", "report.replicates=200")
     notes: Any = model.info.notes
     interval: Any = model.info.metrics["ap"]["ci"] or [None]

@@ -20,8 +20,9 @@ from obygaze.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
-from obygaze_models.protocols import gather, training_protocol
 from obygaze_models.protocols.kinds import DEFAULT_TASK
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.training import training_protocol
 
 CONCEPTS = VISUAL[:3]
 
@@ -144,7 +145,7 @@ def test_a_concept_of_one_film_alone_has_no_maps(tmp_path: Path) -> None:
     protocol = training_protocol("cav", DEFAULT_TASK, of_one_film)
     by_film = directions_by_film(gather(protocol, of_one_film, "m", {"s": store}))
     assert [list(own) for own in by_film.values()] == [[VISUAL[5]]] * 3
-    features = gather(protocol, of_one_film, "m", {"s": store}).features[0]
+    features = gather(protocol, of_one_film, "m", {"s": store}).stores[0]
     origin = features.X.mean(axis=0, dtype=np.float64)
     found = maps.matrix(MAPS, missing="drop")
     tokens = store.matrix("tokens", clips=found.clip_ids.tolist()).values

@@ -8,25 +8,21 @@ from typing import Any
 import pytest
 from support.browsers import browser, go, open_page, text, wait
 from support.film_pages import film_clips, served, site
-from support.runs import cell, write_run
+from support.run_tables import MadeCell, clips_of, made_run, scores_for
 
-from obygaze_models.protocols import read_run
-from obygaze_models.report.lookup import ReportRun
+from obygaze_models.runner.tables import Run
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
 pytestmark = pytest.mark.check("drives a browser")
 
 
-def run_of(folder: Path, scores: dict[str, float]) -> ReportRun:
+def run_of(folder: Path, scores: dict[str, float]) -> Run:
     """A run of one model with these scores of the clips of a film; odd ones are positive."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
-    run = ReportRun.of_run(
-        read_run(
-            write_run(folder / "run", [cell(train="EN_S", ap=0.53, ci=(0.31, 0.72))])
-        )
-    )
-    run.protocol["report"]["questions"] = []
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    run = made_run(folder / "run", [ridge])
     run.__dict__["predictions"] = [
         {
             **key,

@@ -15,20 +15,20 @@ from support.experiments import films as made_up_films
 from support.experiments import planted, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
-from support.runs import cell, write_run
+from support.run_tables import MadeCell, clips_of, made_run, scores_for
 from support.videos import read_number, write_video
 
 from obygaze.films.decisions import (
     cell_facts,
-    cells_of,
+    models_of,
     named_cell,
     scores_of,
 )
 from obygaze.films.mark_tables import Segment
 from obygaze.films.page.view import open_site
 from obygaze_features.store import open_store, subset
-from obygaze_models.protocols import read_run, run
-from obygaze_models.report.lookup import ReportRun
+from obygaze_models.runner.experiments import run
+from obygaze_models.runner.tables import Run
 
 
 def placed(one: Segment) -> dict[str, Any]:
@@ -73,15 +73,15 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
 
 
 def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
-    key = {"train": "HN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
     rows = [("a", 1, 0.25, 0), ("a", 1, 0.75, 1), ("a", 1, 0.875, 1), ("b", 0, 0.75, 1)]
     fits = [
         {**key, "clip_id": c, "y": y, "score": s, "decision": d} for c, y, s, d in rows
     ]
     fits.append({**fits[0], "model": "mlp", "score": 0.0})
-    run = ReportRun.of_run(read_run(write_run(tmp_path / "run", [cell()])))
+    run = run_with(tmp_path, made("ridge"))
     run.__dict__["predictions"] = fits
-    found = scores_of(run, run.cells[0])
+    found = scores_of(run, models_of(run)[0])
     assert found["a"] == {
         **{"score": 0.625, "low": 0.25, "high": 0.875, "fits": 3},
         **{"positive": True, "correct": True},
@@ -89,10 +89,17 @@ def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
     assert (found["b"]["positive"], found["b"]["correct"]) == (True, False)
 
 
-def run_with(folder: Path, *cells: Any, questions: Sequence[Any] = ()) -> ReportRun:
+def made(model: str, strength: float = 0.5, **names: Any) -> MadeCell:
+    """A cell of 96 clips of eight films."""
+    clips = clips_of()
+    return MadeCell(model, clips, scores_for(clips, strength, seed=1), **names)
+
+
+def run_with(folder: Path, *cells: MadeCell, questions: Sequence[Any] = ()) -> Run:
     """A run by hand with some cells and questions."""
-    run = ReportRun.of_run(read_run(write_run(folder / "run", list(cells))))
-    run.protocol["report"]["questions"] = list(questions)
+    run = made_run(folder / "run", cells)
+    report: Any = run.protocol["report"]
+    report["questions"] = list(questions)
     return run
 
 
@@ -100,18 +107,20 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
     tmp_path: Path,
 ) -> None:
     """Ridge called no clip positive, and 124 of 159 cards said that it agreed."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
-    guess = cell("random", train="EN_S", feature="", kind="baseline", ap=0.5)
-    run = run_with(tmp_path, cell(train="EN_S", ap=0.53, ci=(0.31, 0.72)), guess)
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
+    guess = made("random", is_model=False, store="")
+    ridge = made("ridge", 0.1)
+    run = run_with(tmp_path, ridge, guess)
     run.__dict__["predictions"] = [
         {**key, "clip_id": f"c{n}", "y": int(n < 3), "score": -0.5, "decision": 0}
         for n in range(12)
     ]
     facts = cell_facts(run, 0)
-    assert facts["text"] == (
-        "It ranks the 12 test clips of 3 films with AP 0.53 [0.31, 0.72]. The best guess from the "
-        "annotations alone, without video, has 0.50 (random); this run did not compare "
-        "them. It calls 0 of 12 clips positive. 9 of its decisions agree with "
+    value = f"{ridge.ap:.2f}".removeprefix("0")
+    begin = "On films it has not seen, ridge ranks clips (EN_S -> EN_S) with AP"
+    assert facts["text"].startswith(f"{begin} {value} [")
+    assert facts["text"].endswith(
+        "It calls 0 of 12 clips positive. 9 of its decisions agree with "
         "the annotation; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
     )
     assert facts["scale"] == [-0.5, 0.5]
@@ -120,9 +129,9 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
 
 
 def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> None:
-    bad, good = cell("mlp", ap=0.2), cell("ridge", ap=0.9)
+    bad, good = made("mlp", 0.0), made("ridge", 3.0)
     asked = {"text": "", "first": "mlp", "second": "ridge"}
-    assert [one.model for one in cells_of(run_with(tmp_path / "a", bad, good))] == [
+    assert [one.model for one in models_of(run_with(tmp_path / "a", bad, good))] == [
         "mlp",
         "ridge",
     ]
@@ -131,7 +140,7 @@ def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> Non
     named = run_with(tmp_path / "c", good, bad, questions=[asked])
     assert named_cell(named) == 1
     two_stores = run_with(
-        tmp_path / "d", good, bad, cell("mlp", feature="x"), questions=[asked]
+        tmp_path / "d", good, bad, made("mlp", store="y"), questions=[asked]
     )
     assert named_cell(two_stores) is None
     nobody = run_with(tmp_path / "e", good, bad, questions=[{"text": "why"}])

@@ -11,7 +11,7 @@ from support.experiments import films, planted, write_workspace
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.protocols import train
+from obygaze_models.runner.experiments import train
 from obygaze_models.zoo import predict
 
 MANIFEST = films(n_films=4, n_scenes=30)

@@ -1,1 +1,0 @@
-"""The records of results.json: a module for each analysis, and `kinds` to read them all."""

@@ -1,0 +1,137 @@
+"""The clips of one task as scikit-learn takes them: X, y, groups and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_rules import near
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.model import View
+from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.kinds import DEFAULT_TASK
+from obygaze_models.protocols.reading import checked_task, load_protocol
+from obygaze_models.protocols.schema import AUTO, Data, Feature, Task
+from obygaze_models.runner.features import read_store
+
+
+class Dataset(NamedTuple):
+    """What scikit-learn takes: one row for each clip that has a label and features.
+
+    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row and `ids`
+    the clip of each row.
+    """
+
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    groups: NDArray[np.str_]
+    ids: NDArray[np.str_]
+
+    def __repr__(self) -> str:
+        n_films = len(set(self.groups.tolist()))
+        shape = f"{len(self.X)} clips x {self.X.shape[1]}"
+        return short_repr(
+            "Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive"
+        )
+
+
+def dataset(
+    store: PathLike | Store,
+    manifest: PathLike | Manifest,
+    *,
+    task: str | Mapping[str, Any] = DEFAULT_TASK,
+    view: View | None = None,
+    array: str | None = None,
+    workspace: PathLike | None = None,
+) -> Dataset:
+    """Return X, y, groups and ids of one task, as scikit-learn takes them.
+
+    Clips without features are left out; `og.open_store(...).matrix(...)` gives the reasons.
+
+    Args:
+        store: The features, as in `open_store`.
+        manifest: The clips and labels, as in `read_manifest`.
+        task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
+            level, such as `{"EN": 0, "S": 1}`, or a task as protocols have it: two expressions,
+            `{"positive": "Look in concept"}`, or the values of a column, `{"column": "decade",
+            "values": {"1990": 0, "2000": 1}}`.
+        view: The view of the annotations, "raw", "visual" or "as_published". The default is that
+            of protocols: "visual" where clips have visual concepts, else "raw".
+        array: The array of the store. The default is "pooled" where the store has it, else "clip".
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> X, y, groups, ids = og.dataset("mine", "films", task="EN_S")
+        >>> X.shape, sorted(set(y.tolist()))
+        ((46, 8), [0, 1])
+    """
+    clips = read_manifest(manifest, workspace=workspace)
+    data = Data(view=view or AUTO, array=(array,) if array else Data().array)
+    if isinstance(task, str):
+        name = task
+        chosen = honest_task(task)
+    else:
+        name = "classes"
+        chosen = _task_of(task)
+    table = clip_table(clips, data)
+    labels = task_labels(name, chosen, table)
+    opened = open_store(store, workspace=workspace)
+    features = read_store("features", opened, table, data, Feature(), of_frames=False)
+    rows = np.flatnonzero(features.present & (labels >= 0))
+    return Dataset(
+        X=features.of(rows),
+        y=labels[rows].astype(np.int64),
+        groups=table.films[rows],
+        ids=np.array(table.ids, dtype=np.str_)[rows],
+    )
+
+
+def _task_of(described: Mapping[str, Any]) -> Task:
+    """Return the task of a mapping: classes of levels, or the keys of a task in a protocol."""
+    if not isinstance(described, Mapping):
+        raise FixUsage(
+            f"task must be a name or a mapping, got {described!r}",
+            hint='"EN_S", or {"EN": 0, "S": 1}',
+        )
+    known = {field.name for field in fields(Task)}
+    given = {str(key): value for key, value in described.items()}
+    if not known & given.keys():
+        given = {"classes": given}
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        problem = f"unknown key {unknown[0]!r} of a task{near(unknown[0], known)}"
+        raise FixUsage(
+            problem, hint='{"positive": ...}, or {"column": ..., "values": ...}'
+        )
+    if given.get("column") and not given.get("values"):
+        raise FixUsage(
+            f"the task of the column {given['column']!r} has no values",
+            hint='"values": {"1990": 0, "2000": 1}, with the class of each value',
+        )
+    for key in ("classes", "values"):
+        if isinstance(given.get(key), Mapping):
+            given[key] = {str(name): _plain_class(n) for name, n in given[key].items()}
+    return checked_task(given)
+
+
+def _plain_class(value: Any) -> Any:
+    """Return a class as a number of Python, also that of numpy, or True and False."""
+    return int(value) if isinstance(value, Integral | np.bool_) else value
+
+
+def honest_task(name: str) -> Task:
+    """Return a task of the protocol `honest`; an error that lists them for another name."""
+    tasks = load_protocol("honest").tasks
+    if name not in tasks:
+        problem = f"unknown task {name!r}{near(name, tasks)}"
+        raise FixUsage(problem, hint=f"one of {', '.join(tasks)}")
+    return tasks[name]

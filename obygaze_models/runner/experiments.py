@@ -1,0 +1,410 @@
+"""`obygaze run` and `train`: from names of a protocol, stores and a manifest to a finished run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
+
+from obygaze_features.core.commands import named_values
+from obygaze_features.core.console import (
+    ProgressBars,
+    count,
+    few,
+    progress_bars,
+    table,
+)
+from obygaze_features.core.docstrings import described_as_in
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.options import Option
+from obygaze_features.core.outside import safe_text
+from obygaze_features.core.parts import is_of_sklearn, is_own_code
+from obygaze_features.core.parts import trust as trust_code
+from obygaze_features.core.workspace import (
+    EXPECTED,
+    PathLike,
+    Workspace,
+    is_url,
+    last_part,
+)
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.io import manifest_path
+from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
+
+if TYPE_CHECKING:
+    from obygaze_models.protocols.schema import Protocol
+    from obygaze_models.zoo import SavedModel
+
+F = TypeVar("F", bound=Callable[..., Any])
+Stores: TypeAlias = (
+    PathLike | Store | Sequence[PathLike | Store] | Mapping[str, PathLike | Store]
+)
+
+
+class Trained(NamedTuple):
+    """What training one model gives: the run that evaluated it, and the saved model."""
+
+    run: Run
+    model: SavedModel
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the results of the run, and the folder of the model."""
+        return {**self.run.to_json(), "model": str(self.model.folder)}
+
+    def __str__(self) -> str:
+        lines = [result_text(self.run)]
+        chosen = self.model.info.chosen_settings
+        if chosen:
+            lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
+        lines.append(f"model: {self.model.folder}")
+        return "\n".join(lines)
+
+    @property
+    def quiet_text(self) -> str:
+        """Return where the run and the model are."""
+        return f"{self.run.quiet_text}\n{self.model.folder}"
+
+
+@dataclass(frozen=True)
+class ProtocolList:
+    """The protocols that come with obygaze, by name."""
+
+    protocols: Mapping[str, Protocol]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the complete protocols."""
+        return {name: chosen.to_json() for name, chosen in self.protocols.items()}
+
+    def __str__(self) -> str:
+        rows = []
+        for name, chosen in self.protocols.items():
+            models = " ".join(chosen.model_names)
+            rows.append((name, chosen.splits.kind, models, chosen.report.title))
+        return table(("protocol", "splits", "models", "what it is"), rows)
+
+
+def list_protocols() -> ProtocolList:
+    """List the protocols that come with obygaze."""
+    from obygaze_models.protocols.reading import load_protocol, protocol_names
+
+    return ProtocolList({name: load_protocol(name) for name in protocol_names()})
+
+
+def run(
+    protocol: PathLike = "honest",
+    stores: Annotated[
+        Stores | None, Option("--store", metavar="NAME=STORE", is_repeated=True)
+    ] = None,
+    manifest: Annotated[PathLike | Manifest | None, Option("--manifest")] = None,
+    *,
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    output: Annotated[
+        PathLike | None,
+        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
+    ] = None,
+    n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
+    trust: Annotated[Sequence[str], Option("--trust", metavar="FILE.py:NAME")] = (),
+    force: bool = False,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Run an experiment: train and test every cell of a protocol.
+
+    Args:
+        protocol: The name of a protocol that comes with obygaze, or a TOML file.
+        stores: A store, and its name in tables; in Python one or several, or a mapping.
+        manifest: The clips. The default is the protocol's, or the only one there is.
+        changes: Change a key of the protocol, as in splits.scheme=none.
+        output: The name of the run, or a folder.
+        n_jobs: Processes that train.
+        trust: Own code that the protocol names and that may run; what is typed after --set may.
+        force: Replace the output if it exists.
+        progress: Show a progress bar on stderr, or a function that makes the bar.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> ridge = ["grid.models=['ridge']"]
+        >>> found = og.run("honest", "mine", "films", changes=ridge, output="first")
+        >>> {row["model"] for row in found.results if row["against_model"]}
+        {'ridge'}
+
+    Commands:
+        obygaze run --list
+        obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
+        obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
+        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
+        obygaze run my-protocol.toml --manifest films --store clip=S --json
+        obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
+        obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
+    """
+    from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.run import run_protocol
+
+    trust_code([*trust, *changes])
+    chosen = load_protocol(os.fspath(protocol), changes)
+    named = manifest or chosen.data.segments or chosen.data.manifest or None
+    clips, path = named_manifest(named, workspace)
+    inputs = gather(chosen, clips, path, open_stores(stores, workspace))
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("runs", name)
+    watch = progress_bars(progress, "steps")
+    return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch)
+
+
+def _with_kinds(function: F) -> F:
+    """Return a function whose docstring names every kind of model that can be trained."""
+    *others, last = trainable()
+    listed = (
+        f"MODEL is {', '.join(others)} or {last}, sklearn.MODULE.CLASS or FILE.py:NAME."
+    )
+    function.__doc__ = (function.__doc__ or "").replace("{kinds}", listed)
+    return function
+
+
+@described_as_in(run)
+@_with_kinds
+def train(
+    model: str,
+    store: Stores,
+    manifest: PathLike | Manifest,
+    *,
+    task: str = DEFAULT_TASK,
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    output: Annotated[
+        PathLike | None,
+        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
+    ] = None,
+    n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
+    force: bool = False,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Trained:
+    """Train one model, evaluate it on unseen films, and save it.
+
+    The metrics are those of the same settings on unseen films; the saved model is then trained on
+    all clips. {kinds}
+
+    Args:
+        model: The kind of the model, or FILE.py:NAME.
+        store: Its features: a store, or NAME=STORE with the name in tables.
+        manifest: The clips and labels.
+        task: The classes to distinguish.
+        changes: Change a key of the honest protocol, or model.KEY of the model; an unknown KEY is
+            an error that lists those of its kind. cav has none.
+        output: The name of the run and of the model, which are in the workspace.
+
+    Example:
+        >>> found, model = og.train("ridge", "mine", "films", output="kept")
+        >>> model.info.kind
+        'ridge'
+
+    Commands:
+        obygaze train ridge obygaze12-xclip obygaze12
+        obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
+        obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
+        obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
+        obygaze train svm obygaze12-xclip obygaze12 --set model.draws=9 --set 'model.C.log=[0.1, 9]'
+        obygaze train cav obygaze12-xclip obygaze12 --json
+        obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
+    """
+    from obygaze_models.models.kept import require_skops
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.run import run_protocol
+    from obygaze_models.runner.training import fit_final, training_protocol
+    from obygaze_models.zoo.saving import check_target, load_folder
+
+    require_kind_name(model)
+    trust_code([model, *changes])
+    if is_own_code(model) or is_of_sklearn(model):
+        require_skops()
+    check_order("obygaze train", workspace, store, manifest, model=model)
+    clips, path = named_manifest(manifest, workspace)
+    chosen = training_protocol(model, task, clips, changes)
+    named_stores = open_stores(store, workspace)
+    if len(named_stores) > 1:
+        raise FixUsage(
+            f"a saved model reads one store, got {', '.join(named_stores)}",
+            hint="obygaze run compares stores; with fit.choose_store it chooses one",
+        )
+    inputs = gather(chosen, clips, path, named_stores)
+    name = inputs.default_name if output is None else os.fspath(output)
+    resolved_workspace = Workspace.of(workspace)
+    folder = _named_folder(resolved_workspace, name)
+    model_folder = resolved_workspace.folder("models") / folder.name
+    check_target(model_folder, model_folder.name)
+    finished = run_protocol(
+        inputs,
+        folder,
+        force=force,
+        n_jobs=n_jobs,
+        watch=progress_bars(progress, "steps"),
+    )
+    fit_final(inputs, finished, model_folder, force=force)
+    return Trained(finished, load_folder(model_folder))
+
+
+def require_kind_name(model: object) -> None:
+    """Raise an error for a class or an estimator in place of the name of a kind of model."""
+    if isinstance(model, str):
+        return
+    model_class = model if isinstance(model, type) else type(model)
+    public_parts = [
+        part for part in model_class.__module__.split(".") if not part.startswith("_")
+    ]
+    name = ".".join([*public_parts, model_class.__name__])
+    hint = '"ridge", or "FILE.py:NAME" for own code'
+    if public_parts[:1] == ["sklearn"]:
+        hint = f'og.train("{name}", ...); its settings are changes=["model.KEY=VALUE"]'
+    raise FixUsage(
+        f"model must be the name of a kind, got {model_class.__name__} itself",
+        hint=hint,
+    )
+
+
+def _named_folder(workspace: Workspace, name: str) -> Path:
+    """Return the folder of a run that is called as its model; both are in the workspace."""
+    folder = workspace.target("runs", name)
+    if folder != workspace.folder("runs") / folder.name:
+        raise FixUsage(
+            f"expected a name for the run and its model, got the path {name!r}",
+            hint=f"-o {folder.name} for runs/{folder.name} and models/{folder.name}",
+        )
+    return folder
+
+
+def named_manifest(
+    manifest: PathLike | Manifest | None, workspace: PathLike | None
+) -> tuple[Manifest, str]:
+    """Return a manifest and its path; without a name, the only manifest of the workspace."""
+    if isinstance(manifest, Manifest):
+        return manifest, manifest.name
+    resolved_workspace = Workspace.of(workspace)
+    if manifest is None:
+        names = resolved_workspace.names("manifests")
+        if len(names) != 1:
+            hint = "obygaze manifest import --help"
+            if names:
+                hint = f"name one of {few(names)}"
+            n_names = count(len(names), "manifest")
+            message = f"no manifest is named, and the workspace has {n_names}"
+            raise FixUsage(message, hint=hint)
+        manifest = names[0]
+    path = manifest_path(manifest, workspace=workspace)
+    return read_manifest(path), str(path)
+
+
+def check_order(
+    command: str,
+    workspace: PathLike | None,
+    store: object,
+    manifest: object,
+    *,
+    model: object = None,
+) -> None:
+    """Raise an error, with the right order, for names that fit in another order only.
+
+    Args:
+        command: The command that takes the names.
+        workspace: The workspace that has them.
+        store: What stands for the store.
+        manifest: What stands for the manifest.
+        model: What stands for the kind of the model, where the command has one.
+    """
+    resolved_workspace = Workspace.of(workspace)
+    stores = resolved_workspace.names("stores")
+    manifests = resolved_workspace.names("manifests")
+    given = [store, manifest]
+    meanings = ["store", "manifest"]
+    names_of: dict[str, Collection[str]] = {"store": stores, "manifest": manifests}
+    if model is not None:
+        given.insert(0, model)
+        meanings.insert(0, "model")
+        names_of["model"] = trainable()
+    if not all(isinstance(word, str) for word in given):
+        return
+    words = [str(word) for word in given]
+    for order in permutations(words):
+        fits = [
+            word.rpartition("=")[2] in names_of[meaning]
+            for word, meaning in zip(order, meanings, strict=True)
+        ]
+        if all(fits):
+            if list(order) != words:
+                raise FixUsage(
+                    f"expected the order {' '.join(meanings)}, got {' '.join(words)}",
+                    hint=f"{command} {shlex.join(order)}",
+                )
+            return
+
+
+def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
+    """Open stores by the names that results give them; texts may be NAME=STORE."""
+    if stores is None:
+        return {}
+    named: Mapping[str, PathLike | Store]
+    if isinstance(stores, Mapping):
+        named = stores
+    elif isinstance(stores, str):
+        named = store_names([stores])
+    elif isinstance(stores, Sequence):
+        named = _named_stores(stores)
+    else:
+        named = _named_stores([stores])
+    return {
+        name: open_store(store, workspace=workspace) for name, store in named.items()
+    }
+
+
+def _named_stores(stores: Sequence[PathLike | Store]) -> dict[str, PathLike | Store]:
+    """Return stores by their names; those without one are named after their place."""
+    named: dict[str, PathLike | Store] = {}
+    for store in stores:
+        if isinstance(store, str):
+            pairs: Mapping[str, PathLike | Store] = store_names([store])
+        else:
+            pairs = {_name_of(store): store}
+        for name, chosen in pairs.items():
+            if name in named:
+                raise FixUsage(f"--store names {name!r} twice")
+            named[name] = chosen
+    return named
+
+
+def _name_of(store: os.PathLike[str] | Store) -> str:
+    location = store.location if isinstance(store, Store) else os.fspath(store)
+    return _last_name(location)
+
+
+def store_names(words: Iterable[str]) -> dict[str, str]:
+    """Return the stores of NAME=STORE words; a store without a name is named after its folder."""
+    return named_values(map(_with_store_name, words), "--store")
+
+
+def _with_store_name(word: str) -> str:
+    """Return NAME=STORE for a word that may be the store alone, whose path may have a `=` in it."""
+    name, equals, _ = word.partition("=")
+    if equals and not re.search(r"[/\\:?#]", name):
+        return word
+    location, _, _ = word.partition(EXPECTED)
+    return f"{_last_name(location).replace('=', '-')}={word}"
+
+
+def _last_name(location: str) -> str:
+    """Return the last part of the place of a store."""
+    path = location if is_url(location) else str(Path(location).resolve())
+    return last_part(path)
+
+
+command = command_of(
+    run, "run", instead={"--list": list_protocols}, text=result_text, unit="steps"
+)

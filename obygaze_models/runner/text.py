@@ -1,0 +1,220 @@
+"""The text of a run for the terminal: an answer, a table of tasks by models, and warnings."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from obygaze_features.core.console import MISSING, count, digits_of, table
+from obygaze_features.core.outside import safe_text
+from obygaze_features.core.parts import label_of
+from obygaze_models.evaluation.permutation import p_equals
+from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.summary import (
+    CellRows,
+    answer,
+    best_guess,
+    cells_of,
+    groups,
+    metric_name,
+    short,
+    warnings_of,
+)
+from obygaze_models.runner.tables import Row, Run
+
+
+def result_text(run: Run) -> str:
+    """Return the output of `obygaze run`."""
+    cells = cells_of(run)
+    lines = [_title(run), _clips(run), answer(run)]
+    safe_lines = [safe_text(line, "terminal") for line in lines if line]
+    safe_lines.append(_task_table(run, cells))
+    lines = [_about_values(run, cells), *_choices(cells), *_several_tasks(run)]
+    lines += _contrasts(run, cells)
+    lines += [f"! {warning.text}" for warning in warnings_of(run)]
+    safe_lines += [safe_text(line, "terminal") for line in lines]
+    files = ", ".join(run.about["files"])
+    safe_lines.append(f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)")
+    return "\n".join(safe_lines)
+
+
+def _title(run: Run) -> str:
+    stores = ", ".join(run.about["stores"])
+    title = str(run.protocol["report"]["title"] or run.protocol["name"])
+    return f"{title} ({stores})" if stores else title
+
+
+def _clips(run: Run) -> str:
+    """Return the line on the clips and films of a run, and on what chose them."""
+    manifest = run.about["manifest"]
+    n_clips = count(manifest["n_clips"], "clip")
+    n_films = count(manifest["n_films"], "film")
+    line = f"{n_clips} of {n_films} ({manifest['name']}, {manifest['view']} view)"
+    where = run.protocol["data"]["where"]
+    return f"{line} with {where}" if where else line
+
+
+# ---- the table ----
+
+
+def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
+    """Return the primary metric of each model, a row for each pair of tasks.
+
+    Beside the models stand the best baseline that sees no video, and what a paper prints. A run
+    without models shows its baselines.
+    """
+    primary = str(run.protocol["report"]["primary"])
+    shown = [cell for cell in cells if cell.is_model] or list(cells)
+    columns = list(dict.fromkeys(_column(cell, run) for cell in shown))
+    rows = []
+    for tasks in dict.fromkeys(cell.tasks for cell in shown):
+        of_tasks = [cell for cell in shown if cell.tasks == tasks]
+        value_of = {_column(cell, run): _value(cell, primary) for cell in of_tasks}
+        first = of_tasks[0]
+        row: list[object] = [tasks, first.n_clips, first.n_positive]
+        row += [value_of.get(column, MISSING) for column in columns]
+        row.append(_guess(first, cells, primary))
+        rows.append(row)
+    headers = [metric_name(primary), "clips", "positive", *columns, "best guess"]
+    if not any(cell.is_model for cell in shown):
+        headers.pop()
+        rows = [row[:-1] for row in rows]
+    return table(headers, rows)
+
+
+def _column(cell: CellRows, run: Run) -> str:
+    """Return the name of a model, with its store where there are several."""
+    name = label_of(cell.model)
+    if cell.store and len(run.about["stores"]) > 1:
+        return f"{name} ({cell.store})"
+    return name
+
+
+def _value(cell: CellRows, metric: str) -> str:
+    """Return a metric with its interval, and the value that a paper prints."""
+    text = short(cell.value(metric))
+    if cell.has_interval(metric):
+        low, high = cell.ends(metric)
+        digits = digits_of(low, high)
+        text += f" [{short(low, digits)}, {short(high, digits)}]"
+    row = cell.of_metric.get(metric, {})
+    printed = row.get("paper", math.nan)
+    if math.isfinite(printed):
+        text += f", paper {short(printed)}"
+        if math.isfinite(row["paper_sd"]):
+            text += f" ({short(row['paper_sd'])})"
+    return text
+
+
+def _guess(cell: CellRows, cells: Sequence[CellRows], metric: str) -> str:
+    guess = best_guess(cell, cells, metric)
+    if guess is None:
+        return MISSING
+    return f"{short(guess.value(metric))} ({guess.model})"
+
+
+def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
+    """Return the line on how values are computed, and on their intervals."""
+    how = "F1 is pooled over folds, AP and AUC are within folds"
+    if any(cell.facts["is_averaged"] for cell in cells):
+        how = "Values are means over runs"
+    trained = [cell for cell in cells if cell.model not in UNTRAINED]
+    if not any(cell.has_interval("ap") or cell.has_interval("auc") for cell in trained):
+        return f"{how}."
+    percent = 100 * run.protocol["report"]["confidence"]
+    n_films = max(cell.n_films for cell in cells)
+    return (
+        f"{how}; AP and AUC have {percent:g} % intervals over {groups(n_films, run)}."
+    )
+
+
+# ---- sentences beside the table ----
+
+
+def _contrasts(run: Run, cells: Sequence[CellRows]) -> list[str]:
+    """Return a sentence for each model that was trained on one task and on another."""
+    cell_of = {(c.train, c.test, c.store, c.model): c for c in cells}
+    sentences = []
+    for row in run.results:
+        if not row["against_model"] or row["against_train"] == row["train"]:
+            continue
+        sides = []
+        for train in (row["train"], row["against_train"]):
+            sides.append(cell_of[train, row["test"], row["store"], row["model"]])
+        sentences.append(_contrast(row, sides))
+    return sentences
+
+
+def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
+    metric = row["metric"]
+    values = ""
+    # A contrast has more seeds than a cell where models start at random, and fewer clips where
+    # leaked ones are left out.
+    if all(_has_same_tests(side.of_metric.get(metric), row) for side in sides):
+        values = f" {' / '.join(short(side.value(metric)) for side in sides)},"
+    interval = ""
+    if math.isfinite(row["low"] + row["high"]):
+        digits = digits_of(row["low"], row["high"])
+        ends = [_signed(row[end], digits) for end in ("low", "high")]
+        interval = f" ({' to '.join(ends)})"
+    p = f", {p_equals(row['p'])}" if math.isfinite(row["p"]) else ""
+    leaked = f", {row['leaked']} of them leaked" if row["leaked"] else ""
+    return (
+        f"trained on {row['train']} / {row['against_train']}, tested on {row['test']}: "
+        f"{label_of(row['model'])} ({row['store']}) has {metric}{values} "
+        f"difference {_signed(row['value'])}{interval}{p}; {row['clips']} clips{leaked}"
+    )
+
+
+def _has_same_tests(of_cell: Row | None, row: Row) -> bool:
+    """Return whether a value and a difference are of the same clips and fits."""
+    if of_cell is None:
+        return False
+    return (of_cell["clips"], of_cell["fits"]) == (row["clips"], row["fits"])
+
+
+def _signed(value: float, digits: int = 2) -> str:
+    """Return a difference with its sign and without a leading zero: -.14."""
+    if not math.isfinite(value):
+        return MISSING
+    text = f"{value:+.{digits}f}"
+    return text[0] + text[1:].removeprefix("0")
+
+
+def _choices(cells: Sequence[CellRows]) -> list[str]:
+    """Return which stores training films chose."""
+    counts: dict[str, Counter[str]] = {}
+    for cell in cells:
+        if cell.store == CHOSEN:
+            of_model = counts.setdefault(cell.model, Counter())
+            of_model.update(fold["chosen"]["store"] for fold in cell.facts["folds"])
+    lines = []
+    for model, of_model in counts.items():
+        named = [f"{store} {n}" for store, n in of_model.most_common()]
+        lines.append(
+            f"{label_of(model)}: the stores that training films chose in {of_model.total()} "
+            f"tests: {', '.join(named)}"
+        )
+    return lines
+
+
+def _several_tasks(run: Run) -> list[str]:
+    """Return a line for each model whose tasks were made one, of several classes."""
+    if not run.protocol["report"]["argmax"]:
+        return []
+    values: dict[tuple[str, str, str], dict[str, Row]] = {}
+    for row in run.results:
+        if row["metric"] in ("accuracy", "majority") and " | " in row["task"]:
+            key = (row["task"], row["model"], row["store"])
+            values.setdefault(key, {})[row["metric"]] = row
+    lines = []
+    for (task, model, store), of_model in values.items():
+        if len(of_model) < 2:
+            continue  # a task may have such a name
+        accuracy = of_model["accuracy"]
+        lines.append(
+            f"{label_of(model)} ({store}), most probable of {task.replace(' | ', ', ')}: "
+            f"accuracy {short(accuracy['value'])} on {accuracy['clips']} clips, "
+            f"largest class {short(of_model['majority']['value'])}"
+        )
+    return lines

@@ -1,0 +1,458 @@
+"""Train one model to keep: its protocol, and after the run its fit on every clip.
+
+The protocol is `honest` with one task, or each concept as a task. The functions that fit the model
+are those that fit the cells of a run. No clip is held out to test, but a perceptron still stops on
+the validation clips of the first split.
+"""
+
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.files import canonical_json
+from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
+from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.io import manifest_sha256
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.models.registry import PUBLISHED
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.kinds import (
+    ALIASES,
+    CAV,
+    DEFAULT_TASK,
+    defaults,
+    for_task,
+    grid_of,
+    is_range,
+    trainable,
+)
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
+from obygaze_models.protocols.splits import NO_ROWS
+from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
+from obygaze_models.runner.heldout import BY_CLIP, nothing_held_out
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.summary import CellRows, cells_of
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.testing import fit_every_clip, store_runs
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
+from obygaze_models.zoo.saving import save_model
+
+# The levels of clips with a concept that a vector is found from, and the negatives beside EN.
+RATED = ("HN", "S")
+CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
+
+# Classes of scikit-learn by the names that people give them, without hyphens and in lower case.
+SKLEARN_CLASSES = {
+    "randomforest": "sklearn.ensemble.RandomForestClassifier",
+    "rf": "sklearn.ensemble.RandomForestClassifier",
+    "forest": "sklearn.ensemble.RandomForestClassifier",
+    "gradientboosting": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "histgradientboosting": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "boosting": "sklearn.ensemble.HistGradientBoostingClassifier",
+    "knn": "sklearn.neighbors.KNeighborsClassifier",
+    "kneighbors": "sklearn.neighbors.KNeighborsClassifier",
+    "tree": "sklearn.tree.DecisionTreeClassifier",
+    "decisiontree": "sklearn.tree.DecisionTreeClassifier",
+    "naivebayes": "sklearn.naive_bayes.GaussianNB",
+    "gaussiannb": "sklearn.naive_bayes.GaussianNB",
+    "lda": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
+}
+
+
+def _class_of_sklearn(name: str) -> str:
+    """Return the class of scikit-learn that a person means by a name, "" if it is not known."""
+    word = name.casefold().replace("-", "").replace("_", "").removesuffix("classifier")
+    return SKLEARN_CLASSES.get(word, "")
+
+
+def training_protocol(
+    name: str, task: str, manifest: Manifest, changes: Sequence[str] = ()
+) -> Protocol:
+    """Return the protocol `honest` with one model and one task.
+
+    Args:
+        name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
+        task: A task of the protocol `honest`.
+        manifest: The clips; a concept that too few of them or of their films have is no task.
+        changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
+    """
+    is_class = is_own_code(name) or is_of_sklearn(name)
+    if name not in trainable() and not is_class:
+        hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
+        class_of_name = _class_of_sklearn(name)
+        if class_of_name:
+            hint = f"{class_of_name} in its place"
+        raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
+    kind = ALIASES.get(name, name)
+    name = label_of(name)
+    if is_class and name in load_protocol("honest").models:
+        raise FixUsage(
+            f"a model of one's own cannot be called {name!r}, as one of obygaze",
+            hint="give the function or class another name",
+        )
+    if kind == CAV:
+        _refuse_settings_of_vectors(changes)
+    else:  # `model.C=1` is a key of the one model that is trained
+        keys = [f"models.{name}.kind={kind}"]
+        for change in changes:
+            if change.startswith("model."):
+                change = f"models.{name}.{change.removeprefix('model.')}"
+            keys.append(change)
+        changes = keys
+    honest = load_protocol("honest", changes)
+    if honest.data.scale != "none":
+        raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
+    if honest.data.erase:
+        raise FixUsage(
+            "a saved model reads features without erasing",
+            hint="omit data.erase",
+        )
+    if honest.fit.choose_store:
+        raise FixUsage(
+            "a saved model reads one store",
+            hint="omit fit.choose_store; obygaze run chooses a store, then train on that one",
+        )
+    if kind == CAV and task != DEFAULT_TASK:
+        raise FixUsage(
+            f"concept vectors have a task for each concept, got the task {task!r}",
+            hint="leave out --task",
+        )
+    if kind == CAV:
+        return _concepts_protocol(honest, manifest)
+    if task not in honest.tasks:
+        hint = (
+            f"one of {', '.join(honest.tasks)}, or "
+            f"--set 'tasks.{task}.positive=level == S' (and .negative; also in, and, or)"
+        )
+        if task in manifest.header.concepts:
+            expression = f'"{task}" in concept'
+            hint = f"--task C --set 'tasks.C.positive={expression}' for clips with {task} or not"
+        raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
+    return replace(
+        honest,
+        name=f"train-{name}",
+        tasks={task: honest.tasks[task]},
+        models={name: honest.models[name]},
+        grid=replace(honest.grid, train=(task,), test=(task,), models=(name,)),
+        report=replace(
+            honest.report, title=f"{name}: {honest.tasks[task].title or task}"
+        ),
+    )
+
+
+def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:
+    """Raise an error for a setting of concept vectors: all of theirs are fixed."""
+    for change in changes:
+        section, _, _ = change.partition(".")
+        if section in ("model", "models"):
+            raise FixUsage(
+                f"{CAV} has no settings of its own, got --set {change}: each vector is that of a"
+                " linear machine with the published strength",
+                hint="--set data.view=raw or another key of [data], [splits], [fit] or [report];"
+                " a bottleneck, such as pcbm-lr, has settings of its concept vectors",
+            )
+
+
+def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
+    """Each visual concept as a task of a linear machine, on the honest splits."""
+    table = clip_table(manifest, honest.data)
+    has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
+    rated = np.isin(table.levels, RATED)
+    tasks = {}
+    left_out = []
+    for name, modality in manifest.header.concepts.items():
+        if modality != "visual" or name not in has:
+            continue
+        positive = has[name] & rated
+        n_clips = int(positive.sum())
+        n_films = len(np.unique(table.films[positive]))
+        if n_clips >= MIN_CLIPS and n_films > 1:
+            tasks[name] = _concept_task(name)
+        else:
+            of_films = f"{count(n_clips, 'clip')} of {count(n_films, 'film')}"
+            left_out.append(f"{name} ({of_films})")
+    if not tasks:
+        what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two films"
+        raise FixInput(
+            what, where=table.name, hint="obygaze manifest stats lists the concepts"
+        )
+    report = replace(honest.report, title="Concept vectors, films unseen")
+    if left_out:
+        listed = ", ".join(left_out)
+        text = (
+            f"No vector is found for concepts with fewer than {MIN_CLIPS} HN or S clips or 2 "
+            f"films: {listed}."
+        )
+        warnings.warn(text, ObygazeWarning, stacklevel=3)
+        report = replace(report, notes=(*report.notes, text))
+    n_others = int((~np.isin(table.levels, ("EN", *RATED))).sum())
+    if n_others:
+        text = (
+            f"{count(n_others, 'clip')} of other levels than EN, HN and S (such as NS) train no"
+            " vector: they are an example of no concept, and of its absence."
+        )
+        report = replace(report, notes=(*report.notes, text))
+    settings = {**defaults("svm"), "C": PUBLISHED}
+    return Protocol(
+        name="train-cav",
+        data=honest.data,
+        tasks=tasks,
+        splits=honest.splits,
+        models={CAV: Model("svm", settings)},
+        grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
+        fit=honest.fit,
+        report=report,
+    )
+
+
+def _concept_task(concept: str) -> Task:
+    """Return the task of telling HN and S clips with a concept from EN, and from those without."""
+    levels = f"level in {{{', '.join(RATED)}}}"
+    return Task(
+        positive=f'{levels} and "{concept}" in concept',
+        negative=f'level == EN or ({levels} and "{concept}" not in concept)',
+    )
+
+
+def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) -> Path:
+    """Fit the model of a training protocol as in its run, but on every clip of its task; save it.
+
+    Args:
+        inputs: The inputs of the run, of one model and one task.
+        run: The finished run, which has the metrics and the chosen settings.
+        folder: The folder of the model, which is returned; its name is the name of the model.
+        force: Replace a model that is there.
+    """
+    protocol = inputs.protocol
+    (store,) = store_runs(inputs, n_jobs=1)
+    features = store.vectors.features
+    table = inputs.table
+    (name,) = protocol.model_names
+    models = [cell for cell in cells_of(run) if cell.is_model]
+    if name == CAV:
+        settings = {**defaults("pcbm-lr"), "tolerance": PUBLISHED, "cross_fit": 0}
+        kind = CAV
+        task = "concepts"
+        classes = []
+        rows = NO_ROWS
+        films = table.column(protocol.splits.group)
+        margins = store.vectors.margins(
+            settings, nothing_held_out(table, films, NO_ROWS)
+        )
+        estimator: Any = margins.bank
+        found_on = margins.found_on
+        concepts = tuple(map(str, estimator.concepts_))
+        columns = {concept: f"margin:{concept}" for concept in concepts}
+        chosen: dict[str, Any] = {}
+    else:
+        kind = protocol.models[name].kind
+        task = protocol.train_tasks[0]
+        settings = for_task(kind, _settled(protocol.models[name], models, task), task)
+        chosen = _drawn_values(protocol.models[name], settings)
+        rows, fitted = fit_every_clip(store, Model(kind, settings), task)
+        estimator = fitted.estimator
+        found_on = fitted.found_on
+        names = {"0": "negative", "1": "positive"}
+        classes = [names.get(str(code), str(code)) for code in estimator.classes_]
+        concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
+        prefix = "p" if hasattr(estimator, "predict_proba") else "score"
+        columns = {task: f"{prefix}:{classes[-1]}"}
+    if len(found_on):
+        # The clips that are a positive or a negative example of some concept.
+        targets = store.vectors.targets(settings["against"])
+        targets = targets[features.row_of[found_on]]
+        used = (targets[:, findable(targets)] >= 0).any(axis=1)
+        rows = np.union1d(rows, found_on[used])
+    name_of = dict(zip(table.ids, features.store_ids, strict=True))
+    # Rows of several annotators may be about one clip of the store.
+    ids = list(dict.fromkeys(features.store_ids[row] for row in rows.tolist()))
+    facts: dict[str, Any] = {
+        "name": folder.name,
+        "kind": kind,
+        "task": task,
+        "classes": tuple(classes),
+        "chosen": chosen,
+    }
+    info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
+    clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
+    X = features.of(rows)
+    return save_model(estimator, info, folder, X, clips=clips, force=force)
+
+
+def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
+    """Settings with every choice made: the value, or drawn combination, that most folds chose."""
+    chosen: list[Mapping[str, Any]] = []
+    for cell in cells:
+        chosen += [fold["chosen"] for fold in cell.facts["folds"]]
+    if model.drawn:
+        return _most_chosen(model, chosen, task)
+    settled = dict(model.settings)
+    for name, value in model.settings.items():
+        offered = grid_of(model.kind, name, value)
+        if offered is None:
+            continue
+        # A record has the value for the task where there is one for each.
+        meant = [for_task(model.kind, {name: item}, task)[name] for item in offered]
+        keys = [canonical_json(item) for item in meant]
+        votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
+        winner = votes.most_common(1)[0][0] if votes else keys[0]
+        settled[name] = meant[keys.index(winner)]
+    return settled
+
+
+def _most_chosen(
+    model: Model, chosen: Sequence[Mapping[str, Any]], task: str
+) -> dict[str, Any]:
+    """Return the drawn combination that most folds chose; of several, the first one drawn."""
+    votes = Counter(canonical_json(_drawn_values(model, fold)) for fold in chosen)
+    n_votes = []
+    for settings in model.drawn:
+        meant = for_task(model.kind, settings, task)
+        n_votes.append(votes[canonical_json(_drawn_values(model, meant))])
+    best = n_votes.index(max(n_votes))
+    return dict(model.drawn[best])
+
+
+def _drawn_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those settings that a model draws."""
+    names = [
+        name
+        for name, value in model.settings.items()
+        if is_range(value) or grid_of(model.kind, name, value) is not None
+    ]
+    return {name: values.get(name) for name in names}
+
+
+def _model_info(
+    inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any
+) -> ModelInfo:
+    """Return the facts for the card of a model that was trained on these rows."""
+    protocol = inputs.protocol
+    manifest = inputs.manifest
+    origin = inputs.stores[0].origin
+    film_ids = sorted(set(inputs.table.films[rows].tolist()))
+    models = [cell for cell in cells_of(run) if cell.is_model]
+    by_film = protocol.splits.kind not in BY_CLIP and not any(
+        cell.facts["shares_films"] for cell in models
+    )
+    by_film = by_film and protocol.splits.group == "movie_id"
+    films = "films it had not seen"
+    held_out = films if by_film else "clips it had not seen, of films it may have seen"
+    notes = [
+        f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
+        f" intervals are {100 * protocol.report.confidence:g} % ones."
+    ]
+    has_interval = [
+        cell.has_interval("ap") or cell.has_interval("auc") for cell in models
+    ]
+    if not any(has_interval):
+        size = f"{count(n_clips, 'clip')} of {count(len(film_ids), 'film')}"
+        notes.append(
+            f"No metric of {size} has an interval: the values may be far from those of other films."
+            f" AP and AUC have one from {LEAST_CLIPS} clips of each class and {LEAST_FILMS} films"
+            " on."
+        )
+    return ModelInfo(
+        **facts,
+        features=FeatureSpec(
+            **{
+                key: origin[key]
+                for key in ("backbone", "array", "dtype", "width", "fingerprint")
+            },
+            store=str(origin["location"]),
+            seal=origin["seal"],
+            rule=origin.get("rule", ""),
+            reduce=origin.get("reduce", ""),
+            facts=origin.get("facts", {}),
+            licence=origin.get("licence", ""),
+            citation=origin.get("citation", ""),
+        ),
+        training=TrainingData(
+            manifest=manifest.name,
+            manifest_sha256=manifest_sha256(manifest),
+            view=protocol.data.view,
+            n_clips=n_clips,
+            n_films=len(film_ids),
+            films=tuple(film_ids),
+            citation=manifest.header.citation,
+            licence=manifest.header.licence,
+        ),
+        metrics=_metrics(run, models),
+        protocol=f"{protocol.name} (run {run.about['name']})",
+        notes=tuple(notes),
+    )
+
+
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, dict[str, object]]:
+    """Return the value and interval of each metric; of several tasks, with the task's name.
+
+    The primary metric of the protocol is the first of each task.
+    """
+    report = run.protocol["report"]
+    names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
+    metrics: dict[str, dict[str, object]] = {}
+    for cell in models:
+        prefix = f"{cell.test}: " if len(models) > 1 else ""
+        for name in names:
+            if name in cell.of_metric:
+                ci = list(cell.ends(name))
+                metrics[prefix + name] = {"value": cell.value(name), "ci": ci}
+    return metrics
+
+
+def training_clips(
+    run: Run,
+    clip_ids: Sequence[str],
+    columns: Mapping[str, str],
+    *,
+    unit_norm: bool = False,
+    name_of: Mapping[str, str] | None = None,
+) -> TrainingClips:
+    """Return the clips a model was trained on, with scores of the run's fits without them.
+
+    `columns` names, for each tested task, the column of the kept model that its score belongs to.
+    A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
+    With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
+    `name_of` has the id in the store of each clip of the run, where the two differ.
+    """
+    scores = {}
+    for cell in cells_of(run):
+        if cell.is_model and cell.test in columns:
+            mean_of = _mean_scores(run, cell, unit_norm, name_of or {})
+            values = [mean_of.get(clip, np.nan) for clip in clip_ids]
+            scores[columns[cell.test]] = np.array(values, dtype=np.float64)
+    return TrainingClips(tuple(clip_ids), scores)
+
+
+def _mean_scores(
+    run: Run, cell: CellRows, unit_norm: bool, name_of: Mapping[str, str]
+) -> dict[str, float]:
+    """Return the mean score of each clip over the fits of a cell that were not trained on it."""
+    folds = {(fold["fold"], fold["seed"]): fold for fold in cell.facts["folds"]}
+    cell_key = (cell.train, cell.test, cell.model, cell.store)
+    scores_of: dict[str, list[float]] = defaultdict(list)
+    for row in run.predictions:
+        row_key = (row["train"], row["test"], row["model"], row["store"])
+        if row_key != cell_key:
+            continue
+        fold = folds[row["fold"], row["seed"]]
+        if fold["leaked"]:
+            continue  # some of its test clips trained, and which ones is not recorded
+        score = row["score"]
+        if unit_norm:
+            chosen = fold["chosen"]
+            score = (score + chosen["bias_shift"]) / chosen["length"]
+        clip = row["clip_id"]
+        scores_of[name_of.get(clip, clip)].append(score)
+    return {clip: fmean(scores) for clip, scores in scores_of.items()}

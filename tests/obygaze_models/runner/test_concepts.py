@@ -1,0 +1,152 @@
+"""What a run says of its bottlenecks, against machines trained here by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+from sklearn.svm import SVC
+from support.experiments import VISUAL, films, planted, quick, store_of
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.runner.concepts import concept_tables
+from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.testing import store_runs
+
+Rows = list[dict[str, Any]]
+CHANGES = (
+    'grid.models=["pcbm-lr", "pcbm-dt"]',
+    'grid.baselines=["prevalence"]',
+    'grid.train=["HN_S"]',
+    'grid.test=["ENHN_S"]',
+    "report.compare=false",
+    *(f"models.{name}.tolerance=0.05" for name in ("pcbm-lr", "pcbm-dt")),
+)
+
+
+def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> Inputs:
+    store = store_of(folder / "store", manifest, planted(manifest, strength=strength))
+    return gather(quick("honest", *CHANGES, *more), manifest, "made-up", {"x": store})
+
+
+def tables_of(inputs: Inputs) -> tuple[Rows, Rows]:
+    (run,) = store_runs(inputs, 1)
+    return concept_tables(run)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return inputs_of(tmp_path_factory.mktemp("signal"), films(6, 40, seed=3), 2.0)
+
+
+@pytest.fixture(scope="module")
+def tables(inputs: Inputs) -> tuple[Rows, Rows]:
+    return tables_of(inputs)
+
+
+def test_a_row_for_each_concept_of_each_bottleneck(tables: tuple[Rows, Rows]) -> None:
+    concepts, trees = tables
+    names = [(row["model"], row["concept"]) for row in concepts]
+    expected = [(m, c) for m in ("pcbm-lr", "pcbm-dt") for c in VISUAL]
+    assert names == expected
+    assert {row["model"] for row in trees} == {"pcbm-dt"}
+    # Both heads read the same vectors.
+    for first, second in zip(concepts[:8], concepts[8:], strict=True):
+        assert (first["ap"], first["p"]) == (second["ap"], second["p"])
+    assert all(np.isfinite(row["weight"]) for row in concepts[:8])
+    assert all(np.isnan(row["weight"]) for row in concepts[8:])
+
+
+def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
+    inputs: Inputs, tables: tuple[Rows, Rows]
+) -> None:
+    X = inputs.stores[0].X.astype(np.float64)
+    levels = np.array(inputs.table.levels)
+    films_of = inputs.table.films
+    column = VISUAL.index("Look")
+    has = inputs.table.has_concept[:, column] & np.isin(levels, ["HN", "S"])
+    is_example = levels != "NS"
+    precisions = []
+    for film in np.unique(films_of):
+        rows = is_example & (films_of != film)
+        machine: Any = SVC(kernel="linear", C=0.05, class_weight="balanced")
+        machine.fit(X[rows], has[rows])
+        tested = is_example & (films_of == film)
+        margins = machine.decision_function(X[tested]) / np.linalg.norm(machine.coef_)
+        precisions.append(average_precision_score(has[tested], margins))
+    (row,) = [
+        row
+        for row in tables[0]
+        if (row["model"], row["concept"]) == ("pcbm-lr", "Look")
+    ]
+    assert row["clips"] == is_example.sum() and row["positive"] == has.sum()
+    assert row["tolerance"] == 0.05
+    # AP is averaged over films; margins of films that are pooled would have another one.
+    assert row["ap"] == pytest.approx(np.mean(precisions), abs=0.05)
+
+
+def test_planted_concepts_are_found_on_films_that_are_left_out(
+    tables: tuple[Rows, Rows],
+) -> None:
+    for row in tables[0]:
+        assert row["auc"] > 0.8 and row["p_holm"] < 0.05
+        assert row["low"] > row["positive"] / row["clips"]
+
+
+def test_on_noise_no_concept_is_found(tmp_path: Path) -> None:
+    concepts, _ = tables_of(inputs_of(tmp_path, films(6, 40, seed=3), 0.0))
+    assert min(row["p_holm"] for row in concepts) > 0.05
+    assert np.mean([row["auc"] for row in concepts]) == pytest.approx(0.5, abs=0.1)
+
+
+def test_trees_are_whole(inputs: Inputs, tables: tuple[Rows, Rows]) -> None:
+    nodes = {row["node"]: row for row in tables[1]}
+    labels = inputs.labels["HN_S"]
+    assert nodes[0]["clips"] == (labels >= 0).sum()
+    assert nodes[0]["share"] == pytest.approx((labels == 1).sum() / (labels >= 0).sum())
+    n_inner = 0
+    for row in nodes.values():
+        if row["left"] == "":
+            continue
+        n_inner += 1
+        children = [nodes[row["left"]], nodes[row["right"]]]
+        assert row["clips"] == sum(child["clips"] for child in children)
+        n_positive = sum(child["clips"] * child["share"] for child in children)
+        assert row["clips"] * row["share"] == pytest.approx(n_positive)
+        assert row["concept"] in VISUAL
+    assert n_inner > 0
+
+
+def test_a_concept_without_clips_enough_is_left_out(tmp_path: Path) -> None:
+    manifest = films(4, 30, seed=3)
+    n_kept = 0
+    clips = []
+    for clip in manifest:
+        own = list(clip.concepts)
+        if "Look" in own:
+            n_kept += 1
+            if n_kept > 2:
+                own.remove("Look")
+        clips.append(replace(clip, concepts=tuple(own)))
+    concepts, _ = tables_of(inputs_of(tmp_path, manifest.with_clips(clips), 1.0))
+    names = [row["concept"] for row in concepts if row["model"] == "pcbm-lr"]
+    assert names == [name for name in VISUAL if name != "Look"]
+
+
+def test_where_no_concept_can_be_found_the_tables_are_empty(tmp_path: Path) -> None:
+    manifest = films(3, 20, seed=3)
+    bare = manifest.with_clips([replace(c, concepts=c.concepts[:0]) for c in manifest])
+    assert tables_of(inputs_of(tmp_path, bare, 1.0, "data.view=raw")) == ([], [])
+
+
+def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:
+    report = replace(inputs.protocol.report, concepts=False)
+    quiet = replace(inputs, protocol=replace(inputs.protocol, report=report))
+    assert tables_of(quiet) == ([], [])
+    asking = {name for name in protocol_names() if load_protocol(name).report.concepts}
+    assert asking == {"honest", "paper-pcbm"}
