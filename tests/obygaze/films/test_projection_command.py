@@ -128,7 +128,7 @@ def test_a_concept_of_the_own_vocabulary_is_known(tmp_path: Path) -> None:
     table = folder / "films.ada.csv"
     table.write_text(f"{header}lake,ada,0,99,S,glint|Bdy,25\n")
     (folder / "films.vocabulary.toml").write_text(
-        'schema = "obygaze-vocabulary/1"\n[[terms]]\nname = "glint"\nkind = "concept"\n'
+        'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "glint"\n'
     )
     expected = "Warning: unknown concepts, kept unchanged: Bdy\n"
     words = ("manifest", "project", table, "--every", "4")

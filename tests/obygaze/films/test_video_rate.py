@@ -55,7 +55,7 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     video_rate.cache_clear()
     refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
     assert refused.code == 2
-    assert "the frame rate of clip a-1 is not known" in refused.stderr
+    assert "the frame rate of the film lake is not known" in refused.stderr
     assert "Try: --fps 24, or that of the film" in refused.stderr
 
 
