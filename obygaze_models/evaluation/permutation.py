@@ -220,7 +220,7 @@ def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
     logs[:middle] = -np.cumsum(steps[:middle][::-1])[::-1]
     chances = np.zeros(len(counts))
     chances[least:] = np.exp(logs)
-    return chances / chances.sum()
+    return np.asarray(chances / chances.sum())
 
 
 def _can_be_counted(blocks: Sequence[_Block]) -> bool:

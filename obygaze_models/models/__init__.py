@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         cross_fitted_margins as cross_fitted_margins,
     )
     from obygaze_models.models.frames import FrameProbe as FrameProbe
-    from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
     from obygaze_models.models.heads import TreeHead as TreeHead
     from obygaze_models.models.kept import KeptEstimator as KeptEstimator
@@ -62,7 +61,6 @@ else:
         "obygaze_models.models.concepts": ("ConceptBank", "cross_fitted_margins"),
         "obygaze_models.models.frames": ("FrameProbe",),
         "obygaze_models.models.heads": (
-            "LinearHead",
             "LogisticHead",
             "TreeHead",
         ),

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,7 +215,10 @@ class _AnnotatorRows:
 
 def with_view(data: Data, manifest: Manifest) -> Data:
     """Return the data of a protocol with the view of the manifest that it stands for."""
-    return replace(data, view=manifest.usual_view) if data.view == AUTO else data
+    if data.view != AUTO:
+        return data
+    view: Any = manifest.usual_view
+    return replace(data, view=view)
 
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:

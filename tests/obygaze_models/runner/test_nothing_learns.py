@@ -292,8 +292,8 @@ RULES = [
         "fixed, by film",
     ),
     (
-        "        _numbers([table.clip_of[clip] for clip in table.ids]),\n",
-        "        _numbers(table.ids),\n",
+        "        numbers_of([table.clip_of[clip] for clip in table.ids]),\n",
+        "        numbers_of(table.ids),\n",
         "by clip, two annotators",
     ),
     (
