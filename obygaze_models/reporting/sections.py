@@ -12,7 +12,6 @@ from obygaze_features.core.console import count, few
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
-from obygaze_models.protocols.schemes import SCHEMES
 from obygaze_models.reporting.clips import ScoredClip, scored_clips, surest_errors
 from obygaze_models.reporting.figures import (
     Figure,
@@ -391,7 +390,6 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
 def paper(run: ReportRun) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
-    scheme = SCHEMES.get(run.protocol["splits"]["scheme"])
     printed: dict[str, list[tuple[CellRows, Row]]] = {}
     for cell in _once(run):
         for metric, row in cell.of_metric.items():
@@ -405,8 +403,6 @@ def paper(run: ReportRun) -> Section:
             if rows:
                 section.tables.append(_table_of_paper_films(run, cell, metric, rows))
     if section.tables:
-        if scheme is not None:
-            section.sentences.append(scheme.about)
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
