@@ -155,7 +155,6 @@ def label_rows(
     names: Sequence[str],
     *,
     upwards: bool = False,
-    space: float = 0.4,
     **style: Any,
 ) -> None:
     """Label rows 0, 1, ... without tick marks.
@@ -164,12 +163,11 @@ def label_rows(
         axes: The matplotlib axes.
         names: The labels.
         upwards: Whether row 0 is at the bottom.
-        space: Where the axes end, in rows below the place of a further row.
         style: The style of the labels.
     """
     axes.set_yticks(range(len(names)), names, **style)
     axes.tick_params(axis="y", length=0)
-    ends = (-0.6, max(len(names), 1) - space)
+    ends = (-0.6, max(len(names), 1) - 0.4)
     axes.set_ylim(ends if upwards else ends[::-1])
 
 

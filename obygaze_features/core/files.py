@@ -11,7 +11,7 @@ import shutil
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -352,17 +352,14 @@ def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
 
 
 @contextmanager
-def locked(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; other processes that call this wait until it is released.
 
-    `on_wait` is called again and again during the wait. On network file systems without such
-    locks, processes do not wait for each other.
+    On network file systems without such locks, processes do not wait for each other.
     """
     descriptor = system.open_lock(folder)
     try:
         while not system.take_lock(descriptor):
-            if on_wait is not None:
-                on_wait()
             time.sleep(LOCK_WAIT_S)
         yield
     finally:

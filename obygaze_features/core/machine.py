@@ -12,7 +12,6 @@ from typing import Any
 
 from obygaze_features.core import system
 
-MAX_S = 2.0
 MAX_WORKERS = 1024  # processes; a larger number is a slip of the keyboard
 
 

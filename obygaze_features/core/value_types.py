@@ -127,8 +127,8 @@ class ClipWords(Items):
 
     name = "clips"
 
-    def __init__(self, separator: str = ",") -> None:
-        super().__init__(separator)
+    def __init__(self) -> None:
+        super().__init__(",")
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     )
     from obygaze_models.evaluation.group_tests import GroupTest as GroupTest
     from obygaze_models.evaluation.leakage import check_leaks as check_leaks
-    from obygaze_models.evaluation.leakage import count_leak as count_leak
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
     from obygaze_models.evaluation.metrics import evaluate as evaluate
     from obygaze_models.evaluation.permutation import holm as holm
@@ -27,7 +26,7 @@ else:
         "obygaze_models.evaluation.bootstrap": ("Estimate", "estimate"),
         "obygaze_models.evaluation.error_analysis": ("analyse_success",),
         "obygaze_models.evaluation.group_tests": ("GroupTest",),
-        "obygaze_models.evaluation.leakage": ("check_leaks", "count_leak"),
+        "obygaze_models.evaluation.leakage": ("check_leaks",),
         "obygaze_models.evaluation.logistic": ("fit_logistic",),
         "obygaze_models.evaluation.metrics": ("evaluate",),
         "obygaze_models.evaluation.permutation": ("holm", "permutation_p"),

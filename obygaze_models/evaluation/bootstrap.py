@@ -89,11 +89,8 @@ def estimate(
     confidence: float = 0.95,
     seed: int = 0,
     n_folds: int | None = None,
-    minus: Predictions | None = None,
 ) -> dict[str, Estimate]:
     """Return each metric with its interval over films.
-
-    With `minus` it is the difference of two models, both on the same drawn films.
 
     Args:
         predictions: Labels, scores and decisions.
@@ -103,21 +100,11 @@ def estimate(
         confidence: The confidence of the intervals, such as 0.95.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
-        minus: Predictions of another model for the same clips in the same order.
     """
     names = list(names)
-    if minus is not None and not np.array_equal(predictions.y, minus.y):
-        raise FixInput(
-            "the two models were not tested on the same clips in the same order",
-            hint="join their predictions on clip_id first",
-        )
 
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
-        if minus is None:
-            return replicate(predictions, weights, [*names, "prevalence"])
-        values = replicate(predictions, weights, names)
-        subtracted = replicate(minus, weights, names)
-        return {name: values[name] - subtracted[name] for name in names}
+        return replicate(predictions, weights, [*names, "prevalence"])
 
     drawn = resample(
         statistics,
@@ -125,20 +112,18 @@ def estimate(
         n_replicates=n_replicates,
         confidence=confidence,
         seed=(seed, 0),
-        within_unit=minus is None,
+        within_unit=True,
         inflation=reuse_inflation(n_folds),
-        effective=effective_groups(predictions.y, groups) if minus is None else None,
+        effective=effective_groups(predictions.y, groups),
     )
     point = statistics(np.ones((1, len(predictions))))
     estimates = {}
     for name in names:
         value = float(point[name][0])
         interval, error = drawn[name]
-        if minus is None and name in RANKING_METRICS:
+        if name in RANKING_METRICS:
             n_clips = clips_behind(name, predictions.y)
             interval = not_narrower_than_clips(interval, value, n_clips, confidence)
-        if minus is not None:
-            interval = interval.of_difference()
         estimates[name] = Estimate(name, value, interval, error)
     return estimates
 

@@ -9,7 +9,7 @@ and a test clip of a training film, in every split not grouped by film.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -61,52 +61,6 @@ class Leak:
         return line
 
 
-def count_leak(
-    train: Iterable[str],
-    validation: Iterable[str],
-    test: Iterable[str],
-    *,
-    concepts: Iterable[str] = (),
-    scene_of_clip: Mapping[str, tuple[str, int]] | None = None,
-    cell: str = "",
-    clip_of: Mapping[str, str] | None = None,
-    copies: Mapping[str, int] | None = None,
-) -> Leak:
-    """Return the leak counts of one cell, from its clip ids.
-
-    Args:
-        train: The training clips.
-        validation: The validation clips.
-        test: The test clips.
-        concepts: The clips that concept vectors were found on, in any fit of the model.
-        scene_of_clip: The film and scene of each clip; scenes beside each other are neighbours.
-        cell: The name of the cell, for messages.
-        clip_of: What is read for each id, where several ids are rows about one clip.
-        copies: The number of its group for each clip whose features another clip has too.
-    """
-    trained = _distinct(train, "train", cell)
-    chosen = _distinct(validation, "validation", cell)
-    tested = _distinct(test, "test", cell)
-    found_on = _distinct(concepts, "concepts", cell)
-    ids = sorted(trained | chosen | tested | found_on)
-    if scene_of_clip is not None:
-        without_scene = [clip for clip in ids if clip not in scene_of_clip]
-        if without_scene:
-            raise FixInput(
-                f"{len(without_scene)} clips have no film and scene, the first is "
-                f"{without_scene[0]}",
-                where=cell,
-            )
-    index = LeakIndex.of(
-        ids, scene_of_clip=scene_of_clip, clip_of=clip_of, copies=copies
-    )
-    row_of = {clip: row for row, clip in enumerate(ids)}
-    rows = []
-    for subset in (trained, chosen, tested, found_on):
-        rows.append(np.array([row_of[clip] for clip in subset], dtype=np.intp))
-    return index.count(*rows, cell=cell)
-
-
 @dataclass(frozen=True, eq=False)
 class LeakIndex:
     """Clips by number, so that the leak of a cell is counted without a look at every name.
@@ -129,8 +83,15 @@ class LeakIndex:
         clip_of: Mapping[str, str] | None = None,
         copies: Mapping[str, int] | None = None,
     ) -> Self:
-        """Return the index of some clips; the other arguments are as in `count_leak`."""
-        clips = _numbers(ids if clip_of is None else [clip_of[clip] for clip in ids])
+        """Return the index of some clips.
+
+        Args:
+            ids: The clips.
+            scene_of_clip: The film and scene of each; scenes beside each other are neighbours.
+            clip_of: What is read for each, where several ids are rows about one clip.
+            copies: The number of its group for each whose features another clip has too.
+        """
+        clips = numbers_of(ids if clip_of is None else [clip_of[clip] for clip in ids])
         known_copies = copies or {}
         groups = [known_copies.get(clip) for clip in ids]
         number_of_group: dict[int | None, int] = {None: -1}
@@ -202,7 +163,7 @@ class SceneNumbers:
         for row, (film, scene) in enumerate(scenes):
             around = [(film, scene + step) for step in (-1, 0, 1)]
             beside[row] = [number_of_scene.get(neighbour, -1) for neighbour in around]
-        return cls(_numbers([film for film, _ in scenes]), beside[:, 1], beside)
+        return cls(numbers_of([film for film, _ in scenes]), beside[:, 1], beside)
 
     def count(self, clips: IntArray, seen: IntArray) -> tuple[int, int]:
         """Return how many clips are beside a clip that was seen, and how many in its film."""
@@ -211,7 +172,7 @@ class SceneNumbers:
         return int(is_near.sum()), int(is_same.sum())
 
 
-def _numbers(names: Sequence[str]) -> IntArray:
+def numbers_of(names: Sequence[str]) -> IntArray:
     """Return a number for each name; equal names have equal numbers."""
     number_of: dict[str, int] = {}
     for name in names:
@@ -239,13 +200,3 @@ def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> Sequence[Lea
             details=[leak.text for leak in bad],
         )
     return leaks
-
-
-def _distinct(ids: Iterable[str], subset: str, cell: str) -> set[str]:
-    listed = list(ids)
-    distinct = set(listed)
-    if len(distinct) != len(listed):
-        raise FixInput(
-            f"{subset} contains {len(listed) - len(distinct)} clips twice", where=cell
-        )
-    return distinct

@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 MAX_ITEMS = 48
 # Permutations of several blocks, or of a larger block, that are counted.
 MAX_COUNTED = 2**20
+# More chances than this are cut at both ends, where they are below the smallest number.
+MOST_CHANCES = 4096
+NO_CHANCE = 1e-300
 # Shuffles at a time: their items must fit into the processor's cache.
 CHUNK = 1 << 15
 POOL = 1 << 19
@@ -131,8 +134,9 @@ def _exchangeable(
     """Return the blocks with items of both groups, and the sum of their items in the first."""
     observed = float(values[is_first].sum())
     blocks: list[_Block] = []
-    for label in np.unique(labels):
-        inside = labels == label
+    _, sizes = np.unique(labels, return_counts=True)
+    by_block = np.argsort(labels, kind="stable")
+    for inside in np.split(by_block, np.cumsum(sizes)[:-1]):
         block_values = values[inside]
         n_taken = int(is_first[inside].sum())
         if n_taken in {0, len(block_values)}:
@@ -166,22 +170,57 @@ def occurrence_p(
         block: The block (film) of each item; items are exchanged only within a block.
     """
     labels = np.zeros(len(occurs)) if block is None else np.asarray(block)
+    names, codes = np.unique(labels, return_inverse=True)
+    items_of_blocks = np.bincount(codes)
+    yes_of_blocks = np.bincount(codes[occurs], minlength=len(names))
+    taken_of_blocks = np.bincount(codes[is_first], minlength=len(names))
+    blocks = zip(
+        items_of_blocks.tolist(),
+        yes_of_blocks.tolist(),
+        taken_of_blocks.tolist(),
+        strict=True,
+    )
+    # The chance of each number of occurrences, from `least` on.
     chances = np.ones(1)
-    for label in np.unique(labels):
-        inside = labels == label
-        n_yes = int(occurs[inside].sum())
-        n_taken = int(is_first[inside].sum())
-        possible = np.arange(min(n_yes, n_taken) + 1)
-        of_block = hypergeom.pmf(possible, int(inside.sum()), n_yes, n_taken)
-        chances = np.convolve(chances, of_block)
+    least = 0
+    for n_items, n_yes, n_taken in blocks:
+        if not n_yes or not n_taken:
+            continue
+        chances = np.convolve(chances, _hypergeometric(n_items, n_yes, n_taken))
+        if len(chances) > MOST_CHANCES:
+            # Of many films nearly all chances are 0: without them, time grows with the films.
+            possible = np.flatnonzero(chances > NO_CHANCE)
+            least += int(possible[0])
+            chances = chances[possible[0] : possible[-1] + 1]
     observed = int(occurs[is_first].sum())
-    counts = np.arange(len(chances))
+    counts = least + np.arange(len(chances))
     mean = float(chances @ counts)
     is_as_far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * len(occurs)
-    greater = min(1.0, float(chances[observed:].sum()))
-    less = min(1.0, float(chances[: observed + 1].sum()))
+    greater = min(1.0, float(chances[counts >= observed].sum()))
+    less = min(1.0, float(chances[counts <= observed].sum()))
     two_sided = min(1.0, float(chances[is_as_far].sum()))
     return PValue(greater, less, two_sided, "exact")
+
+
+def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
+    """Return the chance of each number of a block's occurrences in the first group, from 0 on."""
+    counts = np.arange(min(n_yes, n_taken) + 1)
+    if n_items <= MOST_CHANCES:
+        return np.asarray(hypergeom.pmf(counts, n_items, n_yes, n_taken))
+    # Of many items, SciPy's time for each number grows with the items. The ratio of the chances of
+    # neighbours is simple; from the most probable number on, sums of its logarithms stay small.
+    least = max(0, n_yes + n_taken - n_items)
+    before = counts[least:-1].astype(np.float64)
+    ratios = (n_yes - before) * (n_taken - before)
+    ratios /= (before + 1) * (n_items - n_yes - n_taken + before + 1)
+    steps = np.log(ratios)
+    middle = (n_yes + 1) * (n_taken + 1) // (n_items + 2) - least
+    logs = np.zeros(len(steps) + 1)
+    logs[middle + 1 :] = np.cumsum(steps[middle:])
+    logs[:middle] = -np.cumsum(steps[:middle][::-1])[::-1]
+    chances = np.zeros(len(counts))
+    chances[least:] = np.exp(logs)
+    return chances / chances.sum()
 
 
 def _can_be_counted(blocks: Sequence[_Block]) -> bool:

@@ -4,7 +4,7 @@ Each is a scikit-learn estimator whose fitted attributes are plain arrays.
 
 probes       `mlp.MLPProbe`, `mlp.fit_many` for many at once; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `concepts.concept_targets`, `concept_report`
-bottlenecks  `bottleneck.Bottleneck` with a head of `heads` or `sparse_heads`
+bottlenecks  `bottleneck.Bottleneck` with a head of `heads`
 baselines    `baselines`
 by name      `registry.build`, for the kinds that a protocol names
 """
@@ -25,11 +25,7 @@ if TYPE_CHECKING:
     from obygaze_models.models.baselines import oracle as oracle
     from obygaze_models.models.bottleneck import Bottleneck as Bottleneck
     from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
-    from obygaze_models.models.bottleneck import TrueValues as TrueValues
-    from obygaze_models.models.bottleneck import intervene as intervene
     from obygaze_models.models.concept_report import concept_quality as concept_quality
-    from obygaze_models.models.concept_report import film_leak as film_leak
-    from obygaze_models.models.concept_report import leakage_scores as leakage_scores
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
     from obygaze_models.models.concepts import (
         cross_fitted_margins as cross_fitted_margins,
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import MLPProbe as MLPProbe
     from obygaze_models.models.mlp import fit_many as fit_many
     from obygaze_models.models.own import OwnClassifier as OwnClassifier
-    from obygaze_models.models.sparse_heads import SparseHead as SparseHead
 else:
     _EXPORTS = {
         "obygaze_models.models.baselines": (
@@ -62,14 +57,8 @@ else:
         "obygaze_models.models.bottleneck": (
             "Bottleneck",
             "ResidualHead",
-            "TrueValues",
-            "intervene",
         ),
-        "obygaze_models.models.concept_report": (
-            "concept_quality",
-            "film_leak",
-            "leakage_scores",
-        ),
+        "obygaze_models.models.concept_report": ("concept_quality",),
         "obygaze_models.models.concepts": ("ConceptBank", "cross_fitted_margins"),
         "obygaze_models.models.frames": ("FrameProbe",),
         "obygaze_models.models.heads": (
@@ -86,6 +75,5 @@ else:
         ),
         "obygaze_models.models.mlp": ("Job", "MLPProbe", "fit_many"),
         "obygaze_models.models.own": ("OwnClassifier",),
-        "obygaze_models.models.sparse_heads": ("SparseHead",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

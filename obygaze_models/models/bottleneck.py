@@ -1,11 +1,7 @@
-"""Concept bottlenecks: features to concept margins, margins to the task, and a residual.
+"""Concept bottlenecks: features to concept margins, margins to the task, and a residual."""
 
-An intervention replaces margins by true values, as if a person corrected the concepts.
-"""
-
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +11,6 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from obygaze_models.evaluation.metrics import GroupedStats
-from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import (
     FixTraining,
     Floats,
@@ -30,8 +24,6 @@ from obygaze_models.models.concepts import (
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead
-
-Order = Literal["random", "greedy"]
 
 
 @dataclass(eq=False, repr=False)
@@ -164,7 +156,7 @@ class Bottleneck(Classifier):
         if not hasattr(self.head_, "decision_function"):
             raise FixTraining(
                 f"a residual requires a head with a logit, got {type(self.head_).__name__}",
-                hint="LogisticHead or SparseHead",
+                hint="LogisticHead",
             )
         return np.asarray(self.head_.decision_function(margins))
 
@@ -183,129 +175,3 @@ def _offset(offset: Any, n_rows: int) -> Floats:
             f"offset must have one logit for each of {n_rows} rows, got shape {base.shape}"
         )
     return base
-
-
-@dataclass(frozen=True)
-class TrueValues:
-    """The margins that replace a corrected one: present and absent, one of each per concept."""
-
-    present: Floats
-    absent: Floats
-
-    @classmethod
-    def from_training(cls, margins: Any, has: Any) -> Self:
-        """Return the median training margins of clips with and without each concept."""
-        rows = np.asarray(margins, dtype=np.float64)
-        truth = np.asarray(has, dtype=bool)
-        empty = np.flatnonzero(truth.all(axis=0) | ~truth.any(axis=0))
-        if len(empty):
-            raise FixTraining(
-                f"concept {empty[0]} is in all training rows or in none",
-                hint="leave that concept out",
-            )
-        columns = list(zip(rows.T, truth.T, strict=True))
-        present = [
-            np.quantile(column[is_present], 0.5) for column, is_present in columns
-        ]
-        absent = [
-            np.quantile(column[~is_present], 0.5) for column, is_present in columns
-        ]
-        return cls(np.array(present), np.array(absent))
-
-
-class InterventionCurve(NamedTuple):
-    """Metrics after 0, 1, ... corrected concepts per clip; for random order means over draws.
-
-    `sequence` is the order of the concepts of greedy.
-    """
-
-    f1: Floats
-    ap: Floats
-    sequence: tuple[int, ...] = ()
-
-
-def intervene(
-    head: Any,
-    margins: Any,
-    has: Any,
-    y: Any,
-    values: TrueValues,
-    *,
-    order: Order = "greedy",
-    fitting: tuple[Any, Any, Any] | None = None,
-    n_draws: int = 10,
-    seed: int = 0,
-) -> InterventionCurve:
-    """Return the metrics of a head after each correction of a concept.
-
-    Args:
-        head: A fitted head of two classes.
-        margins: The margins of each clip.
-        has: Whether each clip has each concept.
-        y: The class of each clip.
-        values: The margins that replace corrected ones.
-        order: "random" draws an order for each clip; "greedy" takes for all clips the concept that
-            improves average precision most on `fitting`.
-        fitting: Margins, has and y of training rows.
-        n_draws: The number of random orders.
-        seed: The seed of the random orders.
-    """
-    score = _scorer(head, margins, has, y, values)
-    rows = np.asarray(margins, dtype=np.float64)
-    sequence: tuple[int, ...] = ()
-    one_order = np.tile(np.arange(rows.shape[1]), (len(rows), 1))
-    if order == "greedy":
-        if fitting is None:
-            raise FixTraining(
-                "order 'greedy' requires training rows (fitting)",
-                hint="fitting=(margins, has, y) of the training rows",
-            )
-        sequence = _greedy(_scorer(head, *fitting, values), rows.shape[1])
-        orders = [np.argsort(sequence)[one_order]]
-    elif order == "random":
-        rng = np.random.default_rng(seed)
-        orders = [rng.permuted(one_order, axis=1) for _ in range(n_draws)]
-    else:
-        raise FixTraining(f"unknown order {order!r}", hint="one of random, greedy")
-    steps = range(rows.shape[1] + 1)
-    scores_of_orders = []
-    for ranks in orders:
-        scores_of_orders.append([score(ranks < step) for step in steps])
-    f1, ap = np.array(scores_of_orders).mean(axis=0).T
-    return InterventionCurve(f1, ap, sequence)
-
-
-def _scorer(
-    head: Any, margins: Any, has: Any, y: Any, values: TrueValues
-) -> Callable[[Any], tuple[float, float]]:
-    """Return the function from corrected margins (a mask) to binary F1 and average precision."""
-    rows = np.asarray(margins, dtype=np.float64)
-    truth = np.asarray(has, dtype=bool)
-    if rows.shape != truth.shape or len(rows) != len(np.asarray(y)):
-        raise FixTraining("margins, has and y must have the same rows")
-    if len(head.classes_) != 2:
-        raise FixTraining(f"the head must have two classes, got {len(head.classes_)}")
-    true = np.where(truth, values.present, values.absent)
-    positive = np.asarray(y) == head.classes_[1]
-
-    def score(corrected: Any) -> tuple[float, float]:
-        p = head.predict_proba(np.where(corrected, true, rows))
-        predicted = p[:, 1] > p[:, 0]
-        f1 = 2 * (predicted & positive).sum() / max(predicted.sum() + positive.sum(), 1)
-        ranked = GroupedStats(Predictions.of(positive, p[:, 1]), np.arange(len(p)))
-        ap = ranked.order_metrics(np.ones((1, len(p))))[0][0]
-        return float(f1), float(np.nan_to_num(ap))
-
-    return score
-
-
-def _greedy(
-    score: Callable[[Any], tuple[float, float]], n_concepts: int
-) -> tuple[int, ...]:
-    """Return the concepts by how much they improve average precision; a tie is the earlier one."""
-    chosen: list[int] = []
-    for _ in range(n_concepts):
-        left = [j for j in range(n_concepts) if j not in chosen]
-        gains = [score(np.isin(np.arange(n_concepts), [*chosen, j]))[1] for j in left]
-        chosen.append(left[int(np.argmax(gains))])
-    return tuple(chosen)

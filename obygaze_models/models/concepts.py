@@ -24,12 +24,7 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.estimator import Savable
-from obygaze_models.models.linear_solvers import (
-    WITHOUT_TOLERANCE,
-    Gram,
-    central_bias,
-    find_plane,
-)
+from obygaze_models.models.linear_solvers import Gram, central_bias
 
 Against = Literal["EN", "absent", "HN+S"]
 Tolerance = float | Mapping[str, float] | Literal["published", "inner"]
@@ -57,7 +52,6 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     concepts: Sequence[str] | None = None
     _: KW_ONLY
-    method: str = "svm"
     C: Tolerance = "inner"
     tolerances: Sequence[float] | None = None
     balance: Literal["weights", "subsample"] | None = "weights"
@@ -150,12 +144,13 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     ) -> None:
         seed = [draw_seed(self.random_state), column]
         tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
-        sample = self._sample(rows, positive, seed)
-        normal, bias = find_plane(
-            self.method, gram, *sample, tolerance, exact=self.unit_norm
-        )
-        if self.unit_norm and self.method == "svm":
-            used, present, weights = sample
+        if not _has_both(positive):
+            raise FixTraining(
+                "rows with the concept and rows without it are both required"
+            )
+        used, present, weights = self._sample(rows, positive, seed)
+        normal, bias = gram.svm(used, present, tolerance, weights, exact=self.unit_norm)
+        if self.unit_norm:
             bias = central_bias(gram.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
         if not length > 0:
@@ -194,8 +189,6 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         seed: list[int],
     ) -> float:
         """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
-        if self.method in WITHOUT_TOLERANCE:
-            return float("nan")
         if self.C == "inner":
             return self._inner_tolerance(gram, rows, positive, groups, seed)
         if self.C == "published":
@@ -225,9 +218,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             return float(tolerances[len(tolerances) // 2])
         scores = np.empty((len(folds), len(tolerances)))
         for i, fold in enumerate(folds):
-            sample = self._sample(rows[~fold], positive[~fold], seed)
+            used, present, weights = self._sample(rows[~fold], positive[~fold], seed)
             planes = [
-                find_plane(self.method, gram, *sample, C, exact=self.unit_norm)
+                gram.svm(used, present, C, weights, exact=self.unit_norm)
                 for C in tolerances
             ]
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))

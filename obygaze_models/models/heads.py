@@ -39,25 +39,8 @@ class Head(Classifier):
         return np.stack([expit(-logit), expit(logit)], axis=1)
 
 
-class LinearHead(Head):
-    """A logit that is a weighted sum of margins; contributions are from the training mean."""
-
-    coef_: Floats
-    intercept_: float
-    mean_: Floats
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the logit of the second class for each row."""
-        return np.asarray(self._check(X) @ self.coef_ + self.intercept_)
-
-    def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the logit at the training mean, and what each margin's distance from it adds."""
-        parts: Floats = (self._check(X) - self.mean_) * self.coef_
-        return float(self.mean_ @ self.coef_ + self.intercept_), parts
-
-
 @dataclass(eq=False, repr=False)
-class LogisticHead(LinearHead):
+class LogisticHead(Head):
     """The paper's logistic regression on margins; liblinear also penalises the intercept.
 
     With `scaled` margins are divided by their standard deviation, so that the penalty does not
@@ -78,6 +61,15 @@ class LogisticHead(LinearHead):
         self.coef_ = model.coef_[0] / scale
         self.intercept_ = float(model.intercept_[0])
         self.mean_ = X.mean(axis=0)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the logit of the second class for each row."""
+        return np.asarray(self._check(X) @ self.coef_ + self.intercept_)
+
+    def contributions(self, X: Any) -> tuple[float, Floats]:
+        """Return the logit at the training mean, and what each margin's distance from it adds."""
+        parts: Floats = (self._check(X) - self.mean_) * self.coef_
+        return float(self.mean_ @ self.coef_ + self.intercept_), parts
 
 
 @dataclass(eq=False, repr=False)

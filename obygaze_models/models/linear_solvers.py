@@ -1,4 +1,4 @@
-"""Solvers for separating planes: libsvm on one Gram matrix, exact logistic, mean difference."""
+"""Solvers for separating planes: libsvm on one Gram matrix, and exact logistic regression."""
 
 import warnings
 from functools import cached_property
@@ -21,11 +21,9 @@ from obygaze_models.models.common import (
     one_thread,
     total_variance,
 )
-from obygaze_models.models.registry import METHODS
 
 Plane = tuple[Floats, float]
 
-WITHOUT_TOLERANCE = ("mean-difference",)
 TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
@@ -215,44 +213,3 @@ def logistic(
     model.fit((X - mean) / scale, codes, sample_weight=weights)
     coef: Floats = model.coef_ / scale
     return coef, model.intercept_ - coef @ mean
-
-
-def find_plane(
-    method: str,
-    gram: Gram,
-    rows: Ints,
-    positive: Bools,
-    weights: Floats | None,
-    C: float,
-    *,
-    exact: bool = False,
-) -> Plane:
-    """Return the normal vector towards a concept, and the bias.
-
-    Args:
-        method: One of METHODS.
-        gram: The features.
-        rows: The rows with and without the concept.
-        positive: Whether each of these rows has the concept.
-        weights: The weight of each row, or None.
-        C: The margin tolerance of a machine; the mean difference has none.
-        exact: As in `Gram.svm`.
-    """
-    if positive.all() or not positive.any():
-        raise FixTraining("rows with the concept and rows without it are both required")
-    if method == "svm":
-        return gram.svm(rows, positive, C, weights, exact=exact)
-    if method not in METHODS:
-        raise FixTraining(
-            f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}"
-        )
-    X = gram.X[rows]
-    present = X[positive].mean(axis=0)
-    absent = X[~positive].mean(axis=0)
-    normal = present - absent
-    bias = -normal @ (present + absent) / 2
-    if not np.linalg.norm(normal) > 0:
-        raise FixTraining(
-            f"{method} found no direction: rows with and without it are equal"
-        )
-    return normal, float(bias)

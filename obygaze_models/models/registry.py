@@ -48,7 +48,6 @@ CLASSES = (
     "ConceptBank",
     "LogisticHead",
     "TreeHead",
-    "SparseHead",
     "ResidualHead",
     "Bottleneck",
     "RandomBaseline",
@@ -121,13 +120,11 @@ PUBLISHED = "published"  # the tolerance of a concept in the released code
 _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
-METHODS = ("svm", "mean-difference")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
 # is chosen over them, and `best_of_folds` takes the best of the vectors that were found without
 # each fold.
 BANK = {
-    "method": Setting(choice(METHODS), "svm"),
     "tolerance": Setting(
         any_of(choice((PUBLISHED, "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
         "inner",
@@ -189,9 +186,6 @@ KINDS = {
     "frames": ModelKind("FrameProbe", _FRAMES, reads="frames"),
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
-    "pcbm-sparse": ModelKind(
-        "Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"
-    ),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
 }
 
@@ -211,11 +205,6 @@ def is_kind(name: str) -> bool:
 def own_baselines(names: Iterable[str]) -> list[str]:
     """Return those of some baselines that are of own code."""
     return [name for name in names if name not in BASELINES]
-
-
-def is_baseline(name: str) -> bool:
-    """Return whether a name is that of a baseline, or of a function of own code."""
-    return is_own_code(name) or name in BASELINES
 
 
 def _kind_of_part(part: Part) -> ModelKind:
@@ -370,7 +359,6 @@ def build_bank(
     balance = settings["balance"]
     return estimator_class("ConceptBank")(
         names,
-        method=settings["method"],
         C=C,
         balance=None if balance == "none" else balance,
         unit_norm=settings["unit_norm"],

@@ -1,7 +1,6 @@
 """The model kinds that a protocol may name, their default settings, and their candidates.
 
-The kinds with their settings, rules and defaults are those of `models.registry`. A setting that a
-protocol leaves out has the value of the scheme that it follows, else the default of the registry.
+The kinds with their settings, rules and defaults are those of `models.registry`.
 
 `C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
 `C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
@@ -24,7 +23,6 @@ from obygaze_features.core.schema_rules import Rule, list_of
 from obygaze_models.models import registry
 from obygaze_models.models.registry import PUBLISHED, Settings
 from obygaze_models.protocols.schema import Model
-from obygaze_models.protocols.schemes import Scheme
 
 # Names for `obygaze train`, beside the kinds themselves; concept vectors alone are not a model.
 ALIASES = {"linear": "logistic"}
@@ -48,16 +46,6 @@ def trainable() -> list[str]:
     frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
     clips = [name for name in KINDS if name not in frames]
     return [*clips, *ALIASES, CAV]
-
-
-def defaults(kind: str, scheme: Scheme | None = None) -> Settings:
-    """Return the settings of a kind, under a scheme, for those that a protocol leaves out."""
-    settings = dict(registry.default_settings(kind))
-    changed = {} if scheme is None else scheme.changes(kind)
-    for name, value in changed.items():
-        if name in settings:
-            settings[name] = value
-    return settings
 
 
 def setting_rules(kind: str) -> dict[str, Rule]:

@@ -8,7 +8,7 @@ the fold after the validation fold instead of it. Clips without a video are remo
 is counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +86,7 @@ def code_splits(
                 raise FixInput(
                     f"run {run} has fewer than ten training rows of a class, which the released "
                     "code needs",
-                    hint='scheme = "obygaze12-text" or "none"',
+                    hint='scheme = "none", or text_splits in place of code_splits',
                 )
             train = _folds_in_turn(file, train, sizes, listed, run, at_least=0)
         splits.append(file.split(run, train, run))
@@ -161,3 +161,10 @@ def _folds_in_turn(
         chosen = [listed[(first + step) % len(listed)] for step in range(n_folds)]
         train |= rows & (file.labels == label) & np.isin(file.folds, chosen)
     return train
+
+
+# By the names that protocols give them, which are those of own functions.
+SHIPPED_SCHEMES: Mapping[str, Callable[..., list[Split]]] = {
+    f"{__name__}:code_splits": code_splits,
+    f"{__name__}:text_splits": text_splits,
+}

@@ -22,13 +22,13 @@ from obygaze_features.manifest.vocabulary import concepts, subconstructs
 from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
+    default_settings,
     find_kind,
     is_kind,
 )
 from obygaze_models.protocols.kinds import (
     CHOICES,
     candidates,
-    defaults,
     draw_candidates,
     for_task,
     grid_of,
@@ -36,7 +36,6 @@ from obygaze_models.protocols.kinds import (
     setting_rules,
 )
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
-from obygaze_models.protocols.schemes import SCHEMES
 
 MAX_BYTES = 1_000_000
 MAX_DRAWS = 10_000
@@ -98,7 +97,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     table = table_of(Protocol, models=_models_table(models))
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
-        protocol = _with_defaults(protocol, "balancing" in document.tree)
+        protocol = _with_defaults(protocol)
         for name, task in protocol.tasks.items():
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
@@ -186,18 +185,13 @@ def _models_table(models: Mapping[str, Any]) -> Table:
     return Table(tables)
 
 
-def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
-    """Fill in the defaults that depend on the scheme."""
-    splits = protocol.splits
-    scheme = SCHEMES.get(splits.scheme)
+def _with_defaults(protocol: Protocol) -> Protocol:
+    """Fill in the settings of models that are left out."""
     models = {}
     for name, model in protocol.models.items():
-        settings = {**defaults(model.kind, scheme), **model.settings}
+        settings = {**default_settings(model.kind), **model.settings}
         models[name] = replace(model, settings=settings)
-    balancing = protocol.balancing
-    if splits.follow_scheme and not has_balancing:
-        balancing = "rotated"
-    return replace(protocol, models=models, balancing=balancing)
+    return replace(protocol, models=models)
 
 
 def _check_draws(document: Document, protocol: Protocol) -> None:
@@ -346,8 +340,6 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
                     "published splits need the name of a fold column of the manifest: "
                     f"--set tasks.{name}.folds=NAME",
                 )
-    if protocol.balancing == "rotated" and not splits.follow_scheme:
-        document.add("balancing", "'rotated' needs published splits and a scheme")
 
 
 def _check_models(document: Document, protocol: Protocol) -> None:

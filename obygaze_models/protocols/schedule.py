@@ -30,8 +30,8 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_features.manifest.model import Clip
 from obygaze_models.protocols.clips import ClipTable, LabelArray
+from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
-from obygaze_models.protocols.schemes import SCHEMES
 from obygaze_models.protocols.splits import (
     BoolArray,
     Split,
@@ -75,16 +75,9 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
         folds = table.fold(protocol.tasks[train].folds)
+        if splits.follow_scheme:
+            return _by_scheme(clips, train)
         validates = splits.validation != "none"
-        scheme = SCHEMES.get(splits.scheme)
-        if scheme is not None:
-            return scheme.splits(
-                folds,
-                labels[train],
-                usable,
-                balanced=protocol.balancing == "rotated",
-                validates=validates,
-            )
         return rotated(folds, labels[train], trains, validates=validates)
     folds = _folds(clips, train)
     _check_size(clips, folds)
@@ -97,6 +90,30 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     return rotated(
         folds, labels[train], trains, never, validates=splits.validation == "next"
     )
+
+
+def _by_scheme(clips: _Clips, train: str) -> list[Split]:
+    """Return the splits that a function makes from the published folds of a task."""
+    protocol, table, labels, usable, _ = clips
+    name = protocol.splits.scheme
+    folds = table.fold(protocol.tasks[train].folds)
+    options = {
+        "balanced": protocol.balancing == "rotated",
+        "validates": protocol.splits.validation != "none",
+    }
+    if name in SHIPPED_SCHEMES:
+        return SHIPPED_SCHEMES[name](folds, labels[train], usable, **options)
+    part = find_part(name)
+    divide = part.load_function()
+    splits = part.call(
+        lambda: list(divide(folds, labels[train], usable, **options)),
+        "failed",
+        "a scheme is a function of the fold and the class of each clip, and of whether it can be "
+        "used, with balanced= and validates=, and returns splits: docs/own-parts.md",
+    )
+    if not splits or not all(isinstance(split, Split) for split in splits):
+        raise part.refuse(f"must return a list of splits, got {short_value(splits)}")
+    return splits
 
 
 def _check_size(clips: _Clips, folds: IntArray) -> None:

@@ -3,7 +3,7 @@
 schema = "obygaze-protocol/1"
 [data]        the view of the manifest, the array of the stores
 [tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
-[splits]      the clips for training, validation and test; the scheme of a publication
+[splits]      the clips for training, validation and test; a function of published folds
 [models.NAME] what is trained
 [grid]        which tasks train, which test, which models and baselines
 [fit]         seeds
@@ -14,7 +14,7 @@ schema = "obygaze-protocol/1"
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.parts import is_own_code
@@ -26,11 +26,9 @@ from obygaze_features.core.schema_rules import (
     number,
     whole,
 )
-from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.segments import Reducer, Rule
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
-from obygaze_models.protocols.schemes import NONE, SCHEMES
 
 SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
@@ -41,9 +39,8 @@ SPLIT_KINDS = (
     "nested",
     "fixed",
 )
+NONE = "none"
 AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
-VALIDATIONS = ("next", "each", "none")
-BALANCES = ("none", "rotated")
 # scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
 LARGEST_SEED = 2**31 - 1
 
@@ -60,13 +57,13 @@ class Data:
 
     manifest: str = ""
     segments: str = ""
-    rule: Annotated[str, choice(get_args(Rule))] = "touch"
-    reduce: Annotated[str, choice(get_args(Reducer))] = "max"
-    view: Annotated[str, choice((AUTO, *VIEWS))] = AUTO
+    rule: Rule = "touch"
+    reduce: Reducer = "max"
+    view: Literal["auto", "raw", "visual", "as_published"] = "auto"
     array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
-    scale: Annotated[str, choice(("none", "unit", "standard"))] = "none"
-    copies: Annotated[str, choice(("keep", "leave_out"))] = "keep"
+    scale: Literal["none", "unit", "standard"] = "none"
+    copies: Literal["keep", "leave_out"] = "keep"
     erase: tuple[str, ...] = ()
 
 
@@ -107,6 +104,13 @@ def _split_kind(value: Any) -> str | None:
     return None if is_own_code(value) else choice(SPLIT_KINDS)(value)
 
 
+def _scheme(value: Any) -> str | None:
+    """Allow the name of a function."""
+    if is_own_code(value) or value == NONE:
+        return None
+    return f"must be {NONE}, or the name of a function: PACKAGE.MODULE:NAME or FILE.py:NAME"
+
+
 def _baseline(value: Any) -> str | None:
     """Allow a baseline, of obygaze or of own code."""
     return None if is_own_code(value) else choice(BASELINES)(value)
@@ -118,15 +122,15 @@ class Splits:
 
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     groups that train and are never tested. `column` with `test`, `choose` (and the rest training)
-    is for data that come with one split. `scheme` names a publication whose training sets are taken
-    in place of those of the published folds (`protocols.schemes`).
+    is for data that come with one split. `scheme` names a function that makes training sets from
+    published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
 
     kind: Annotated[str, _split_kind] = "nested"
-    scheme: Annotated[str, choice((NONE, *SCHEMES))] = NONE
+    scheme: Annotated[str, _scheme] = NONE
     folds: Annotated[int, whole(0)] = 0
     group: str = "movie_id"
-    validation: Annotated[str, choice(VALIDATIONS)] = "next"
+    validation: Literal["next", "each", "none"] = "next"
     never: tuple[str, ...] = ()
     seed: Annotated[int, whole(0)] = 0
     column: str = ""
@@ -135,7 +139,7 @@ class Splits:
 
     @property
     def follow_scheme(self) -> bool:
-        """Return whether training sets are those of a scheme."""
+        """Return whether a function makes the training sets from published folds."""
         return self.kind == "published" and self.scheme != NONE
 
 
@@ -145,7 +149,7 @@ class Grid:
 
     train: Annotated[tuple[str, ...], list_of(name)] = ()
     test: Annotated[tuple[str, ...], list_of(name)] = ()
-    pairs: Annotated[str, choice(("all", "same"))] = "all"
+    pairs: Literal["all", "same"] = "all"
     models: Annotated[tuple[str, ...], list_of(name)] = ()
     baselines: Annotated[tuple[str, ...], list_of(_baseline)] = BASELINES
     stores: Annotated[tuple[str, ...], list_of(name)] = ()
@@ -257,8 +261,8 @@ class Protocol:
     """A whole experiment, with every default filled in."""
 
     name: Annotated[str, name]
-    leakage: Annotated[str, choice(("error", "warn"))] = "error"
-    balancing: Annotated[str, choice(BALANCES)] = "none"
+    leakage: Literal["error", "warn"] = "error"
+    balancing: Literal["none", "rotated"] = "none"
     data: Data = field(default_factory=Data)
     features: Mapping[str, Feature] = field(default_factory=dict)
     tasks: Mapping[str, Task] = field(default_factory=dict)

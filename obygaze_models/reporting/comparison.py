@@ -119,7 +119,10 @@ class ComparedCell:
     @property
     def name(self) -> str:
         """The name of the model; where runs differ, each name."""
-        names = dict.fromkeys(side.model for side in self.sides if side is not None)
+        names: dict[str, None] = {}
+        for side in self.sides:
+            if side is not None:
+                names[side.model] = None
         return " / ".join(names)
 
     @property
@@ -165,7 +168,11 @@ class ComparedRuns(Listing):
     def table(self) -> Columns:
         """Return a row for each cell and run, with the difference to the first run."""
         rows = self._rows()
-        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+        columns: dict[str, list[Any]] = {}
+        for row in rows:
+            for name, value in row.items():
+                columns.setdefault(name, []).append(value)
+        return columns
 
     def _rows(self) -> list[dict[str, Any]]:
         rows = []
@@ -341,7 +348,8 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
         for key, rows in run.rows.items():
             of_key = sides.setdefault(key, [None] * len(runs))
             side = _side(rows, chosen)
-            pair = _on_same_clips(run.tested.get(key), opened[0].tested.get(key))
+            first = opened[0].tested.get(key)
+            pair = _on_same_clips(run.tested.get(key), first)
             if number > 0 and pair is not None and chosen in METRICS:
                 side, item = _with_difference(side, pair, chosen, draws)
                 if item is not None:
@@ -353,7 +361,9 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
         if tested is not None:
             p = item.row.get("p_all", math.nan)
             sides[key][number] = replace(tested, difference_p=p)
-    cells = [ComparedCell(key[0], key[1], of_key) for key, of_key in sides.items()]
+    cells = []
+    for (train, test, _, _), of_key in sides.items():
+        cells.append(ComparedCell(train, test, of_key))
     warnings = [
         *_warnings(names, opened, chosen),
         *_nothing_shared(names, opened, cells),
@@ -400,9 +410,10 @@ class Naming:
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Naming:
         """Return what tells the cells of these runs apart."""
-        by_store = any(len(run.about["stores"]) > 1 for run in runs)
+        by_store = False
         by_model = False
         for run in runs:
+            by_store = by_store or len(run.about["stores"]) > 1
             models = {fit["model"] for fit in run.about["fits"] if fit["is_model"]}
             by_model = by_model or len(models) != 1
         return cls(by_store, by_model)
@@ -479,7 +490,9 @@ class OpenRun:
 
     def _cell(self, cell: CellRows, rows: Sequence[Mapping[str, Any]]) -> Cell:
         facts = cell.facts
-        fits = {(fold["fold"], fold["seed"]): fold for fold in facts["folds"]}
+        fits = {}
+        for fold in facts["folds"]:
+            fits[fold["fold"], fold["seed"]] = fold
         tested = []
         for fit, of_fit in grouped(rows, lambda r: (r["fold"], r["seed"])).items():
             numbers = np.array([self.clips.number_of[row["clip_id"]] for row in of_fit])

@@ -92,7 +92,8 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
             yield _figure_of_cells(run, key, title, rows, metric)
     alone = [cell for cell in run.cells if cell.test not in in_rows]
     for test, cells in grouped(alone, lambda cell: cell.test).items():
-        if run.main in cells and all(cell.train == test for cell in cells):
+        pairs = {pair_of(cell) for cell in cells}
+        if run.main is not None and pairs == {pair_of(run.main)}:
             continue
         title = f"{metric_name(run.ranking)} of each film, tested on {test}"
         rows = _rows_of(run, cells)
@@ -131,9 +132,11 @@ def _figure_of_cells(
     if some_leaked:
         entries["with leaked clips"] = "wrong"
     drawing.legend(entries, x=12)
-    values = [value for cell in cells for value in cell.ends(metric)]
+    values: list[float] = []
     for cell in cells:
-        values += [cell.value(metric), *film_values(cell, metric).values()]
+        values.append(cell.value(metric))
+        values += cell.ends(metric)
+        values += film_values(cell, metric).values()
     axis = Axis.around(values)
     top = drawing.height
     for row in rows:
@@ -183,7 +186,8 @@ def _draw_films(
         if len(values) <= MOST_DOTS:
             drawing.dot(x, y + step * moved, 3.2, kind, about)
         else:
-            boxes.setdefault(kind, []).append((x - 1, y + step * moved - 1, 2, 2))
+            box = (x - 1, y + step * moved - 1, 2, 2)
+            boxes.setdefault(kind, []).append(box)
     for kind, of_kind in boxes.items():
         drawing.bars(of_kind, kind)
 
@@ -196,8 +200,7 @@ def _draw_value(
     if leaked_of(cell):
         kind = "wrong"
     low, high = cell.ends(metric)
-    if not math.isnan(low):
-        drawing.line(axis.x(low), y, axis.x(high), y, f"{kind}-line")
+    drawing.interval(axis, low, high, y, f"{kind}-line")
     value = cell.value(metric)
     if math.isfinite(value):
         drawing.dot(axis.x(value), y, 6, kind, short(value))
@@ -266,7 +269,9 @@ def figure_of_clips(
         films, key=lambda film: -sum(not c.is_correct for c in films[film])
     )
     shown = sorted(by_errors[:MOST_FILMS])
-    levels = {clip.clip.level for film in shown for clip in films[film]}
+    levels: set[str] = set()
+    for film in shown:
+        levels.update(clip.clip.level for clip in films[film])
     entries = {
         f"{level} {LEVEL_NAMES[level]}": level for level in LEVELS if level in levels
     }
@@ -300,10 +305,12 @@ def _draw_film(
         boxes.setdefault(level, []).append((x, top, width, 8))
         height = max(22 * clip.score, 1.0)
         kind = "model" if clip.is_correct else "wrong"
-        boxes.setdefault(kind, []).append((x, top + 32 - height, width, height))
+        box = (x, top + 32 - height, width, height)
+        boxes.setdefault(kind, []).append(box)
     for kind, of_kind in boxes.items():
         drawing.bars(of_kind, kind)
-    drawing.line(LEFT, top + 21, LEFT + len(clips) * width, top + 21, "rule")
+    half = top + 21
+    drawing.line(LEFT, half, LEFT + len(clips) * width, half, "rule")
     drawing.height += 42
 
 
@@ -324,8 +331,7 @@ def figure_of_concepts(name: str, rows: Sequence[Row]) -> Figure:
     for row in sorted(rows, key=lambda row: -row["ap"]):
         y = drawing.height + 14
         drawing.label(y, f"{row['concept']} ({row['positive']})")
-        if not math.isnan(row["low"]):
-            drawing.line(axis.x(row["low"]), y, axis.x(row["high"]), y, "model-line")
+        drawing.interval(axis, row["low"], row["high"], y, "model-line")
         if row["clips"]:
             chance = axis.x(row["positive"] / row["clips"])
             drawing.line(chance, y - 10, chance, y + 10, "tick")
@@ -389,7 +395,9 @@ def _places(
         return
     below = dict(_places(nodes, row["left"], depth + 1, rows))
     below |= dict(_places(nodes, row["right"], depth + 1, rows))
-    middle = (below[row["left"]][1] + below[row["right"]][1]) / 2
+    _, highest = below[row["left"]]
+    _, lowest = below[row["right"]]
+    middle = (highest + lowest) / 2
     yield node, (depth, middle)
     yield from below.items()
 
@@ -439,8 +447,7 @@ def figure_of_success(name: str, rows: Sequence[Row], all_films: str) -> Figure 
             if is_film and abs(other["log_odds"]) <= half:
                 about = f"{other['film']}: {other['log_odds']:.2f}"
                 drawing.dot(axis.x(other["log_odds"]), y, 3.2, "film guess", about)
-        if not math.isnan(row["low"]):
-            drawing.line(axis.x(row["low"]), y, axis.x(row["high"]), y, "model-line")
+        drawing.interval(axis, row["low"], row["high"], y, "model-line")
         drawing.dot(axis.x(row["log_odds"]), y, 5.5, "model", f"{row['log_odds']:.2f}")
         drawing.height += 28
     drawing.line(axis.x(0), top, axis.x(0), drawing.height, "rule")

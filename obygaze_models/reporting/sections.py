@@ -12,7 +12,6 @@ from obygaze_features.core.console import count, few
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
-from obygaze_models.protocols.schemes import SCHEMES
 from obygaze_models.reporting.clips import ScoredClip, scored_clips, surest_errors
 from obygaze_models.reporting.figures import (
     Figure,
@@ -194,9 +193,13 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             if guess is not None:
                 row = run.difference(cell, guess)
                 n_above, n_films = films_above(cell, guess, metric)
-                films = f"{n_above} of {n_films}"
-                value = Number(guess.value(metric))
-                beside = (run.label(guess), value, Number.of(row), verdict(row), films)
+                beside = (
+                    run.label(guess),
+                    Number(guess.value(metric)),
+                    Number.of(row),
+                    verdict(row),
+                    f"{n_above} of {n_films}",
+                )
             values = [_number(cell, name) for name in run.metrics]
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
     note = (
@@ -387,7 +390,6 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
 def paper(run: ReportRun) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
-    scheme = SCHEMES.get(run.protocol["splits"]["scheme"])
     printed: dict[str, list[tuple[CellRows, Row]]] = {}
     for cell in _once(run):
         for metric, row in cell.of_metric.items():
@@ -401,8 +403,6 @@ def paper(run: ReportRun) -> Section:
             if rows:
                 section.tables.append(_table_of_paper_films(run, cell, metric, rows))
     if section.tables:
-        if scheme is not None:
-            section.sentences.append(scheme.about)
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
@@ -524,8 +524,9 @@ def concepts(run: ReportRun) -> Section:
     rows_of_vectors: dict[tuple[Any, ...], tuple[str, Sequence[Row]]] = {}
     for (store, model, _), of_model in grouped(rows, _model_of).items():
         # Models with the same vectors have the same rows, but for weights.
-        key = tuple((row["concept"], row["ap"], row["positive"]) for row in of_model)
-        rows_of_vectors.setdefault((store, key), (f"{model} ({store})", of_model))
+        qualities = [(row["concept"], row["ap"], row["positive"]) for row in of_model]
+        named = (f"{model} ({store})", of_model)
+        rows_of_vectors.setdefault((store, *qualities), named)
     for name, of_vectors in rows_of_vectors.values():
         section.figures.append(figure_of_concepts(name, of_vectors))
     trees = grouped(run.table("trees.csv"), _model_of)
@@ -582,7 +583,11 @@ def success(run: ReportRun) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
     rows = run.table("success.csv")
-    by_cell = grouped(rows, lambda r: (r["train"], r["test"], r["store"], r["model"]))
+
+    def cell_of(row: Row) -> tuple[str, str, str, str]:
+        return row["train"], row["test"], row["store"], row["model"]
+
+    by_cell = grouped(rows, cell_of)
     for (train, test, store, model), of_cell in by_cell.items():
         name = f"{model} ({store}), {pair_name(train, test)}"
         table_rows: list[Cells | Heading] = []
@@ -611,7 +616,9 @@ def success(run: ReportRun) -> Section:
 
 def _row_of_factor(row: Row) -> Cells:
     odds = Number(row["log_odds"], row["low"], row["high"])
-    return row["factor"] or DASH, row["clips"] or 0, odds, PValue(row["p"]), row["note"]
+    name = row["factor"] or DASH
+    n_clips = row["clips"] or 0
+    return name, n_clips, odds, PValue(row["p"]), row["note"]
 
 
 # ---- errors ----
@@ -627,7 +634,9 @@ def errors(run: ReportRun) -> Section:
     figure = figure_of_clips(run, cell, films)
     if figure is not None:
         section.figures.append(figure)
-    every_clip = [clip for of_film in films.values() for clip in of_film]
+    every_clip: list[ScoredClip] = []
+    for of_film in films.values():
+        every_clip += of_film
     wrong = surest_errors(every_clip)
     if wrong:
         section.tables.append(_table_of_errors(run, cell, wrong))

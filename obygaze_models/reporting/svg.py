@@ -98,6 +98,13 @@ class Drawing:
             f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" class="{kind}"/>'
         )
 
+    def interval(
+        self, axis: "Axis", low: float, high: float, y: float, kind: str
+    ) -> None:
+        """Draw an interval on an axis; nothing where its ends are NaN."""
+        if not math.isnan(low + high):
+            self.line(axis.x(low), y, axis.x(high), y, kind)
+
     def dot(
         self, x: float, y: float, radius: float, kind: str, about: str = ""
     ) -> None:
@@ -195,7 +202,8 @@ class Axis:
     def ticks(self) -> list[float]:
         """Some round values on the axis."""
         steps = (0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
-        step = next((s for s in steps if (self.high - self.low) / s <= 8), 50.0)
+        length = self.high - self.low
+        step = next((step for step in steps if length / step <= 8), 50.0)
         first = math.ceil(self.low / step - ROUNDING)
         last = math.floor(self.high / step + ROUNDING)
         return [number * step for number in range(first, last + 1)]

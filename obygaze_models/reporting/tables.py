@@ -129,11 +129,14 @@ class ResultTable:
     @property
     def numeric(self) -> list[bool]:
         """Whether each column has numbers only."""
-        rows = [row for row in self.rows if not isinstance(row, Heading)]
-        return [
-            all(isinstance(row[column], NUMERIC) for row in rows)
-            for column in range(len(self.headers))
-        ]
+        are_numeric = [True] * len(self.headers)
+        for row in self.rows:
+            if isinstance(row, Heading):
+                continue
+            for column, cell in enumerate(row):
+                if not isinstance(cell, NUMERIC):
+                    are_numeric[column] = False
+        return are_numeric
 
     def as_csv(self) -> bytes:
         """Return the numbers in full; intervals, deviations and headings have own columns."""
@@ -147,13 +150,14 @@ class ResultTable:
         columns = {"group": ""}
         for header in self.headers:
             columns |= {f"{header}{part}": "" for part in PARTS_OF_NUMBER}
-        used = [
-            column
-            for column in columns
-            if column in self.headers or any(row.get(column, "") != "" for row in rows)
-        ]
-        values = ([row.get(column, "") for column in used] for row in rows)
-        return csv_for_people(used, values)
+        filled = set(self.headers)
+        for row in rows:
+            filled.update(column for column, value in row.items() if value != "")
+        used = [column for column in columns if column in filled]
+        written = []
+        for row in rows:
+            written.append([row.get(column, "") for column in used])
+        return csv_for_people(used, written)
 
 
 def _columns_of(header: str, cell: Any) -> dict[str, Any]:

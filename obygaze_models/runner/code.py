@@ -2,6 +2,7 @@
 
 from obygaze_features.core.parts import find_part
 from obygaze_models.models.registry import own_baselines
+from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
 
 
@@ -10,11 +11,14 @@ def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
 
     The versions of own models are settings of the models.
     """
-    kind_of_splits = protocol.splits.kind
+    splits = protocol.splits
+    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
+    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
+        own_splits.append(splits.scheme)
     names_of_kinds = {
         "metrics": protocol.further_metrics,
         "baselines": own_baselines(protocol.grid.baselines),
-        "splits": [kind_of_splits] if kind_of_splits not in SPLIT_KINDS else [],
+        "splits": own_splits,
     }
     used: dict[str, dict[str, str]] = {}
     for kind, names in names_of_kinds.items():

@@ -175,9 +175,7 @@ class ConceptVectors:
             margins[part] = examples.margins(bank_of_others, part)
         return Margins(bank, margins, clips)
 
-    def _find(
-        self, examples: Examples, clips: IntArray, held: HeldOut
-    ) -> ConceptBank:
+    def _find(self, examples: Examples, clips: IntArray, held: HeldOut) -> ConceptBank:
         """Return the vectors; with the folds of a published file, as its scheme chooses them."""
         rows = self.features.row_of[clips]
         tolerances: Tolerances = None

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
 from obygaze_models.protocols.schema import Protocol
@@ -123,8 +124,8 @@ def folds_of(
         protocol,
         table,
         table.column(protocol.splits.group),
-        _numbers(table.column(protocol.splits.group).tolist()),
-        _numbers([table.clip_of[clip] for clip in table.ids]),
+        numbers_of(table.column(protocol.splits.group).tolist()),
+        numbers_of([table.clip_of[clip] for clip in table.ids]),
     )
     folds: dict[Pair, list[HeldOut]] = {}
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
@@ -151,7 +152,7 @@ def nothing_held_out(
         train=rows,
         validation=NO_ROWS,
         test=NO_ROWS,
-        units=_numbers(groups.tolist()),
+        units=numbers_of(groups.tolist()),
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=groups,
@@ -249,14 +250,6 @@ def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | N
     if table.has_video.any():
         return np.where(table.has_video, folds, OUTSIDE)
     return folds
-
-
-def _numbers(names: Sequence[str]) -> IntArray:
-    """Return a number for each name; equal names have equal numbers."""
-    number_of: dict[str, int] = {}
-    for name in names:
-        number_of.setdefault(name, len(number_of))
-    return np.array([number_of[name] for name in names], dtype=np.intp)
 
 
 def repeats_clips(folds: Sequence[HeldOut]) -> bool:

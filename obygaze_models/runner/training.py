@@ -23,13 +23,12 @@ from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.models.registry import PUBLISHED
+from obygaze_models.models.registry import PUBLISHED, default_settings
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
     ALIASES,
     CAV,
     DEFAULT_TASK,
-    defaults,
     for_task,
     grid_of,
     is_range,
@@ -203,7 +202,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             " vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
-    settings = {**defaults("svm"), "C": PUBLISHED}
+    settings = {**default_settings("svm"), "C": PUBLISHED}
     return Protocol(
         name="train-cav",
         data=honest.data,
@@ -241,7 +240,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     (name,) = protocol.model_names
     models = [cell for cell in cells_of(run) if cell.is_model]
     if name == CAV:
-        settings = {**defaults("pcbm-lr"), "tolerance": PUBLISHED, "cross_fit": 0}
+        settings = {
+            **default_settings("pcbm-lr"),
+            "tolerance": PUBLISHED,
+            "cross_fit": 0,
+        }
         kind = CAV
         task = "concepts"
         classes = []

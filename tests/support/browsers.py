@@ -135,6 +135,26 @@ def times_are_known(browser: Any, film: str) -> bool:
     return bool(in_page(browser, script, film))
 
 
+def wait_for_film(browser: Any, film: str) -> None:
+    """Wait until a film is shown, and the page knows when each of its pictures is."""
+    wait(lambda: times_are_known(browser, film))
+
+
+def wait_for_picture(browser: Any, picture: int) -> None:
+    """Wait until a picture is on the screen."""
+    wait(lambda: settled(browser, picture) == picture)
+
+
+def wait_for_text(browser: Any, selector: str, words: str) -> None:
+    """Wait until an element says just these words."""
+    wait(lambda: text(browser, selector) == words)
+
+
+def wait_for_title(browser: Any, start: str) -> None:
+    """Wait until the title of the page begins with a text."""
+    wait(lambda: browser.title.startswith(start))
+
+
 def show_picture(browser: Any, picture: int) -> None:
     """Show a picture of the film, and wait until it is on the screen."""
     in_page(browser, "player.seek(player.startOf(given[0]) + 1e-6);", picture)

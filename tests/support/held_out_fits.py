@@ -43,7 +43,6 @@ QUICK_MODELS = (
     "models.logistic.kind=logistic",
     "models.svm.kind=svm",
     "models.nb.kind=sklearn.naive_bayes.GaussianNB",
-    "models.pcbm-sparse.kind=pcbm-sparse",
     "models.pcbm-h.kind=pcbm-h",
 )
 ONE_TASK = (

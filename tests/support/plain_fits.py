@@ -157,7 +157,7 @@ def _generated(
 def _paper_fold(one: Experiment, task: str, clips: list[Clip], name: str) -> PlainFold:
     """The training set of a run of the released code, or of the text of the paper."""
     splits = one.protocol["splits"]
-    is_code = splits["scheme"] == "obygaze12-code"
+    is_code = splits["scheme"].endswith(":code_splits")
     column = "fold:" + one.protocol["tasks"][task]["folds"]
     fold_of = {c.clip_id: int(c.extra[column]) for c in one.clips if c.extra[column]}
     last = max(fold_of.values())
@@ -168,7 +168,7 @@ def _paper_fold(one: Experiment, task: str, clips: list[Clip], name: str) -> Pla
         held_out = run if validates else -1
     validation = [clip for clip in clips if fold_of[clip.clip_id] == held_out]
     pool = [clip for clip in clips if fold_of[clip.clip_id] not in (held_out, last)]
-    if not validates or one.protocol.get("balancing") == "none":
+    if not validates or one.protocol.get("balancing") != "rotated":
         return PlainFold(pool + validation, validation)
     by_class: dict[int | None, list[Clip]] = defaultdict(list)
     for clip in pool:

@@ -22,6 +22,7 @@ VISUAL = [name for name, kind in concepts().items() if kind == "visual"]
 HEARD = [name for name, kind in concepts().items() if kind != "visual"]
 FILMS = ["tt0000010", "tt0000009", "a", "B", "Z_1", "lake.2", "10", "9+"]
 REGIONS = ["", "north", "south", "Żółw", "a, b"]
+SCHEMES = "obygaze_models.protocols.paper_splits"
 Rule = Callable[[Clip], bool]
 
 # Each expression with what it means.
@@ -326,7 +327,7 @@ def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, A
     splits["validation"] = pick(random, ["next", "next", "none", "each"])
     if published:
         splits["scheme"] = pick(
-            random, ["none", "none", "obygaze12-text", "obygaze12-code"]
+            random, ["none", "none", f"{SCHEMES}:text_splits", f"{SCHEMES}:code_splits"]
         )
     elif kind == "fixed":
         splits |= {"column": "part", "test": ["test"]}
@@ -362,8 +363,8 @@ def draw_models(random: Random) -> dict[str, Any]:
         "svm": lambda: {"C": pick(random, [0.1, 1.0, "published", [0.1, "published"]])},
         "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
         "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
-        "pcbm-dt": lambda: {"max_depth": 2, "method": "mean-difference"},
-        "pcbm-h": lambda: {"method": "mean-difference"},
+        "pcbm-dt": lambda: {"max_depth": 2},
+        "pcbm-h": lambda: {},
     }
     kinds = [
         "ridge",

@@ -208,7 +208,9 @@ class Media:
     def _picture_at(self, name: str, time_s: float) -> NDArray[np.uint8]:
         times_s = self.boundaries(name)
         number = int(np.searchsorted(times_s[:-1], time_s, side="right")) - 1
-        return self._decoded(name, STRIP, ranks=[max(number, 0)]).pictures[0]
+        picture: NDArray[np.uint8]
+        picture = self._decoded(name, STRIP, ranks=[max(number, 0)]).pictures[0]
+        return picture
 
     def _of_clip(self, clip: Clip, view: View) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)

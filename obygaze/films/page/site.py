@@ -189,9 +189,8 @@ class Site:
                 marks_tag = state.tag
                 saved_ids = state.saved_since(known_marks)
                 document["only_changed"] = saved_ids is not None
-                if saved_ids is None:
-                    saved_ids = state.marks
-                document["marks"] = self._marks_now(state, saved_ids, film, axis)
+                asked_ids = tuple(state.marks) if saved_ids is None else saved_ids
+                document["marks"] = self._marks_now(state, asked_ids, film, axis)
                 for row in state.bad_rows:
                     document["bad_rows"].append(f"{row.problem} ({row.text})")
         segments, segments_tag = self._segments(notes)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import multiprocessing
 import os
@@ -291,20 +290,6 @@ JSON_VALUES = st.recursive(
 def test_both_spellings_of_json_read_back_as_the_value(value):
     assert json.loads(files.canonical_json(value)) == value
     assert json.loads(files.pretty_json(value)) == value
-
-
-def test_waiting_for_a_lock_is_reported(tmp_path):
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    waits: list[int] = []
-
-    def on_wait() -> None:
-        waits.append(1)
-        if len(waits) == 2:
-            os.close(descriptor)
-
-    with files.locked(tmp_path, on_wait):
-        assert waits == [1, 1]
 
 
 def test_text_in_csv_is_no_formula() -> None:

@@ -559,10 +559,14 @@ def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
 def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     n_right: int, n: int
 ) -> None:
-    y = [True] * n + [False] * 3 * n
+    y = np.array([True] * n + [False] * 3 * n)
     value = n_right / n
     narrow = Interval(value - 1e-3, value, 7)
-    found = bootstrap.not_beyond_clips(narrow, value, y, 0.95)
+    # AP is a mean over positive clips, AUC over those of the rarer class: here the same ones.
+    assert bootstrap.clips_behind("ap", y) == bootstrap.clips_behind("auc", y) == n
+    assert bootstrap.clips_behind("ap", ~y) == 3 * n
+    assert bootstrap.clips_behind("auc", ~y) == n
+    found = bootstrap.not_narrower_than_clips(narrow, value, n, 0.95)
     wilson = stats.binomtest(n_right, n).proportion_ci(0.95, method="wilson")
     assert found.low == pytest.approx(wilson.low)
     assert found.high == pytest.approx(wilson.high)
@@ -579,13 +583,12 @@ def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
 
 
 def test_other_intervals_are_not_changed_by_the_number_of_clips() -> None:
-    y = [True, False] * 3
     narrow = Interval(0.88, 0.89, 0)
     wide = Interval(0.2, 1.0, 0)
     absent = Interval(np.nan, np.nan, 0)
-    assert bootstrap.not_beyond_clips(narrow, 0.885, y, 0.95) == narrow
-    assert bootstrap.not_beyond_clips(wide, 0.95, y, 0.95) == wide
-    assert bootstrap.not_beyond_clips(absent, 1.0, y, 0.95).ends == (None, None)
+    assert bootstrap.not_narrower_than_clips(narrow, 0.885, 3, 0.95) == narrow
+    assert bootstrap.not_narrower_than_clips(wide, 0.95, 3, 0.95) == wide
+    assert bootstrap.not_narrower_than_clips(absent, 1.0, 3, 0.95).ends == (None, None)
 
 
 def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> None:

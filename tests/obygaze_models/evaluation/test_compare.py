@@ -5,24 +5,11 @@ import itertools
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import roc_auc_score
 from statsmodels.stats.multitest import multipletests
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.bootstrap import estimate
 from obygaze_models.evaluation.permutation import holm
-from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.sign_flips import N_SAMPLED, sign_flip_p
-
-
-def two_models(seed: int, k: int = 6, gain: float = 0.0) -> tuple:
-    """Two models on the same clips; the first is better by `gain`."""
-    rng = np.random.default_rng(seed)
-    film = np.repeat(np.arange(k), 15)
-    y = rng.random(film.size) < 0.4
-    first = np.clip(rng.random(film.size) + gain * y, 0, 1)
-    second = rng.random(film.size)
-    return Predictions.of(y, first), Predictions.of(y, second), film
 
 
 class TestSignFlip:
@@ -78,37 +65,6 @@ class TestSignFlip:
             sign_flip_p([np.nan])
         with pytest.raises(FixInput):
             sign_flip_p([np.inf, 1])
-
-
-class TestDifference:
-    def test_a_difference_of_accuracies_is_a_mean(self) -> None:
-        first, second, film = two_models(1, k=12, gain=0.3)
-        found = estimate(first, film, ["accuracy", "auc"], minus=second)
-        right = (first.decision == first.y).astype(float) - (
-            second.decision == second.y
-        )
-        of_film = np.array([right[film == k].mean() for k in range(12)])
-        low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
-        accuracy = found["accuracy"]
-        assert accuracy.value == pytest.approx(right.mean())
-        assert accuracy.by_film.low == pytest.approx(low, abs=0.04)
-        assert accuracy.by_film.high == pytest.approx(high, abs=0.04)
-        ours, theirs = (
-            roc_auc_score(model.y, model.score) for model in (first, second)
-        )
-        assert found["auc"].value == pytest.approx(ours - theirs)
-
-    def test_pairing_takes_out_what_both_share(self) -> None:
-        first, _, film = two_models(1, k=12, gain=0.3)
-        nearly = Predictions.of(first.y, np.clip(first.score + 0.001, 0, 1))
-        found = estimate(first, film, ["auc"], minus=nearly)["auc"]
-        assert found.by_film.high - found.by_film.low < 0.01
-
-    def test_other_clips_are_an_error(self) -> None:
-        first, second, film = two_models(1)
-        other = Predictions.of(~second.y, second.score)
-        with pytest.raises(FixInput, match="not tested on the same clips"):
-            estimate(first, film, ["auc"], minus=other)
 
 
 class TestHolm:

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.leaks import count_leak
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import check_leaks, count_leak
+from obygaze_models.evaluation.leakage import check_leaks
 
 SCENES = {
     "a1": ("a", 1),
@@ -81,16 +82,6 @@ class TestCheck:
             "fold 3: 1 of 2 test clips leaked (0 in train, 1 in validation), "
             "1 more beside a training scene"
         )
-
-
-class TestRefusals:
-    def test_a_clip_twice(self) -> None:
-        with pytest.raises(FixInput, match="test contains 1 clips twice"):
-            count_leak(["a"], [], ["b", "b"])
-
-    def test_a_clip_without_a_place(self) -> None:
-        with pytest.raises(FixInput, match="first is zz"):
-            count_leak(["a1"], [], ["zz"], scene_of_clip=SCENES)
 
 
 class TestPublished:

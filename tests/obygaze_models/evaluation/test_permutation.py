@@ -7,8 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 
-from obygaze_models.evaluation.permutation import permutation_p
+from obygaze_models.evaluation import permutation
+from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
 
 
 def enumerated(values: NDArray[np.float64], n_first: int) -> tuple[float, float]:
@@ -93,3 +95,43 @@ def test_whole_numbers_of_many_items_are_sampled() -> None:
     # Half a step, as sums are whole numbers, and four standard errors.
     half_a_step = 0.5 * abs(p.greater - (1 - p.less))
     assert p.greater == pytest.approx(p.normal["greater"], abs=half_a_step + 0.064)
+
+
+def test_occurrences_in_many_films_are_convolved_in_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The chances of all numbers of occurrences were kept: time grew with the square of clips."""
+    rng = np.random.default_rng(9)
+    films = np.repeat(np.arange(600), 20)
+    occurs = rng.random(len(films)) < 0.5
+    is_first = rng.random(len(films)) < 0.5
+    whole = occurrence_p(occurs, is_first, films)
+    lengths = []
+    convolve = np.convolve
+
+    def count(chances: np.ndarray, of_block: np.ndarray) -> np.ndarray:
+        lengths.append(len(chances))
+        return convolve(chances, of_block)
+
+    monkeypatch.setattr(permutation, "MOST_CHANCES", 50)
+    monkeypatch.setattr(np, "convolve", count)
+    cut = occurrence_p(occurs, is_first, films)
+    # 600 films of at most 10 occurrences in the first group each: up to 6,000 chances.
+    assert max(lengths) < 2500
+    for tail in ("greater", "less", "two_sided"):
+        assert getattr(cut, tail) == pytest.approx(getattr(whole, tail), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_items", "n_yes", "n_taken"),
+    [(300, 40, 120), (300, 290, 60), (300, 300, 7), (300, 1, 299), (51, 25, 26)],
+)
+def test_chances_of_a_large_film_are_those_of_scipy(
+    n_items: int, n_yes: int, n_taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SciPy's time for one film of 72,000 clips was seconds, and grew with the square of clips."""
+    counts = np.arange(min(n_yes, n_taken) + 1)
+    expected = hypergeom.pmf(counts, n_items, n_yes, n_taken)
+    monkeypatch.setattr(permutation, "MOST_CHANCES", 50)
+    found = permutation._hypergeometric(n_items, n_yes, n_taken)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-290)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
+from support.leaks import count_leak
 
-from obygaze_models.evaluation.leakage import count_leak
 from obygaze_models.evaluation.metrics import GroupedStats, auc_within, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import Prevalence

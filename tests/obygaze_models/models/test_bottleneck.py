@@ -18,7 +18,6 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.heads import LogisticHead, TreeHead
-from obygaze_models.models.sparse_heads import SparseHead
 
 
 def clips(
@@ -130,10 +129,9 @@ def test_a_residual_needs_a_logit_to_add_to() -> None:
     [
         Bottleneck(BANK, TreeHead(3)),
         Bottleneck(BANK, LogisticHead(), residual=ResidualHead()),
-        Bottleneck(BANK, SparseHead(n_strengths=4)),
         Bottleneck(),
     ],
-    ids=["tree", "hybrid", "sparse", "plain"],
+    ids=["tree", "hybrid", "plain"],
 )
 def test_saved_as_arrays_it_answers_the_same(model: Bottleneck) -> None:
     X, y, has, _ = clips()

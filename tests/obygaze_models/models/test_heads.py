@@ -9,10 +9,8 @@ import pytest
 import sklearn
 from numpy.typing import NDArray
 from packaging.version import Version
-from scipy.optimize import brentq
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -20,7 +18,6 @@ from sklearn.tree import DecisionTreeClassifier
 from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.heads import LogisticHead, Penalty, TreeHead
-from obygaze_models.models.sparse_heads import SparseHead
 
 
 def margins(n: int = 400) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -86,9 +83,7 @@ def test_a_stump_by_hand() -> None:
     assert (base, parts.ravel().tolist()) == (0.5, [-0.5, 0.5])
 
 
-@pytest.mark.parametrize(
-    "head", [LogisticHead(), TreeHead(8), SparseHead(n_strengths=5)]
-)
+@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(8)])
 def test_contributions_add_up_to_the_answer(head: Any) -> None:
     M, y = margins()
     head.fit(M, y)
@@ -100,40 +95,10 @@ def test_contributions_add_up_to_the_answer(head: Any) -> None:
         np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(), SparseHead()])
+@pytest.mark.parametrize("head", [LogisticHead(), TreeHead()])
 def test_three_classes_are_refused(head: Any) -> None:
     with pytest.raises(FixTraining, match="Only binary classification"):
         head.fit(np.random.default_rng(0).normal(size=(9, 2)), [0, 1, 2] * 3)
-
-
-def test_every_point_of_the_sparse_path_is_the_optimum() -> None:
-    M, y = margins()
-    head = SparseHead(n_strengths=8).fit(M, y)
-    Z, t = (M - M.mean(axis=0)) / M.std(axis=0), (y == "S").astype(float)
-    for C, coef in zip(head.path_C_, head.path_coef_ * M.std(axis=0), strict=True):
-        free = brentq(lambda b, eta=Z @ coef: (expit(eta + b) - t).sum(), -9, 9)
-        pull = C * Z.T @ (t - expit(Z @ coef + free))
-        used = coef != 0
-        np.testing.assert_allclose(pull[used], np.sign(coef[used]), atol=2e-3)
-        assert (np.abs(pull[~used]) <= 1 + 2e-3).all()
-    assert head.path_n_concepts_[[0, 1, -1]].tolist() == [0, 1, 8]
-
-
-def test_the_strength_chosen_has_the_least_inner_loss() -> None:
-    M, y = margins()
-    films = np.arange(400) % 7
-    head = SparseHead(n_strengths=6).fit(M, y, groups=films)
-    assert head.path_C_[int(head.path_loss_.argmin())] == head.C_
-    knows_nothing = log_loss(y, np.full(400, np.mean(y == "S")))
-    assert head.path_loss_[0] == pytest.approx(knows_nothing, abs=0.02)
-
-
-@pytest.mark.parametrize("most", [0, 1, 3])
-def test_no_more_concepts_than_asked_for(most: int) -> None:
-    M, y = margins()
-    head = SparseHead(most).fit(M, y)
-    assert (head.coef_ != 0).sum() == most
-    assert set(np.flatnonzero(head.coef_)) <= {0, 1, 2}  # those that make the level
 
 
 def test_without_an_offset_the_rest_is_logistic_regression() -> None:

@@ -12,7 +12,6 @@ from sklearn.linear_model import LogisticRegression
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
-from obygaze_models.models.linear_solvers import METHODS
 from obygaze_models.models.registry import (
     BANK,
     CLASSES,
@@ -28,7 +27,6 @@ from obygaze_models.models.registry import (
 HEADS = {
     "pcbm-dt": "TreeHead",
     "pcbm-lr": "LogisticHead",
-    "pcbm-sparse": "SparseHead",
     "pcbm-h": "LogisticHead",
 }
 PROBES = {
@@ -81,7 +79,6 @@ def test_settings_become_the_parameters_of_the_class() -> None:
         "C": 0.1,
         "balance": None,
         "random_state": 2,
-        "method": "svm",
         "unit_norm": True,
     }
     assert bank.items() <= hybrid.bank.get_params().items()
@@ -169,10 +166,7 @@ def test_a_setting_that_cannot_be_is_an_error(
 
 
 def test_a_repr_is_one_short_line() -> None:
-    assert (
-        repr(build("pcbm-sparse", {"max_concepts": 3}).head)
-        == "SparseHead(max_concepts=3)"
-    )
+    assert repr(build("pcbm-dt", {"max_depth": 3}).head) == "TreeHead(max_depth=3)"
     many = build(
         "mlp", {"hidden": [3] * 40, "max_epochs": 9, "patience": 3, "dropout": 0.25}
     )
@@ -185,7 +179,6 @@ def test_a_repr_is_one_short_line() -> None:
 def test_names_of_the_registry_are_those_of_the_modules() -> None:
     from obygaze_models.models.baselines import BASELINES
 
-    assert tuple(METHODS) == registry.METHODS
     assert [*BASELINES, "oracle", "annotator"] == list(registry.BASELINES)
     assert all(set(BANK) <= set(KINDS[kind].settings) for kind in HEADS)
 

@@ -16,7 +16,6 @@ from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
-from obygaze_models.models.sparse_heads import SparseHead
 
 ESTIMATORS: list[Any] = [
     MLPProbe(),
@@ -25,7 +24,6 @@ ESTIMATORS: list[Any] = [
     SVMProbe(),
     LogisticHead(),
     TreeHead(),
-    SparseHead(n_strengths=4, inner_folds=2),
     ResidualHead(),
     FrameProbe(),
     FrameProbe("last"),
@@ -33,7 +31,7 @@ ESTIMATORS: list[Any] = [
 ]
 BANKS: list[Any] = [
     ConceptBank(),
-    ConceptBank(method="mean-difference", balance="subsample"),
+    ConceptBank(balance="subsample"),
 ]
 
 

@@ -48,8 +48,6 @@ TWO_VALUES = {
     "penalty": "['l1', 'l2']",
     "scaled": "[true, false]",
     "residual_C": "[0.01, 0.1]",
-    "max_concepts": "[2, 4]",
-    "method": "['svm', 'mean-difference']",
     "tolerance": "[0.1, 'inner', 'published']",
     "balance": "['weights', 'subsample']",
     "unit_norm": "[true, false]",

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from support.experiments import films, planted, quick, run_on, store_of
+from support.leaks import count_leak
 from support.tables import models
 
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
-from obygaze_models.evaluation.leakage import count_leak
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol

@@ -19,7 +19,9 @@ from obygaze_models.runner.text import result_text
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'
 PUBLISHED = (
-    *("data.view=raw", "splits.kind=published", "splits.scheme=obygaze12-code"),
+    *("data.view=raw", "splits.kind=published", "balancing=rotated"),
+    "splits.scheme=obygaze_models.protocols.paper_splits:code_splits",
+    *("models.mlp.keep=last", "models.mlp.double_softmax=true"),
     *(f"tasks.{name}.folds=02_{name}" for name in ("EN_S", "HN_S", "ENHN_S")),
 )
 

@@ -72,16 +72,15 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
     manifest = films(4, 20, seed=5)
     store = store_of(tmp_path / "s", manifest, np.full((len(manifest), 5), value))
     changes = ('grid.models=["b"]', "report.contrast=[]", 'grid.train=["ENHN_S"]')
-    for kind, method in (("pcbm-lr", "svm"), ("pcbm-dt", "mean-difference")):
-        own = f"models.b.kind={kind}", f"models.b.method={method}"
-        protocol = quick("honest", *changes, *own, replicates=20)
+    for kind in ("pcbm-lr", "pcbm-dt"):
+        protocol = quick("honest", *changes, f"models.b.kind={kind}", replicates=20)
         with pytest.raises(
             FixInput, match="do not differ, so that no direction separates them"
         ):
             run_on(tmp_path, protocol, manifest, {"s": store})
 
 
-@pytest.mark.parametrize("change", ["model.method=svm", "models.cav.C=1"])
+@pytest.mark.parametrize("change", ["model.tolerance=1", "models.cav.C=1"])
 def test_concept_vectors_take_no_settings(change: str) -> None:
     """The first was the unknown key 'model', "did you mean 'models'?", which failed next."""
     with pytest.raises(FixUsage, match="cav has no settings of its own") as raised:

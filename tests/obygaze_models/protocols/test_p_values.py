@@ -49,7 +49,8 @@ def protocol_of(*changes: str) -> Protocol:
 TABLE_2 = (
     "data.view=raw",
     "splits.kind=published",
-    "splits.scheme=obygaze12-code",
+    "splits.scheme=obygaze_models.protocols.paper_splits:code_splits",
+    "balancing=rotated",
     "tasks.EN_S.folds=02_EN_S",
     "tasks.HN_S.folds=02_HN_S",
     "tasks.ENHN_S.folds=02_ENHN_S",

@@ -77,15 +77,15 @@ def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     changes = ("report.concepts=false", 'grid.baselines=["all_positive"]')
     # Weights in place of the text's subsample, which another generator would draw otherwise.
     text = (
-        "splits.scheme=obygaze12-text",
         "models.pcbm-lr.balance=weights",
         "models.pcbm-dt.balance=weights",
     )
     return {
-        scheme: run_on(
-            folder, quick("paper-pcbm", *changes, *own), manifest, {"x": store}
-        )
-        for scheme, own in {"code": (), "text": text}.items()
+        scheme: run_on(folder, quick(name, *changes, *own), manifest, {"x": store})
+        for scheme, (name, own) in {
+            "code": ("paper-pcbm", ()),
+            "text": ("paper-pcbm-text", text),
+        }.items()
     }
 
 

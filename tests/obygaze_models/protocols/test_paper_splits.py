@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from support.leaks import count_leak
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import count_leak
 from obygaze_models.protocols.paper_splits import code_splits, text_splits
 from obygaze_models.protocols.splits import Split, film_pairs
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_models.models.registry import default_settings
 from obygaze_models.protocols.kinds import (
     KINDS,
     candidates,
-    defaults,
     for_task,
     setting_rules,
 )
@@ -54,6 +54,8 @@ class TestShipped:
                 "paper-fig6",
                 "paper-fig3",
                 "paper-pcbm",
+                "paper-table2-text",
+                "paper-pcbm-text",
                 "paper-baselines",
                 "obygaze12-subconstructs",
             ),
@@ -108,34 +110,31 @@ class TestShipped:
         }
         assert sum(films) / 10 == pytest.approx(mean, abs=0.005)
 
-    @pytest.mark.parametrize(
-        ("scheme", "twice", "keep", "balance", "unit"),
-        [
-            ("obygaze12-code", True, "last", "weights", False),
-            ("obygaze12-text", False, "best", "subsample", True),
-            ("none", False, "best", "weights", True),
-        ],
-    )
-    def test_the_scheme_decides_what_a_protocol_leaves_open(
-        self, scheme: str, twice: bool, keep: str, balance: str, unit: bool
-    ) -> None:
-        mlp = (
-            load_protocol("paper-table2", [f"splits.scheme={scheme}"])
-            .models["mlp"]
-            .settings
-        )
-        assert (mlp["double_softmax"], mlp["keep"]) == (twice, keep)
-        bank = (
-            load_protocol("paper-pcbm", [f"splits.scheme={scheme}"])
-            .models["pcbm-lr"]
-            .settings
-        )
-        assert (bank["balance"], bank["unit_norm"]) == (balance, unit)
-
-    def test_what_is_stated_is_stronger_than_the_scheme(self) -> None:
-        changed = load_protocol("paper-table2", ["models.mlp.keep=best"])
-        assert changed.models["mlp"].settings["keep"] == "best"
-        assert changed.models["mlp"].settings["double_softmax"] is True
+    def test_the_two_readings_differ_in_training_sets_and_in_settings(self) -> None:
+        functions = {"": "code_splits", "-text": "text_splits"}
+        for ending, function in functions.items():
+            for name in ("paper-table2", "paper-pcbm"):
+                scheme = load_protocol(name + ending).splits.scheme
+                assert scheme == f"obygaze_models.protocols.paper_splits:{function}"
+        by_code = load_protocol("paper-table2").models["mlp"].settings
+        by_text = load_protocol("paper-table2-text").models["mlp"].settings
+        assert (by_code["double_softmax"], by_code["keep"]) == (True, "last")
+        assert (by_text["double_softmax"], by_text["keep"]) == (False, "best")
+        keys = ("balance", "unit_norm", "against", "tolerance", "best_of_folds")
+        for kind in ("pcbm-lr", "pcbm-dt"):
+            by_code = load_protocol("paper-pcbm").models[kind].settings
+            by_text = load_protocol("paper-pcbm-text").models[kind].settings
+            of_code = ["weights", False, "absent", "published", True]
+            assert [by_code[key] for key in keys] == of_code
+            of_text = ["subsample", True, "EN", "folds", False]
+            assert [by_text[key] for key in keys] == of_text
+            # Heads of both take margins in sample.
+            assert by_code["cross_fit"] == by_text["cross_fit"] == 0
+        trees = [
+            load_protocol(name).models["pcbm-dt"].settings["random_state"]
+            for name in ("paper-pcbm", "paper-pcbm-text")
+        ]
+        assert trees == [42, 42]
 
 
 class TestRefused:
@@ -151,7 +150,7 @@ class TestRefused:
             "own.toml:14",
         ]
         assert "unknown key 'kid' (did you mean 'kind'?)" in found[0]
-        assert "did you mean 'obygaze12-code'?" in found[1]
+        assert "must be none, or the name of a function" in found[1]
         assert "at least 1, at most 1000, got 0" in found[2]
 
     @pytest.mark.parametrize(
@@ -270,7 +269,7 @@ class TestSettings:
 
     def test_every_default_keeps_its_own_rule(self) -> None:
         for kind in KINDS:
-            for name, value in defaults(kind).items():
+            for name, value in default_settings(kind).items():
                 assert setting_rules(kind)[name](value) is None, f"{kind}.{name}"
 
 

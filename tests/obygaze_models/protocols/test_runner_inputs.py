@@ -41,6 +41,8 @@ from obygaze_models.runner.text import result_text
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 
+CODE = "obygaze_models.protocols.paper_splits:code_splits"
+
 
 @pytest.fixture
 def manifest() -> Manifest:
@@ -696,13 +698,13 @@ class TestExtras:
         )
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         tested = {}
-        for scheme in ("obygaze12-code", "none"):
+        for scheme in (CODE, "none"):
             protocol = quick(
                 "paper-table2", f"splits.scheme={scheme}", "grid.baselines=[]"
             )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
             tested[scheme] = {row["clip_id"] for row in run.predictions}
-        assert not tested["obygaze12-code"] & silent
+        assert not tested[CODE] & silent
         assert tested["none"] & silent
 
 

@@ -1,20 +1,28 @@
-"""The settings of the two schemes, which are facts of the released code and of the text."""
+"""The settings of bottlenecks by training task, which are facts of the released code."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from obygaze_models.models.registry import KINDS
-from obygaze_models.protocols.kinds import defaults, for_task, setting_rules
+import numpy as np
+import pytest
+from support.cells import with_folds
+from support.experiments import films, quick
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.parts import trust
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schemes import SCHEMES
+from obygaze_models.protocols.schedule import splits_of_task
+from obygaze_models.protocols.splits import Split
 
 TASKS = ("EN_S", "ENHN_S", "HN_S")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_released_numbers_by_task(scheme: str) -> None:
-    models = load_protocol("paper-pcbm", [f"splits.scheme={scheme}"]).models
+@pytest.mark.parametrize("name", ["paper-pcbm", "paper-pcbm-text"])
+def test_the_released_numbers_by_task(name: str) -> None:
+    models = load_protocol(name).models
     tree = models["pcbm-dt"]
     trees = {task: for_task(tree.kind, tree.settings, task) for task in TASKS}
     found = {t: (s["max_depth"], s["min_samples_leaf"]) for t, s in trees.items()}
@@ -28,8 +36,45 @@ def test_the_released_numbers_by_task(scheme: str) -> None:
     assert (other["max_depth"], other["min_samples_leaf"]) == (4, 6)
 
 
-def test_every_default_of_a_scheme_keeps_its_own_rule() -> None:
-    for name in SCHEMES:
-        for kind in KINDS:
-            for setting, value in defaults(kind, SCHEMES[name]).items():
-                assert setting_rules(kind)[setting](value) is None, f"{kind}.{setting}"
+OWN_SCHEME = """
+import numpy as np
+from obygaze_models.protocols.splits import Split
+
+
+def halves(folds, labels, usable, *, balanced, validates):
+    rows = np.flatnonzero(usable & (labels >= 0))
+    last = folds.max()
+    train = rows[folds[rows] < last - 1]
+    validation = rows[folds[rows] == last - 1]
+    test = rows[folds[rows] == last]
+    return [Split("own", train, validation, test, int(last), int(last) - 1)]
+
+
+def nothing(folds, labels, usable, *, balanced, validates):
+    return folds
+"""
+
+
+def plan(function: str, tmp_path: Path) -> list[Split]:
+    """The splits of EN_S by a function of a file."""
+    path = tmp_path / "mine.py"
+    path.write_text(OWN_SCHEME)
+    trust([f"{path}:{function}"])
+    manifest = with_folds(films(6, 30, seed=2))
+    changes = ("data.view=raw", f"splits.scheme={path}:{function}")
+    protocol = quick("paper-table2", *changes)
+    table = clip_table(manifest, protocol.data)
+    labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
+    usable = np.ones(len(table), dtype=bool)
+    return splits_of_task(protocol, table, labels, usable, "EN_S")
+
+
+def test_a_function_of_a_file_makes_training_sets(tmp_path: Path) -> None:
+    (split,) = plan("halves", tmp_path)
+    assert split.name == "own"
+    assert len(split.train) and len(split.validation) and len(split.test)
+
+
+def test_what_is_no_list_of_splits_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FixInput, match="must return a list of splits"):
+        plan("nothing", tmp_path)

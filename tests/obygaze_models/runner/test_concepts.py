@@ -149,4 +149,4 @@ def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:
     quiet = replace(inputs, protocol=replace(inputs.protocol, report=report))
     assert tables_of(quiet) == ([], [])
     asking = {name for name in protocol_names() if load_protocol(name).report.concepts}
-    assert asking == {"honest", "paper-pcbm"}
+    assert asking == {"honest", "paper-pcbm", "paper-pcbm-text"}

@@ -26,7 +26,7 @@ import "./form.js";
 let nOpened = 0;
 
 async function route() {
-  const asked = new URLSearchParams(location.hash.slice(1));
+  const asked = new URLSearchParams(location.hash.replace(/^#\/?/, ""));
   const name = ["film", "clip"].find((one) => asked.has(one)) ?? "clips";
   if (name !== "film") pause();
   for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;

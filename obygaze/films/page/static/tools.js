@@ -91,4 +91,5 @@ export function countUpTo(list, value, of = (item) => item) {
   return low;
 }
 
-export const address = (facts) => `#${new URLSearchParams(facts)}`;
+// The address of a part of the page; without the slash it would be that of an element.
+export const address = (facts) => `#/${new URLSearchParams(facts)}`;

@@ -26,6 +26,10 @@ from support.browsers import (
     text,
     times_are_known,
     wait,
+    wait_for_film,
+    wait_for_picture,
+    wait_for_text,
+    wait_for_title,
 )
 from support.film import write_segments
 from support.film_pages import OneText, film_clips, segment, served, site
@@ -115,7 +119,7 @@ def test_seeks_show_the_picture_that_was_asked_for(
         for name, one in made.items():
             times = page.media.boundaries(one.path.name)
             go(browser, film=name)
-            wait(lambda name=name: times_are_known(browser, name))
+            wait_for_film(browser, name)
             for _ in range(N_SEEKS // len(made)):
                 asked = draw.uniform(0, float(times[-1]))
                 want = max(int(np.searchsorted(times[:-1], asked, side="right")) - 1, 0)
@@ -161,12 +165,8 @@ def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) 
         for picture in (0, 49, 50, 99, 100, 149):
             in_page(browser, "player.seek(player.startOf(given[0]) + 1e-6);", picture)
             wait(lambda: in_page(browser, "return player.knowsPictures();"))
-            wait(lambda picture=picture: settled(browser, picture) == picture)
-            wait(
-                lambda picture=picture: (
-                    text(browser, "#picture") == f"picture {picture}"
-                )
-            )
+            wait_for_picture(browser, picture)
+            wait_for_text(browser, "#picture", f"picture {picture}")
         # Steps cross from file to file.
         show_picture(browser, 99)
         keys_to_body(browser, ".")
@@ -395,7 +395,7 @@ def test_nothing_is_wider_than_the_window_and_all_have_names(
         for place in ({}, {"film": "lake"}, {"clip": "lake-001"}):
             go(browser, **place)
             title = next(iter(place.values()), "films")
-            wait(lambda title=title: browser.title.startswith(title))
+            wait_for_title(browser, title)
             script = "const root = document.documentElement; return [innerWidth, root.scrollWidth]"
             assert wait(lambda: nameless_elements(browser)) == ["all have names"]
             inner, wide = browser.execute_script(script)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -24,6 +25,7 @@ from support.browsers import (
     text,
     times_are_known,
     wait,
+    wait_for_film,
 )
 from support.cli import call_obygaze
 from support.film_pages import film_clips, mark, save, served, site, table
@@ -63,6 +65,11 @@ def open_lake(browser: Any, address: str, *, has_video: bool = True) -> None:
         wait(lambda: times_are_known(browser, "lake"))
     else:
         wait(lambda: in_page(browser, "return state.film?.id === 'lake';"))
+
+
+def wait_for_match(browser: Any, selector: str, pattern: re.Pattern[str]) -> None:
+    """Wait until a pattern is in what an element says."""
+    wait(lambda: pattern.search(text(browser, selector)))
 
 
 @contextmanager
@@ -323,7 +330,7 @@ def drag(browser: Any, from_s: float, to_s: float, *, release: bool = True) -> N
     """
     left, y, scale = in_page(browser, place)
     actions = ActionChains(browser, duration=20)
-    pointer = actions.w3c_actions.pointer_action
+    pointer: Any = actions.w3c_actions.pointer_action
     pointer.move_to_location(round(left + from_s * scale), round(y))
     pointer.pointer_down()
     for share in (0.5, 1):
@@ -367,9 +374,13 @@ def test_marks_are_drawn_and_dragged_and_the_picture_follows(
         wait(lambda: spans() == [(150, 249)])
         drag(browser, 6, 9.99)
         wait(lambda: spans() == [(249, 249)])
-        for expected in ((150, 249), (50, 149), (25, 124), (50, 124), (50, 99)):
+
+        def undo_to(expected: tuple[int, int]) -> None:
             keys_to_body(browser, "u")
-            wait(lambda expected=expected: spans() == [expected])
+            wait(lambda: spans() == [expected])
+
+        for expected in ((150, 249), (50, 149), (25, 124), (50, 124), (50, 99)):
+            undo_to(expected)
         # Esc while the button is down: nothing is changed.
         drag(browser, 3, 4, release=False)
         keys_to_body(browser, "\ue00c")
@@ -395,11 +406,8 @@ def test_segments_that_meet_at_a_cut_share_no_picture(
             keys_to_body(browser, key)
             if key == "x":
                 # The mark before is whole; the next one has its start.
-                wait(
-                    lambda picture=picture: text(browser, "#start_frame").endswith(
-                        f"picture {picture}"
-                    )
-                )
+                is_next = re.compile(rf"picture {picture}$")
+                wait_for_match(browser, "#start_frame", is_next)
             if key != "o":
                 keys_to_body(browser, "4")
         wait(lambda: len(saved_values(tmp_path, page)) == 3)
@@ -451,7 +459,7 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
         open_page(browser, server.new_address(), "films")
         for film, rate in rates.items():
             go(browser, film=film)
-            wait(lambda film=film: times_are_known(browser, film))
+            wait_for_film(browser, film)
             # Just the third clip of each film: from second 8 to second 12.
             first, last = round(8 * rate), round(12 * rate) - 1
             for picture, key in ((first, "i"), (last + 1, "o")):

@@ -1,0 +1,30 @@
+"""The leak of a cell, from the names of its clips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from obygaze_models.evaluation.leakage import Leak, LeakIndex
+
+
+def count_leak(
+    train: Iterable[str],
+    validation: Iterable[str],
+    test: Iterable[str],
+    *,
+    concepts: Iterable[str] = (),
+    scene_of_clip: Mapping[str, tuple[str, int]] | None = None,
+    cell: str = "",
+    clip_of: Mapping[str, str] | None = None,
+) -> Leak:
+    """The counts of a cell: `LeakIndex` takes the numbers of clips."""
+    subsets = [[*train], [*validation], [*test], [*concepts]]
+    ids = sorted({clip for subset in subsets for clip in subset})
+    index = LeakIndex.of(ids, scene_of_clip=scene_of_clip, clip_of=clip_of)
+    rows = [
+        np.array([ids.index(clip) for clip in subset], dtype=np.intp)
+        for subset in subsets
+    ]
+    return index.count(*rows, cell=cell)
