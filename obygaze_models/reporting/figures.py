@@ -92,7 +92,8 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
             yield _figure_of_cells(run, key, title, rows, metric)
     alone = [cell for cell in run.cells if cell.test not in in_rows]
     for test, cells in grouped(alone, lambda cell: cell.test).items():
-        if run.main in cells and all(cell.train == test for cell in cells):
+        pairs = {pair_of(cell) for cell in cells}
+        if run.main is not None and pairs == {pair_of(run.main)}:
             continue
         title = f"{metric_name(run.ranking)} of each film, tested on {test}"
         rows = _rows_of(run, cells)

@@ -367,6 +367,12 @@ def test_a_task_beside_that_of_the_answer_has_its_figure(tmp_path: Path) -> None
     assert titles == ["AP of each film, tested on HN_S"]
 
 
+def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
+    cell = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="ENHN_S")
+    run = made_run(tmp_path / "run", [cell])
+    assert list(figures_of_tasks(ReportRun.of(run))) == []
+
+
 def test_how_it_was_made_has_inputs_versions_and_what_to_cite(tmp_path: Path) -> None:
     store = {
         "location": "stores/x",
