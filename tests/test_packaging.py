@@ -27,6 +27,7 @@ PINS = dict(
     if line and not line.startswith("#")
 )
 EXTRAS = {
+    "fast": {"numba"},
     "mlp": {"torch"},
     "video": {"av"},
     "captions": {"obygaze", "sentence-transformers"},
@@ -99,7 +100,7 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == [
-        "obygaze[mlp,extract,captions,elan,frames,remote,skops,tables,parquet]"
+        "obygaze[mlp,extract,captions,elan,fast,frames,remote,skops,tables,parquet]"
     ]
     assert "obygaze[video]" in extras["extract"]
     assert "obygaze[extract]" in extras["captions"]

@@ -2,7 +2,8 @@
 
 Image libraries change their filters with their releases. Resizing here is a table of integer
 weights that NumPy computes once, and sums of integers, equal to those of Pillow and OpenCV to the
-bit.
+bit. SciPy makes the sums or, after some pictures and where Numba is installed,
+compiled code.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.video import compiled_resize
+from obygaze_features.video.compiled_resize import BITS
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -23,8 +26,6 @@ Pixels = npt.NDArray[np.uint8]
 Taps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 """For each output position, its input positions and their integer weights."""
 
-# Weights are whole numbers of fractions of 2 to the power of these bits, as Pillow's are.
-BITS = 22
 _OPENCV_BITS = 11
 _REACH = {"bilinear": 1.0, "bicubic": 2.0}
 
@@ -206,10 +207,13 @@ def nearest_of(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
 class Axis:
     """How pictures are resized along an axis.
 
-    The inputs that count, and their weights for each output, which are none if nothing is resized.
+    The inputs that count, the first one of them for each output, and the weights from there on,
+    which are none if nothing is resized.
     """
 
     chosen: slice
+    first: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.int32]
     matrix: csr_matrix | None
 
 
@@ -217,13 +221,17 @@ class Axis:
 def axis_of(n_in: int, n_out: int, start: int, length: int, kernel: str) -> Axis:
     """Return how a part of the output is made."""
     if n_in == n_out:
-        return Axis(slice(start, start + length), None)
+        nothing = np.zeros((0, 0), np.int32)
+        part = slice(start, start + length)
+        return Axis(part, np.zeros(0, np.int64), nothing, None)
     index, weights = pillow_taps(n_in, n_out, kernel)
     index = index[start : start + length]
     weights = weights[start : start + length]
     begin = int(index.min())
     stop = int(index.max()) + 1
-    return Axis(slice(begin, stop), _matrix(index - begin, weights, stop - begin))
+    matrix = _matrix(index - begin, weights, stop - begin)
+    padded = compiled_resize.padded(weights)
+    return Axis(slice(begin, stop), index[:, 0] - begin, padded, matrix)
 
 
 def _across(picture: Pixels, axis: Axis) -> Pixels:
@@ -231,6 +239,10 @@ def _across(picture: Pixels, axis: Axis) -> Pixels:
     part = picture[:, axis.chosen]
     if axis.matrix is None:
         return part
+    kernels = compiled_resize.kernels_after(1)
+    if kernels is not None:
+        # A part of the columns would be copied first.
+        return kernels.across(picture, axis.chosen, axis.first, axis.weights)
     return _weighted(axis.matrix, part.swapaxes(0, 1)).swapaxes(0, 1)
 
 
@@ -238,6 +250,9 @@ def _down(part: Pixels, axis: Axis) -> Pixels:
     """Resize one picture, of which only the rows that count are there, down."""
     if axis.matrix is None:
         return part
+    kernels = compiled_resize.kernels_after(0)
+    if kernels is not None:
+        return kernels.down(part, axis.first, axis.weights)
     return _weighted(axis.matrix, part)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from obygaze_features.video import compiled_resize
 from obygaze_features.video.resize import (
     Resize,
     pillow_taps,
@@ -46,6 +47,16 @@ def by_pillow(x: Any, size: tuple[int, int], kernel: str) -> Any:
     )
 
 
+@pytest.fixture(params=["plain", "compiled"], autouse=True)
+def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test twice: with SciPy's sums, and with those that Numba compiled."""
+    if request.param == "compiled":
+        pytest.importorskip("numba", reason="numba is not installed")
+    after = {"plain": 10**9, "compiled": -1}[request.param]
+    monkeypatch.setattr(compiled_resize, "COMPILED_AFTER", after)
+    return str(request.param)
+
+
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
 @pytest.mark.parametrize(("height", "width"), SHAPES)
 def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> None:
@@ -57,6 +68,8 @@ def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> No
     assert np.array_equal(resize_crop(x, size, (top, left, 64, 64), kernel), expected)
 
 
+# The fixture sets the same thing for all examples.
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     height=st.integers(1, 90),
     width=st.integers(1, 90),
@@ -86,6 +99,25 @@ def test_recipes_are_what_a_store_reads_again(resize: Resize) -> None:
     assert json.loads(json.dumps(recipe)) == recipe
     plain = json.loads(json.dumps(asdict(resize)))
     assert Resize(**plain) == resize and hash(Resize(**plain)) == hash(resize)
+
+
+def test_few_pictures_are_not_worth_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_resize, "COMPILED_AFTER", 5)
+    monkeypatch.setattr(compiled_resize, "_n_resized", 0)
+    used = [compiled_resize.kernels_after(1) is not None for _ in range(7)]
+    assert used == [False] * 5 + [compiled_resize.compiled_kernels() is not None] * 2
+
+
+def test_without_numba_the_sums_are_those_of_scipy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiled_resize, "COMPILED_AFTER", -1)
+    monkeypatch.setattr(compiled_resize, "compiled_kernels", lambda: None)
+    x = frames(100, 90, 1)
+    assert np.array_equal(
+        resize_crop(x, (40, 36), (0, 0, 40, 36), "bicubic"),
+        by_pillow(x, (40, 36), "bicubic"),
+    )
 
 
 def test_extremes_do_not_overflow() -> None:
