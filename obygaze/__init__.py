@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
-    from obygaze_models.reporting import compare as compare
-    from obygaze_models.reporting import report as report
+    from obygaze_models.report import compare as compare
+    from obygaze_models.report import report as report
     from obygaze_models.runner.datasets import Dataset as Dataset
     from obygaze_models.runner.datasets import dataset as dataset
     from obygaze_models.runner.experiments import run as run
@@ -70,7 +70,7 @@ else:
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
-        "obygaze_models.reporting": ("compare", "report"),
+        "obygaze_models.report": ("compare", "report"),
         "obygaze_models.runner.datasets": ("Dataset", "dataset"),
         "obygaze_models.runner.experiments": ("run", "train"),
         "obygaze_models.runner.tables": ("read_run",),

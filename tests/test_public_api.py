@@ -36,7 +36,7 @@ ROOMS = [
     "obygaze.films",
     "obygaze.audits",
     "obygaze.audits.maps",
-    "obygaze_models.reporting",
+    "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}
 

@@ -603,8 +603,8 @@ def run_target(folder: Path) -> Target:
 
 
 def _read_run(files: Tree, folder: Path) -> None:
-    from obygaze_models.reporting.comparison import compare_runs
-    from obygaze_models.reporting.page import write_report
+    from obygaze_models.report.comparison import compare_runs
+    from obygaze_models.report.page import write_report
     from obygaze_models.runner.tables import read_run
 
     place = written(files, folder)

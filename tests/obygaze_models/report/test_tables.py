@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from obygaze_models.reporting.page import render
-from obygaze_models.reporting.svg import Axis, Drawing
-from obygaze_models.reporting.tables import (
+from obygaze_models.report.page import render
+from obygaze_models.report.svg import Axis, Drawing
+from obygaze_models.report.tables import (
     Heading,
     Number,
     PValue,

@@ -20,16 +20,16 @@ from support.run_tables import (
 
 from obygaze_features.manifest.io import manifest_sha256, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.reporting.clips import scored_clips, surest_errors
-from obygaze_models.reporting.figures import (
+from obygaze_models.report.clips import scored_clips, surest_errors
+from obygaze_models.report.figures import (
     figure_of_pair,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
 )
-from obygaze_models.reporting.lookup import ReportRun
-from obygaze_models.reporting.sections import Section, sections_of
-from obygaze_models.reporting.tables import Heading, ResultTable
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.sections import Section, sections_of
+from obygaze_models.report.tables import Heading, ResultTable
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))

@@ -12,8 +12,8 @@ from obygaze_features.core.console import count, few
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
-from obygaze_models.reporting.clips import ScoredClip, scored_clips, surest_errors
-from obygaze_models.reporting.figures import (
+from obygaze_models.report.clips import ScoredClip, scored_clips, surest_errors
+from obygaze_models.report.figures import (
     Figure,
     figure_of_clips,
     figure_of_concepts,
@@ -22,7 +22,7 @@ from obygaze_models.reporting.figures import (
     figure_of_tree,
     figures_of_tasks,
 )
-from obygaze_models.reporting.lookup import (
+from obygaze_models.report.lookup import (
     CEILINGS,
     Pair,
     ReportRun,
@@ -32,7 +32,7 @@ from obygaze_models.reporting.lookup import (
     pair_name,
     pair_of,
 )
-from obygaze_models.reporting.tables import (
+from obygaze_models.report.tables import (
     DASH,
     NO_NUMBER,
     Cells,

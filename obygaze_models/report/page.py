@@ -19,16 +19,16 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
-from obygaze_models.reporting.figures import Figure, figure_of_pair
-from obygaze_models.reporting.lookup import (
+from obygaze_models.report.figures import Figure, figure_of_pair
+from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
     opened_runs,
     pair_of,
 )
-from obygaze_models.reporting.sections import Section, sections_of, sentence_of_concepts
-from obygaze_models.reporting.svg import COLOURS, DARK, STYLE, colour_names
-from obygaze_models.reporting.tables import ResultTable, cell_parts, latex_text, slug
+from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
+from obygaze_models.report.svg import COLOURS, DARK, STYLE, colour_names
+from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
     answer,
     groups,
@@ -157,7 +157,7 @@ def write_report(
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, csv, latex and svg.
     """
-    from obygaze_models.reporting.comparison import compare_runs
+    from obygaze_models.report.comparison import compare_runs
 
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
@@ -301,7 +301,7 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = environment("obygaze_models.reporting")
+    made = environment("obygaze_models.report")
     made.filters |= {"latex": latex_text, "slug": slug}
     made.globals |= {"version": __version__, "cell_parts": cell_parts}
     return made

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.reporting.comparison import compare as compare
-    from obygaze_models.reporting.page import report as report
+    from obygaze_models.report.comparison import compare as compare
+    from obygaze_models.report.page import report as report
 else:
     _EXPORTS = {
-        "obygaze_models.reporting.comparison": ("compare",),
-        "obygaze_models.reporting.page": ("report",),
+        "obygaze_models.report.comparison": ("compare",),
+        "obygaze_models.report.page": ("report",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

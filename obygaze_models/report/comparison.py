@@ -29,7 +29,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, ranking_metric
 from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.protocols.schema import Protocol, ReportSettings
-from obygaze_models.reporting.lookup import (
+from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
     grouped,
@@ -37,7 +37,7 @@ from obygaze_models.reporting.lookup import (
     opened_runs,
     pair_name,
 )
-from obygaze_models.reporting.tables import (
+from obygaze_models.report.tables import (
     DASH,
     NO_NUMBER,
     Cells,

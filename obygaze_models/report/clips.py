@@ -7,7 +7,7 @@ from statistics import fmean
 
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_features.manifest.times import spans_in_films
-from obygaze_models.reporting.lookup import ReportRun, grouped
+from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.runner.summary import CellRows
 
 MOST_ERRORS = 10

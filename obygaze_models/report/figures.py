@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from obygaze_features.core.figures import LEVEL_NAMES, spread_dots
-from obygaze_models.reporting.clips import ScoredClip
-from obygaze_models.reporting.lookup import (
+from obygaze_models.report.clips import ScoredClip
+from obygaze_models.report.lookup import (
     Pair,
     ReportRun,
     grouped,
@@ -17,8 +17,8 @@ from obygaze_models.reporting.lookup import (
     pair_name,
     pair_of,
 )
-from obygaze_models.reporting.svg import LEFT, RIGHT, WIDTH, Axis, Box, Drawing
-from obygaze_models.reporting.tables import Heading, slug
+from obygaze_models.report.svg import LEFT, RIGHT, WIDTH, Axis, Box, Drawing
+from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.summary import ALPHA, CellRows, film_values, short
 from obygaze_models.runner.tables import Row
 

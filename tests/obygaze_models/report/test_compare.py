@@ -19,7 +19,7 @@ from support.run_tables import (
 )
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.reporting.comparison import ComparedRuns, Side, compare_runs
+from obygaze_models.report.comparison import ComparedRuns, Side, compare_runs
 from obygaze_models.runner.tables import Run
 
 CLIPS = clips_of()

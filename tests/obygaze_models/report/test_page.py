@@ -22,7 +22,7 @@ from support.run_tables import (
 )
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
-from obygaze_models.reporting.page import write_report
+from obygaze_models.report.page import write_report
 from obygaze_models.runner.tables import Run
 
 VOID = {"meta", "link", "img", "br", "hr"}
