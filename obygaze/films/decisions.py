@@ -1,6 +1,6 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -13,7 +13,7 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
-from obygaze_models.models.bottleneck import TrueValues
+from obygaze_models.models.common import FixTraining
 from obygaze_models.runner.summary import CellRows, cells_of, sentence_of
 from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
@@ -171,6 +171,23 @@ def _cell_text(run: Run, cell: CellRows) -> str:
     return f"{label_of(cell.model)} ({cell.store}): {test}{trained}"
 
 
+def typical_margins(
+    margins: NDArray[np.float64], has_concept: NDArray[np.bool_], names: Sequence[str]
+) -> NDArray[np.float64]:
+    """Return the median margins of clips without each concept, and of clips with it."""
+    medians = np.empty((2, len(names)))
+    for column, name in enumerate(names):
+        has = has_concept[:, column]
+        if has.all() or not has.any():
+            raise FixTraining(
+                f"concept {name} is in all training clips or in none",
+                hint="leave that concept out",
+            )
+        medians[0, column] = np.median(margins[~has, column])
+        medians[1, column] = np.median(margins[has, column])
+    return medians
+
+
 @dataclass(frozen=True, eq=False)
 class Explainer:
     """A saved bottleneck, the features it reads, and the labels of its training clips."""
@@ -195,10 +212,8 @@ class Explainer:
         for clip_id in rows.clip_ids.tolist():
             marked = clip_of_id[clip_id].concepts
             has_concept.append([name in marked for name in names])
-        values = TrueValues.from_training(
-            self.model.estimator.margins(rows.values), has_concept
-        )
-        return np.stack([values.absent, values.present])
+        margins = self.model.estimator.margins(rows.values)
+        return typical_margins(margins, np.array(has_concept), names)
 
     def explain(self, clip_id: str, switched: Mapping[str, bool]) -> dict[str, Any]:
         """Return what each concept adds for a clip, and the probability if concepts were switched.

@@ -20,7 +20,7 @@ from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.reading import checked_task, load_protocol
-from obygaze_models.protocols.schema import AUTO, Data, Feature, Task
+from obygaze_models.protocols.schema import Data, Feature, Task
 from obygaze_models.runner.features import read_store
 
 
@@ -75,7 +75,8 @@ def dataset(
         ((46, 8), [0, 1])
     """
     clips = read_manifest(manifest, workspace=workspace)
-    data = Data(view=view or AUTO, array=(array,) if array else Data().array)
+    arrays = (array,) if array else Data().array
+    data = Data(view=view or "auto", array=arrays)
     if isinstance(task, str):
         name = task
         chosen = honest_task(task)
