@@ -89,6 +89,8 @@ class CellRows:
     @property
     def tasks(self) -> str:
         """The training and the test task, for a text."""
+        if self.train == self.test:
+            return self.test
         return f"{self.train} -> {self.test}"
 
     @property

@@ -65,7 +65,7 @@ def test_clips_of_each_film_on_both_sides_have_no_interval_and_are_named(
     for row in differences(run):
         assert math.isnan(row["low"]) and math.isnan(row["p"])
     (said,) = [w.text for w in warnings_of(run) if w.about == BOTH_SIDES]
-    assert f"{n_clips} of the {n_clips} test clips of EN_S -> EN_S" in said
+    assert f"{n_clips} of the {n_clips} test clips of EN_S" in said
     assert "the column part divides films" in said
     text = result_text(run)
     assert said in text

@@ -717,4 +717,4 @@ def test_a_task_that_no_task_trains_for_is_left_out(
     assert (protocol.train_tasks, protocol.test_tasks) == (["EN_S"], ["EN_S"])
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     run = run_on(tmp_path, protocol, manifest, {"x": store})
-    assert [cell.tasks for cell in models(run)] == ["EN_S -> EN_S"]
+    assert [cell.tasks for cell in models(run)] == ["EN_S"]

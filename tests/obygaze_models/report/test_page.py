@@ -129,7 +129,7 @@ def test_an_answer_says_first_that_nothing_is_shown(tmp_path: Path) -> None:
     words = page_of(write_report([made.folder])[0]).words
     assert (
         "This run does not show that mlp is better than guessing: on films it has not seen, mlp "
-        f"ranks clips (EN_S -> EN_S) with AP {short(WEAK.ap)} ["
+        f"ranks clips (EN_S) with AP {short(WEAK.ap)} ["
     ) in words
 
 

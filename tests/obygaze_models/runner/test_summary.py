@@ -117,7 +117,7 @@ def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
         ],
     )
     assert answer(run) == (
-        "On films it has not seen, ridge ranks clips (EN_S -> EN_S) with AP .71 [.63, .78]; "
+        "On films it has not seen, ridge ranks clips (EN_S) with AP .71 [.63, .78]; "
         "guessing from the annotations has .54; better in 10 of 12 films."
     )
     assert warnings_of(run) == []
@@ -133,7 +133,7 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
         splits=splits,
     )
     assert answer(run) == (
-        "On further clips of films it has seen, ridge ranks clips (EN_S -> EN_S) with AP .70."
+        "On further clips of films it has seen, ridge ranks clips (EN_S) with AP .70."
     )
     assert about_of(run) == {
         "no interval": "1 of 1 cells have no interval: clips of one film are on both sides of "
@@ -154,7 +154,7 @@ def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
         [*rows("ridge", GOOD), *second],
         protocol=protocol,
     )
-    assert "mlp ranks clips (EN_S -> EN_S) with AP .54" in answer(run)
+    assert "mlp ranks clips (EN_S) with AP .54" in answer(run)
 
 
 def test_rows_of_differences_and_curves_are_in_no_cell(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
         tmp_path, [fit("ridge", copies=3)], rows("ridge", GOOD, leaked=10, n_films=12)
     )
     found = about_of(run)
-    assert "7 of the 200 test clips of EN_S -> EN_S" in found["leaks"]
-    assert "3 of the 200 test clips of EN_S -> EN_S (s)" in found["copies"]
+    assert "7 of the 200 test clips of EN_S" in found["leaks"]
+    assert "3 of the 200 test clips of EN_S (s)" in found["copies"]
 
 
 def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
     assert (
-        "reaches one half, so that these may be chance: ridge (EN_S -> EN_S)"
+        "reaches one half, so that these may be chance: ridge (EN_S)"
         in found["chance"]
     )
     assert "over 5 films only" in found["few films"]
@@ -195,8 +195,8 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prevalence", "n_films", "reason"),
     [
-        (0.4, 1, "all test clips of EN_S -> EN_S are of one film"),
-        (0.01, 12, "EN_S -> EN_S tests 2 positive clips and 198 negative clips"),
+        (0.4, 1, "all test clips of EN_S are of one film"),
+        (0.01, 12, "EN_S tests 2 positive clips and 198 negative clips"),
     ],
 )
 def test_a_missing_interval_has_a_reason(
