@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import few
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.times import FilmTimes, Span
+
+# A picture may be shown so far from the time that its number and the rate say, in seconds.
+MOST_APART_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -16,15 +21,36 @@ class FilmAxis:
 
     `boundaries` are the times of the pictures of the one video that shows all of the film, and the
     end of the last one; None if there is no such video, or if its pictures cannot be read.
+    `is_steady` is whether these are the times that the numbers of pictures and the rate say.
     """
 
     times: FilmTimes
     boundaries: NDArray[np.float64] | None
+    is_steady: bool = True
 
     @property
     def has_places(self) -> bool:
         """Whether pictures of the film have a place on the time line."""
-        return self.times.rate is not None and not self.times.unknown
+        return not self.problem
+
+    @property
+    def problem(self) -> str:
+        """Why pictures of the film have no place on the time line; empty where they have one."""
+        if self.times.unknown:
+            return f"the length of {few(self.times.unknown, 3)} is not known"
+        if self.times.rate is None:
+            return "the pictures per second are not known"
+        if not self.is_steady:
+            rate = frame_rate_text(self.times.rate)
+            return f"the pictures of its video do not come at {rate} per second"
+        return ""
+
+    @property
+    def n_pictures(self) -> int:
+        """The number of pictures of the film; what a file says of its length may be wrong."""
+        if self.boundaries is not None:
+            return len(self.boundaries) - 1
+        return self.times.n_frames
 
     def span(self, first: int, last: int) -> Span:
         """Return start and end of pictures on the time line; the rate must be known."""
@@ -72,4 +98,9 @@ def axis_of(
         shows_all = (piece.start_s, piece.offset_s, piece.end_s) == (0, 0, times.end_s)
         if shows_all:
             boundaries = boundaries_of(piece.video)
-    return FilmAxis(times, boundaries)
+    is_steady = True
+    if boundaries is not None and times.rate is not None:
+        numbers = np.arange(len(boundaries) - 1)
+        apart_s = np.abs(boundaries[:-1] - numbers / float(times.rate))
+        is_steady = bool(apart_s.max() <= MOST_APART_S)
+    return FilmAxis(times, boundaries, is_steady)
