@@ -715,7 +715,7 @@ def test_all_of_a_film_is_called_watched_and_taken_back(
         wait(lambda: "100 %" in text(browser, "#watched-share"))
         assert seen_by_the_program(page) == set(range(250))
         keys_to_body(browser, "u")
-        wait(lambda: "0 %" in text(browser, "#watched-share"))
+        wait(lambda: "watched 0 %" in text(browser, "#watched-share"))
         assert seen_by_the_program(page) == set()
         keys_to_body(browser, "U")
         wait(lambda: seen_by_the_program(page) == set(range(250)))
