@@ -83,7 +83,9 @@ class FilmAxis:
 
 
 def axis_of(
-    times: FilmTimes, boundaries_of: Callable[[str], NDArray[np.float64] | None]
+    times: FilmTimes,
+    boundaries_of: Callable[[str], NDArray[np.float64] | None],
+    rate_of: Callable[[str], float],
 ) -> FilmAxis:
     """Return the time line of a film.
 
@@ -91,6 +93,7 @@ def axis_of(
         times: Where its clips are.
         boundaries_of: Returns the times of the pictures of a video, with the end of the last one;
             None where they are not known.
+        rate_of: Returns the pictures per second of a video, 0 if they are not known.
     """
     boundaries = None
     if len(times.pieces) == 1:
@@ -98,9 +101,24 @@ def axis_of(
         shows_all = (piece.start_s, piece.offset_s, piece.end_s) == (0, 0, times.end_s)
         if shows_all:
             boundaries = boundaries_of(piece.video)
-    is_steady = True
-    if boundaries is not None and times.rate is not None:
+    return FilmAxis(times, boundaries, _is_steady(times, boundaries, rate_of))
+
+
+def _is_steady(
+    times: FilmTimes,
+    boundaries: NDArray[np.float64] | None,
+    rate_of: Callable[[str], float],
+) -> bool:
+    """Return whether pictures are shown at the times that their numbers and the rate say."""
+    if times.rate is None:
+        return True
+    rate = float(times.rate)
+    if boundaries is not None:
         numbers = np.arange(len(boundaries) - 1)
-        apart_s = np.abs(boundaries[:-1] - numbers / float(times.rate))
-        is_steady = bool(apart_s.max() <= MOST_APART_S)
-    return FilmAxis(times, boundaries, is_steady)
+        apart_s = np.abs(boundaries[:-1] - numbers / rate)
+        return bool(apart_s.max() <= MOST_APART_S)
+    for piece in times.pieces:
+        faster = (rate_of(piece.video) or rate) / rate - 1
+        if abs(faster) * (piece.end_s - piece.start_s) > MOST_APART_S:
+            return False
+    return True

@@ -393,9 +393,13 @@ class Site:
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:
         clips = self.films[film]
-        rate = film_rate(clips, lambda video: self.media.facts(video).rate)
+        rate = film_rate(clips, self._rate)
         times = film_times(clips, rate=rate, length_of=self._length)
-        return axis_of(times, self._boundaries)
+        return axis_of(times, self._boundaries, self._rate)
+
+    def _rate(self, video: str) -> float:
+        """Return the pictures per second of a video; 0 if they are not known."""
+        return self.media.facts(video).rate
 
     def _length(self, video: str) -> float:
         """Return the length of a video in seconds; 0 if it is not known."""

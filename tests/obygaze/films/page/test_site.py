@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,18 @@ def test_a_film_without_a_steady_rate_cannot_be_marked(tmp_path: Path) -> None:
     assert "do not come at 25 per second" in film["notes"][0]
     with pytest.raises(FixUsage, match="do not come at 25 per second"):
         page.save_marks({"changes": [mark(1, movie_id="phone")]})
+
+
+def test_a_film_of_files_of_two_rates_cannot_be_marked(tmp_path: Path) -> None:
+    """Picture 150 is shown at 5 s; at 25 per second, it would be at the end of the film."""
+    for name, rate in (("a", 25), ("b", 50)):
+        tick = Fraction(1, rate)
+        path = tmp_path / f"{name}.mp4"
+        write_video(path, numbers=range(100), tick=tick, rate=rate)
+    clips = [Clip(f"x-{n}", "x", n, f"{name}.mp4") for n, name in enumerate("ab")]
+    film = site(tmp_path, clips, "ada").film("x")
+    assert film["can_mark"] is False
+    assert "do not come at 25 per second" in film["notes"][0]
 
 
 def test_sound_that_is_longer_than_the_film_adds_no_pictures(tmp_path: Path) -> None:
