@@ -657,6 +657,10 @@ def test_stepping_counts_the_pictures_that_it_shows(
     assert seen_by_the_program(page) == shown
 
 
+def wait_for_n_seen(page: Site, n_pictures: int) -> None:
+    wait(lambda: len(seen_by_the_program(page)) == n_pictures)
+
+
 def test_stepping_through_a_video_that_does_not_play_counts_too(
     browser: Any, tmp_path: Path
 ) -> None:
@@ -665,9 +669,9 @@ def test_stepping_through_a_video_that_does_not_play_counts_too(
     with served(page) as server:
         open_page(browser, f"{server.new_address()}#film=lake", "lake")
         wait(lambda: "picture 0" in text(browser, "#picture"))
-        for number in (1, 2, 3):
+        for n_seen in (1, 2, 3):
             keys_to_body(browser, ".")
-            wait(lambda number=number: number in seen_by_the_program(page))
+            wait_for_n_seen(page, n_seen)
         in_page(browser, "player.seek(given[0]);", 1.5)
         wait(lambda: "picture 37" in text(browser, "#picture"))
         keys_to_body(browser, ".")
