@@ -1,7 +1,7 @@
 """The clips that marks are projected on: the pictures of the film that each clip has."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import count as count_from
 from pathlib import Path
@@ -19,11 +19,13 @@ from obygaze.films.projection import ClipSpan
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
     FILM_COLUMNS,
     IN_A_ROW,
+    RATE_COLUMN,
     FilmTimes,
     times_of_films,
 )
@@ -62,13 +64,7 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         for film, times in times_of_film.items()
         if film in marked_films and times.axis == IN_A_ROW and not times.unknown
     ]
-    if in_a_row:
-        warnings.warn(
-            f"where clips are in their films is not known, they count as following each other:"
-            f" {few(in_a_row, 5)}",
-            ObygazeWarning,
-            stacklevel=2,
-        )
+    warn_of_clips_in_a_row(in_a_row)
     line_of: dict[str, int] = {}
     spans = []
     n_placed = 0
@@ -83,6 +79,7 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         frames: tuple[int, int] | None = (0, 0)
         if row.cells.get("start_frame"):
             frames = row.frames()
+            _check_rate(row, marks)
         elif film in marked_films:
             marks.rate_of(film)
             frames = _frames_of_clip(row, times)
@@ -99,6 +96,26 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         )
     violations.raise_if_any("the clips cannot be read")
     return tuple(spans)
+
+
+def warn_of_clips_in_a_row(films: Sequence[str]) -> None:
+    """Warn of films whose clips are taken one after another."""
+    if films:
+        warnings.warn(
+            f"where clips are in their films is not known, they count as following each other:"
+            f" {few(films, 5)}",
+            ObygazeWarning,
+            stacklevel=3,
+        )
+
+
+def _check_rate(row: TableRow, marks: Marks) -> None:
+    """Add that the pictures of a clip are counted at another rate than the marks of its film."""
+    written = row.cells.get(RATE_COLUMN, "").strip()
+    rate_of_marks = marks.rates.get(row["movie_id"])
+    if written and rate_of_marks not in (None, known_frame_rate(written)):
+        shown = frame_rate_text(rate_of_marks)
+        row.add(RATE_COLUMN, f"{written} is not that of the marks of the film, {shown}")
 
 
 def _clip_of(row: TableRow) -> Clip:

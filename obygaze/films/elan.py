@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote
@@ -365,6 +366,15 @@ class ElanDocument:
         url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
         return PureWindowsPath(unquote(url)).name
 
+    @cached_property
+    def offered(self) -> frozenset[str]:
+        """The words that the controlled vocabularies of the file offer."""
+        words: set[str] = set()
+        for _, entries, *_ in self.document.controlled_vocabularies.values():
+            for texts, *_ in entries.values():
+                words.update(text for text, *_ in texts)
+        return frozenset(words)
+
     def reports(self) -> list[TierReport]:
         """Return what the import made of each tier."""
         file = self.path.name
@@ -429,6 +439,8 @@ class ElanDocument:
         whole = self.mapping.concept(text)
         if whole:
             return [whole]
+        if lane.type_name in OWN_TYPES and text in self.offered:
+            return [concept_of(text)]
         words = _words(text)
         is_known = any(self.mapping.concept(word) for word in words)
         if not is_known and lane.type_name in OWN_TYPES:

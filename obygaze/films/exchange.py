@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
+from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import (
     UNUSED,
     ElanDocument,
@@ -27,7 +28,7 @@ from obygaze.films.elan import (
     write_elan,
 )
 from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
-from obygaze.films.mark_tables import WATCHED, Segment, read_marks
+from obygaze.films.mark_tables import WATCHED, Segment, own_tables, read_marks
 from obygaze.films.video_rate import video_rate
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
@@ -50,6 +51,7 @@ from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import CsvTable, open_file, read_table
 from obygaze_features.manifest.times import (
+    IN_A_ROW,
     FilmTimes,
     film_rate,
     film_times,
@@ -115,6 +117,9 @@ def films_of(
         films[movie_id].segments.append(segment)
     if not films:
         raise _nothing_to_export(manifest, without_times)
+    warn_of_clips_in_a_row(
+        [film for film in films if times_of_film[film].axis == IN_A_ROW]
+    )
     return list(films.values()), without_times
 
 
@@ -205,6 +210,11 @@ def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path,
     """Return the files of films with their contents, for ELAN or as WebVTT."""
     files: dict[Path, bytes] = {}
     for film in films:
+        if film.movie_id != Path(film.movie_id).name or "\\" in film.movie_id:
+            raise FixInput(
+                f"the film {film.movie_id!r} cannot be the name of a file",
+                hint="movie_id without / and \\",
+            )
         if kind == "elan":
             path = folder / f"{film.movie_id}{ELAN}"
             files[path] = write_elan(film, _relative_path(film.video, folder))
@@ -473,7 +483,7 @@ def import_segments(
     for file in files:
         paths += _files_in(Path(file))
     importer = _Importer(given_rate, _tier_mapping(mapping))
-    for path in paths:
+    for path in own_tables(paths):
         importer.read(path)
     importer.check()
     if write_mapping is not None:

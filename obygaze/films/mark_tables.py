@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
@@ -33,12 +33,11 @@ SEGMENT_COLUMNS = (
     "level",
     "concepts",
 )
-# `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
-# UTC; `version` counts the changes of a mark from 1.
+# `when` is in UTC; `version` counts the changes of a mark from 1.
 # `framerate` and the times make the table one that other programs can place on other clips.
 MORE_COLUMNS = (
     *("framerate", "start_s", "end_s"),
-    *("comment", "arm", "when", "mark", "version"),
+    *("comment", "when", "mark", "version"),
 )
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
@@ -93,6 +92,12 @@ def watched_path(table: Path) -> Path:
     return table.with_name(f"{table.stem}.{WATCHED}.csv")
 
 
+def own_tables(tables: Sequence[Path]) -> list[Path]:
+    """Return tables without those beside another of them, which are read together with it."""
+    beside_others = {watched_path(table) for table in tables}
+    return [table for table in tables if table not in beside_others]
+
+
 def read_marks(
     tables: Path | Sequence[Path], *, fps: float | str | Fraction | None = None
 ) -> Marks:
@@ -104,7 +109,7 @@ def read_marks(
             a table is an error.
     """
     given_rate = None if fps is None else frame_rate(fps)
-    paths = [tables] if isinstance(tables, Path) else tables
+    paths = own_tables([tables] if isinstance(tables, Path) else tables)
     rows: list[TableRow] = []
     recorded: set[str] = set()
     all_violations = []
@@ -114,10 +119,9 @@ def read_marks(
         all_violations.append(violations)
         beside = watched_path(path)
         if beside.is_file():
-            if beside not in paths:
-                violations_beside = Violations(beside)
-                rows_of_table += _read(beside, violations_beside).rows
-                all_violations.append(violations_beside)
+            violations_beside = Violations(beside)
+            rows_of_table += _read(beside, violations_beside).rows
+            all_violations.append(violations_beside)
             recorded.update(row["annotator"] for row in rows_of_table)
         if not rows_of_table and not violations:
             violations.add(None, None, "the table has no segments")
@@ -222,12 +226,12 @@ def segment_of(
     written = row["level"].strip()
     comment = row.cells.get("comment", "")
     level = canonical_level(written) if written else None
+    concepts = _concepts_of(row)
     # A manifest has no level for it: there it is a comment.
-    if written == WATCHED or (not written and comment == WATCHED):
+    if written == WATCHED or not (written or concepts or comment != WATCHED):
         level = WATCHED
     if level is None:
         row.add("level", f"{row['level']!r} is not one of {', '.join(LEVELS)}")
-    concepts = _concepts_of(row)
     if frames is None or level is None:
         return None
     return Segment(row["movie_id"], row["annotator"], *frames, level, concepts, comment)
@@ -317,6 +321,15 @@ def _concepts_of(row: TableRow) -> tuple[str, ...]:
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
     names = (name.strip() for name in text.split("|"))
     return tuple(name for name in names if name)
+
+
+def other_rate(film: str, written: str, rate: Fraction) -> FixInput:
+    """Return the error for pictures that were counted in another copy of a film."""
+    return FixInput(
+        f"the pictures of {film} in your tables are counted at {written} per second, its video has"
+        f" {frame_rate_text(rate)}",
+        hint="link the copy of the film that was marked",
+    )
 
 
 def _unknown_rate(film: str) -> FixUsage:

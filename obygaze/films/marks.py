@@ -8,7 +8,7 @@ is a line of JSON with the state before and after, written before the table is.
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -17,7 +17,13 @@ from secrets import token_hex
 from typing import Any
 
 from obygaze.films.film_segments import plain
-from obygaze.films.mark_tables import MORE_COLUMNS, SEGMENT_COLUMNS, Segment, segment_of
+from obygaze.films.mark_tables import (
+    MORE_COLUMNS,
+    SEGMENT_COLUMNS,
+    Segment,
+    other_rate,
+    segment_of,
+)
 from obygaze.films.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
@@ -28,7 +34,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import LEVELS, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
 
@@ -179,7 +185,6 @@ class MarkTable:
 
     path: Path
     annotator: str
-    arm: str
     films: Sequence[str]
     concepts: Sequence[str]
     _last: _LastTable = field(default_factory=_LastTable, init=False, compare=False)
@@ -273,6 +278,11 @@ class MarkTable:
             marks = state.marks
             no_cells = dict.fromkeys(_other_columns(state.columns), "")
             history = []
+            rates = {}
+            for change, changed_mark in zip(changes, checked, strict=True):
+                rates[changed_mark["movie_id"]] = change.rate
+            for film, rate in rates.items():
+                check_rate(marks.values(), film, rate)
             for change, changed_mark in zip(changes, checked, strict=True):
                 mark_id = changed_mark["mark"]
                 before = marks.pop(mark_id, None)
@@ -397,17 +407,26 @@ class MarkTable:
             "framerate": framerate,
             "start_s": start_s,
             "end_s": end_s,
-            "arm": self.arm,
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
 
 
+def check_rate(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None:
+    """Raise an error if marks of a film were made of a copy with another frame rate."""
+    written = {mark["framerate"] for mark in marks if mark["movie_id"] == film} - {""}
+    for text in sorted(written):
+        if rate is not None and known_frame_rate(text) != rate:
+            raise other_rate(film, text, rate)
+
+
 def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:
     """Raise Outdated unless the mark that was changed is the one in the table."""
     if wanted["version"] != (before["version"] if before else 0):
         raise Outdated(before)
+    if before is None and wanted.get("deleted") is True:
+        raise Outdated(None)
     if before and wanted.get("state") not in (None, before["state"]):
         raise Outdated(before)
 

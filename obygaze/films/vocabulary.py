@@ -86,6 +86,10 @@ def _problem_of(
         return f"a name has 1 to 120 letters, none of them |, got {concept.name!r}"
     if concept.name in LEVELS:
         return f"{concept.name!r} is a level"
+    # Files of other programs come back with the name that the papers use.
+    in_papers = canonical_concept(concept.name)
+    if in_papers not in (None, concept.name):
+        return f"{concept.name!r} is another name of {in_papers!r}"
     if concept.name in before or (known is not None and concept.name in known):
         return f"{concept.name!r} is there twice"
     if known is not None and concept.above and concept.above not in known:

@@ -15,6 +15,7 @@ from obygaze.films.mark_tables import (
     WATCHED,
     Marks,
     Segment,
+    other_rate,
     read_watched,
 )
 from obygaze.films.projection import Stretches
@@ -48,6 +49,9 @@ class WatchedTable:
         """Add stretches of a film, and return all that was watched of it."""
         with locked(self.path.parent):
             known = self._read()
+            known_rate = known.rates.get(movie_id, rate)
+            if known_rate != rate:
+                raise other_rate(movie_id, frame_rate_text(known_rate), rate)
             watched = _stretches_by_film(known)
             before = watched.get(movie_id, [])
             watched[movie_id] = Stretches([*before, *stretches]).pairs()

@@ -262,7 +262,8 @@ def frames_between(
 
 def exact_seconds(seconds: float | Fraction) -> Fraction:
     """Return a time as the fraction that its decimal digits say."""
-    return seconds if isinstance(seconds, Fraction) else Fraction(repr(seconds))
+    # A float of NumPy is shown in another way.
+    return seconds if isinstance(seconds, Fraction) else Fraction(repr(float(seconds)))
 
 
 def _seconds(clip: Clip, column: str) -> float | None:

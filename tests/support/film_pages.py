@@ -61,17 +61,14 @@ def site(
 ) -> Site:
     """A page over the videos in a folder, which is its workspace too."""
     films = manifest(folder, clips)
-    marks = table(folder, films, annotator, blind=blind) if annotator else None
+    marks = table(folder, films, annotator) if annotator else None
     return Site(Workspace(folder), films, marks=marks, blind=blind, **more)
 
 
-def table(
-    folder: Path, films: Manifest, annotator: str, *, blind: bool = False
-) -> MarkTable:
+def table(folder: Path, films: Manifest, annotator: str) -> MarkTable:
     """The marks of an annotator in a workspace."""
     path = folder / "segments" / f"{films.name}.{annotator}.csv"
-    arm = "blind" if blind else "assisted"
-    return MarkTable(path, annotator, arm, films.films, tuple(films.header.concepts))
+    return MarkTable(path, annotator, films.films, tuple(films.header.concepts))
 
 
 def mark(number: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:

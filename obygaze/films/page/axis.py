@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import few
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.times import FilmTimes, Span
+
+# A picture may be shown so far from the time that its number and the rate say, in seconds.
+MOST_APART_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -16,15 +21,36 @@ class FilmAxis:
 
     `boundaries` are the times of the pictures of the one video that shows all of the film, and the
     end of the last one; None if there is no such video, or if its pictures cannot be read.
+    `is_steady` is whether these are the times that the numbers of pictures and the rate say.
     """
 
     times: FilmTimes
     boundaries: NDArray[np.float64] | None
+    is_steady: bool = True
 
     @property
     def has_places(self) -> bool:
         """Whether pictures of the film have a place on the time line."""
-        return self.times.rate is not None and not self.times.unknown
+        return not self.problem
+
+    @property
+    def problem(self) -> str:
+        """Why pictures of the film have no place on the time line; empty where they have one."""
+        if self.times.unknown:
+            return f"the length of {few(self.times.unknown, 3)} is not known"
+        if self.times.rate is None:
+            return "the pictures per second are not known"
+        if not self.is_steady:
+            rate = frame_rate_text(self.times.rate)
+            return f"the pictures of its video do not come at {rate} per second"
+        return ""
+
+    @property
+    def n_pictures(self) -> int:
+        """The number of pictures of the film; what a file says of its length may be wrong."""
+        if self.boundaries is not None:
+            return len(self.boundaries) - 1
+        return self.times.n_frames
 
     def span(self, first: int, last: int) -> Span:
         """Return start and end of pictures on the time line; the rate must be known."""
@@ -57,7 +83,9 @@ class FilmAxis:
 
 
 def axis_of(
-    times: FilmTimes, boundaries_of: Callable[[str], NDArray[np.float64] | None]
+    times: FilmTimes,
+    boundaries_of: Callable[[str], NDArray[np.float64] | None],
+    rate_of: Callable[[str], float],
 ) -> FilmAxis:
     """Return the time line of a film.
 
@@ -65,6 +93,7 @@ def axis_of(
         times: Where its clips are.
         boundaries_of: Returns the times of the pictures of a video, with the end of the last one;
             None where they are not known.
+        rate_of: Returns the pictures per second of a video, 0 if they are not known.
     """
     boundaries = None
     if len(times.pieces) == 1:
@@ -72,4 +101,24 @@ def axis_of(
         shows_all = (piece.start_s, piece.offset_s, piece.end_s) == (0, 0, times.end_s)
         if shows_all:
             boundaries = boundaries_of(piece.video)
-    return FilmAxis(times, boundaries)
+    return FilmAxis(times, boundaries, _is_steady(times, boundaries, rate_of))
+
+
+def _is_steady(
+    times: FilmTimes,
+    boundaries: NDArray[np.float64] | None,
+    rate_of: Callable[[str], float],
+) -> bool:
+    """Return whether pictures are shown at the times that their numbers and the rate say."""
+    if times.rate is None:
+        return True
+    rate = float(times.rate)
+    if boundaries is not None:
+        numbers = np.arange(len(boundaries) - 1)
+        apart_s = np.abs(boundaries[:-1] - numbers / rate)
+        return bool(apart_s.max() <= MOST_APART_S)
+    for piece in times.pieces:
+        faster = (rate_of(piece.video) or rate) / rate - 1
+        if abs(faster) * (piece.end_s - piece.start_s) > MOST_APART_S:
+            return False
+    return True

@@ -18,7 +18,13 @@ from sklearn.preprocessing import normalize
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
-from obygaze.films.marks import NAME, MarkChange, MarkTable, TableState
+from obygaze.films.marks import (
+    NAME,
+    MarkChange,
+    MarkTable,
+    TableState,
+    check_rate,
+)
 from obygaze.films.page.axis import FilmAxis, axis_of
 from obygaze.films.page.media import Media
 from obygaze.films.projection import SEEN_SHARE
@@ -37,10 +43,10 @@ from obygaze_features.manifest.film_choice import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.times import (
+    Span,
     film_rate,
     film_times,
-    span_in_file,
-    span_in_film,
+    spans_in_films,
 )
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
@@ -121,13 +127,8 @@ class Site:
         axis = self._axis(film)
         notes = []
         times = axis.times
-        if times.unknown:
-            missing = ", ".join(times.unknown)
-            notes.append(
-                f"The lengths of videos are not known, so marks have no place: {missing}."
-            )
-        elif times.rate is None:
-            notes.append("The pictures per second are not known: marks have no place.")
+        if axis.problem:
+            notes.append(f"Marks have no place: {axis.problem}.")
         pieces = []
         for piece in axis.pieces():
             pieces.append({**piece, **self.media.describe(piece["video"])})
@@ -145,9 +146,11 @@ class Site:
             "rate": float(times.rate or 0),
             "counts": times.axis,
             "end_s": times.end_s,
-            "n_pictures": times.n_frames,
+            "n_pictures": axis.n_pictures,
             "can_mark": self.marks is not None and axis.has_places,
-            "spans": times.spans,
+            "spans": {
+                clip: span for clip, span in times.spans.items() if clip in self.shown
+            },
             "pieces": pieces,
             "n_in_strip": N_IN_STRIP,
             "watched": watched,
@@ -183,6 +186,7 @@ class Site:
         if self.marks and axis.has_places:
             try:
                 state = self.marks.read()
+                check_rate(state.marks.values(), film, axis.times.rate)
             except ObygazeError as error:
                 document["problem"] = _all_of(error)
             else:
@@ -295,7 +299,7 @@ class Site:
             return MarkChange(sent)
         axis, rate = self._axis_for_marks(film)
         # What a file says of its length may be a few pictures less than it shows.
-        n_pictures = axis.times.n_frames
+        n_pictures = axis.n_pictures
         if last >= n_pictures + rate and sent.get("deleted") is not True:
             raise FixInput(
                 f"the last picture of {film} is {n_pictures - 1}, not {last}"
@@ -312,7 +316,7 @@ class Site:
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
-        stretches = checked_stretches(sent, axis.times.n_frames)
+        stretches = checked_stretches(sent, axis.n_pictures)
         if sent.get("removed") is True:
             return self._placed(self.watched.remove(film, stretches), axis)
         return self._placed(self.watched.add(film, stretches, rate), axis)
@@ -337,14 +341,12 @@ class Site:
         """Return the time line of a film in which marks have a place, and its rate."""
         axis = self._axis(film)
         rate = axis.times.rate
-        hint = f"obygaze manifest link {self.manifest.name} FOLDER, with all videos of the film"
-        if rate is None:
+        if rate is None or axis.problem:
             raise FixUsage(
-                f"the pictures per second of {film} are not known", hint=hint
+                f"marks in {film} have no place: {axis.problem}",
+                hint=f"obygaze manifest link {self.manifest.name} FOLDER, with all videos of the"
+                " film, at a steady rate",
             )
-        if axis.times.unknown:
-            length = f"the length of {axis.times.unknown[0]} is not known"
-            raise FixUsage(f"marks in {film} have no place: {length}", hint=hint)
         return axis, rate
 
     @cached_property
@@ -391,9 +393,13 @@ class Site:
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:
         clips = self.films[film]
-        rate = film_rate(clips, lambda video: self.media.facts(video).rate)
+        rate = film_rate(clips, self._rate)
         times = film_times(clips, rate=rate, length_of=self._length)
-        return axis_of(times, self._boundaries)
+        return axis_of(times, self._boundaries, self._rate)
+
+    def _rate(self, video: str) -> float:
+        """Return the pictures per second of a video; 0 if they are not known."""
+        return self.media.facts(video).rate
 
     def _length(self, video: str) -> float:
         """Return the length of a video in seconds; 0 if it is not known."""
@@ -405,6 +411,11 @@ class Site:
             return self.media.boundaries(video)
         except ObygazeError:
             return None
+
+    @cached_property
+    def _places(self) -> dict[str, Span]:
+        """Start and end of clips in their films, where these are known without their videos."""
+        return spans_in_films(self.manifest)
 
     @cached_property
     def shown(self) -> dict[str, Clip]:
@@ -421,7 +432,7 @@ class Site:
 
     def _entry(self, clip: Clip) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
-        start, end = span_in_film(clip) or span_in_file(clip) or (None, None)
+        start, end = self._places.get(clip.clip_id, (None, None))
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,

@@ -76,9 +76,8 @@ def open_site(
     marks = None
     if annotate is not None:
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
-        arm = "blind" if blind else "assisted"
         concepts = tuple(clips.header.concepts)
-        marks = MarkTable(path, annotate, arm, clips.films, concepts)
+        marks = MarkTable(path, annotate, clips.films, concepts)
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:
         return site

@@ -130,7 +130,7 @@ def join(
             n_without_id += 1
     id_in_table = _ids_in_table(manifest, rows, key)
     if key == CLIP:
-        _check_films(manifest, id_in_table, rows, csv)
+        _check_films(manifest, id_in_table, rows, targets.get(FILM, FILM), csv)
     if rows.keys().isdisjoint(id_in_table.values()):
         noun = "film" if key == FILM else "clip"
         known_ids = manifest.films if key == FILM else manifest.clip_ids
@@ -244,16 +244,17 @@ def _check_films(
     manifest: Manifest,
     id_in_table: Mapping[str, str],
     rows: Mapping[str, Sequence[TableRow]],
+    column: str,
     path: Path,
 ) -> None:
-    """Raise an error if a row names another film than that of its clip."""
+    """Raise an error if a row names, in a column, another film than that of its clip."""
     violations = Violations(path)
     for clip in manifest:
         for row in rows.get(id_in_table[clip.clip_id], ()):
-            film = row.cells.get(FILM, "").strip()
+            film = row.cells.get(column, "").strip()
             if ascii_id(film) not in ("", clip.movie_id):
                 problem = f"the clip {clip.clip_id!r} is in the film {clip.movie_id!r}"
-                violations.add(row.line, FILM, f"{problem}, not in {film!r}")
+                violations.add(row.line, column, f"{problem}, not in {film!r}")
     violations.raise_if_any("the table cannot be joined", hint="correct these cells")
 
 

@@ -146,3 +146,14 @@ def test_a_prefix_that_is_not_declared_is_no_file_of_elan(tmp_path: Path) -> Non
     path.write_text(document(ADA).replace("xmlns:xsi", "xmlns:xs"), "utf-8")
     with pytest.raises(FixInput, match="not a file of ELAN: unbound prefix"):
         import_segments([path], "lake", 25)
+
+
+@pytest.mark.parametrize("concept", ["Look, sideways", "Look; Body", "Mirror, big"])
+def test_a_concept_with_a_comma_comes_back_as_one(tmp_path: Path, concept: str) -> None:
+    pytest.importorskip("pympi")
+    segment = Segment("lake", "ada", 0, 9, "S", (concept, "Body"))
+    film = FilmSegments("lake", Fraction(10), segments=[segment])
+    for path, data in export([film], "elan", tmp_path).items():
+        path.write_bytes(data)
+    imported = import_segments([tmp_path / "lake.eaf"], "back", 10).manifest
+    assert [clip.concepts for clip in imported] == [(concept, "Body")]

@@ -33,7 +33,7 @@ from obygaze.films.film_segments import (
     label_of,
 )
 from obygaze.films.mark_tables import Segment
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -736,3 +736,24 @@ def test_clips_with_concepts_and_without_a_level_are_exported(
         (0.0, "", ("Look", "Body")),
         (10.0, "S", ()),
     ]
+
+
+@pytest.mark.parametrize("film", ["../../evil", "a/b", "a\\b"])
+def test_no_file_is_written_outside_the_folder(tmp_path: Path, film: str) -> None:
+    table = tmp_path / "in" / "marks.csv"
+    table.parent.mkdir()
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    table.write_text(f"{header}{film},ada,0,15,S,Look,8\n", "utf-8")
+    with pytest.raises(FixInput, match="cannot be the name of a file"):
+        export_segments("vtt", table, folder=tmp_path / "in" / "out")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [table]
+
+
+def test_of_clips_in_a_row_an_export_says_so() -> None:
+    """Their times in the film are not known: only the order of their files is."""
+    clips = [Clip(f"lake-{n}", "lake", n, f"{n}.mp4", 0.0, 5.0, "S") for n in (1, 2)]
+    manifest = Manifest("m", Header("m", {}), clips)
+    with pytest.warns(ObygazeWarning, match="count as following each other: lake"):
+        (film,), _ = films_of(manifest, fps=25)
+    spans = [(one.start_frame, one.end_frame) for one in film.segments]
+    assert spans == [(0, 124), (125, 249)]

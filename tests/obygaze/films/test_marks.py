@@ -75,7 +75,7 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
             "start_frame": "10",
             "end_frame": "20",
         },
-        **{"level": "S", "concepts": "Look|Body", "comment": "why", "arm": "assisted"},
+        **{"level": "S", "concepts": "Look|Body", "comment": "why"},
         **{"when": saved["when"], "mark": mark(1)["mark"], "version": "1"},
         **{"framerate": "", "start_s": "", "end_s": ""},
     }
@@ -102,17 +102,6 @@ def test_marks_become_labels_of_clips_by_the_command(
     run_obygaze(*words, cwd=tmp_path).ok()
     levels = {row["clip_id"]: row["level"] for row in rows_of(tmp_path / "labels.csv")}
     assert levels == {"a": "S", "b": "HN"}
-
-
-def test_each_arm_is_recorded(tmp_path: Path) -> None:
-    films = manifest(tmp_path, CLIPS)
-    table(tmp_path, films, "ada", blind=True).save(mark(1))
-    table(tmp_path, films, "ada").save(mark(2))
-    arms = {
-        row["mark"][-1]: row["arm"]
-        for row in rows_of(table(tmp_path, films, "ada").path)
-    }
-    assert arms == {"1": "blind", "2": "assisted"}
 
 
 def test_changes_and_deletions_are_in_the_history(marks: MarkTable) -> None:
@@ -645,7 +634,7 @@ def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
     film = later.film("lake")
     # The rate is that of the videos that are there.
     assert (film["rate"], film["can_mark"], film["marks"]) == (25.0, False, [])
-    assert "The lengths of videos are not known" in film["notes"][0]
+    assert "Marks have no place: the length of" in film["notes"][0]
     with pytest.raises(FixUsage, match=r"the length of 0\.mp4 is not known"):
         later.save_marks({"changes": [mark(2, start_frame=0, end_frame=9)]})
 
@@ -717,3 +706,29 @@ def test_notes_in_columns_without_a_name_stay(marks: MarkTable) -> None:
         "",
         "a bad row why",
     ]
+
+
+def test_marks_of_another_copy_are_neither_shown_nor_mixed(tmp_path: Path) -> None:
+    """Their pictures would be at other times, and the table would have two rates."""
+    page = site(tmp_path, CLIPS, "ada")
+    assert page.marks is not None
+    text = (
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+        "lake,ada,50,60,S,Look,50\n"
+    )
+    page.marks.path.write_text(text, "utf-8")
+    film = page.film("lake")
+    assert "counted at 50 per second, its video has 25" in film["problem"]
+    assert film["marks"] == []
+    with pytest.raises(FixInput, match="counted at 50 per second"):
+        page.save_marks({"changes": [mark(1)]})
+    assert page.marks.path.read_text("utf-8") == text
+
+
+def test_a_mark_that_is_not_there_cannot_be_deleted(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    before = marks.path.read_text("utf-8")
+    with pytest.raises(Outdated):
+        marks.save(mark(2, deleted=True))
+    assert marks.path.read_text("utf-8") == before
+    assert len(history_of(marks)) == 1

@@ -473,3 +473,41 @@ def test_clips_in_a_row_are_projected_with_a_warning(tmp_path: Path) -> None:
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert [row["level"] for row in done.json()["merged"]] == ["EN", "S"]
     assert "they count as following each other: lake" in done.stderr
+
+
+def test_tables_of_what_was_watched_may_be_named_beside_those_of_marks(
+    tmp_path: Path,
+) -> None:
+    """As a shell does with `films.*.csv`; the first mark makes such a table without a row."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    names = []
+    for name, marked, seen in (
+        ("ada", "lake,ada,0,9,S,,10\n", ""),
+        ("ben", "lake,ben,0,9,HN,,10\n", "lake,ben,0,39,watched,,10\n"),
+    ):
+        for table, rows in ((name, marked), (f"{name}.watched", seen)):
+            path = tmp_path / f"films.{table}.csv"
+            path.write_text(header + rows, "utf-8")
+            names.append(path.name)
+    words = ("manifest", "project", *names, "--every", "2", "--json")
+    found = call_obygaze(*words, cwd=tmp_path).ok().json()
+    levels = {}
+    for name, rows in found["projections"].items():
+        levels[name] = [row["level"] for row in rows]
+    assert levels == {"ada": ["S", None], "ben": ["HN", "EN"]}
+    words = ("manifest", "import", "segments", *names, "-o", "marks")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    shown = call_obygaze("manifest", "show", "marks", "--json", cwd=tmp_path).ok()
+    # Of ada it is known that only the mark was seen.
+    assert len(shown.json()["clips"]) == 4
+
+
+def test_clips_in_pictures_of_another_rate_are_refused(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    (tmp_path / "s.csv").write_text(f"{header}lake,ada,0,23,S,,8\n", "utf-8")
+    clips_header = "clip_id,movie_id,start_frame,end_frame,framerate\n"
+    (tmp_path / "c.csv").write_text(f"{clips_header}c1,lake,0,23,24\n", "utf-8")
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv")
+    refused = call_obygaze(*words, cwd=tmp_path)
+    assert refused.code != 0
+    assert "24 is not that of the marks of the film, 8" in refused.stderr

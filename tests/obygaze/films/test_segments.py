@@ -176,3 +176,12 @@ def test_a_line_of_200_megabytes_is_refused_without_holding_it(tmp_path: Path) -
     assert told_of_segments(path) == [
         "2: the line is longer than 1.0 MB; the rest of the file is not read"
     ]
+
+
+def test_concepts_without_a_level_are_not_time_that_was_watched(tmp_path: Path) -> None:
+    header = f"{SEGMENTS},comment"
+    path = segments_file(tmp_path, "m,A,0,9,,,watched", header=header)
+    (segment,) = read_segments(path)
+    assert segment.is_watched
+    path = segments_file(tmp_path, "m,A,0,9,,Look,watched", header=header)
+    assert "'' is not one of EN, HN, NS, S" in told_of_segments(path)[0]

@@ -42,3 +42,14 @@ def test_a_table_with_columns_of_others_is_not_written_anew(
         WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
     assert "remove this column" in caught.value.details[0]
     assert path.read_text("utf-8") == text
+
+
+def test_what_was_watched_of_another_copy_is_not_counted_anew(tmp_path: Path) -> None:
+    """The pictures of a copy of 24 per second would have become some of 25 per second."""
+    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
+    watched.add("lake", [(0, 9)], Fraction(24))
+    text = watched.path.read_text("utf-8")
+    with pytest.raises(FixInput, match="counted at 24 per second, its video has 25"):
+        watched.add("lake", [(20, 29)], Fraction(25))
+    assert watched.path.read_text("utf-8") == text
+    assert watched.add("sea", [(5, 5)], Fraction(25)) == [(5, 5)]

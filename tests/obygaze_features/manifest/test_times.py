@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
@@ -146,3 +147,8 @@ def test_the_rate_of_a_film() -> None:
         film_rate([said, other])
     with pytest.raises(FixInput, match="c: '25 fps' is not a frame rate"):
         film_rate([Clip("c", "lake", extra={"framerate": "25 fps"})])
+
+
+def test_times_may_be_numbers_of_numpy() -> None:
+    clips = [Clip("lake-1", "lake", None, "a.mp4", np.float64(0.1), np.float64(0.5))]
+    assert film_times(clips, rate=PAL).frames_of("lake-1") == (2, 11)

@@ -114,11 +114,17 @@ export function seek(time, isStep = false) {
       state.at = filmTime(piece, local);
       const tries = [(times[number] + times[number + 1]) / 2, times[number + 1] - 0.002];
       wanted = { number, tries, isStep };
-      if (piece.refused) $("still").src = `still/${piece.key}?picture=${number}`;
+      if (piece.refused) showStill(`still/${piece.key}?picture=${number}`, isStep && pictureAt(state.at));
     }
     if (!piece.refused) turnTo(local);
   }
   changed("time");
+}
+
+// Show a single picture of a video that does not play; it counts if a step led to it.
+function showStill(address, stepped) {
+  $("still").onload = () => stepped !== false && changed("stepped", stepped);
+  $("still").src = address;
 }
 
 function turnTo(local) {

@@ -657,6 +657,28 @@ def test_stepping_counts_the_pictures_that_it_shows(
     assert seen_by_the_program(page) == shown
 
 
+def wait_for_n_seen(page: Site, n_pictures: int) -> None:
+    wait(lambda: len(seen_by_the_program(page)) == n_pictures)
+
+
+def test_stepping_through_a_video_that_does_not_play_counts_too(
+    browser: Any, tmp_path: Path
+) -> None:
+    write_video(tmp_path / "lake.avi", "mpeg4", numbers=range(50))
+    page = site(tmp_path, film_clips("lake", "lake.avi", 2), "eva")
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        wait(lambda: "picture 0" in text(browser, "#picture"))
+        for n_seen in (1, 2, 3):
+            keys_to_body(browser, ".")
+            wait_for_n_seen(page, n_seen)
+        in_page(browser, "player.seek(given[0]);", 1.5)
+        wait(lambda: "picture 37" in text(browser, "#picture"))
+        keys_to_body(browser, ".")
+        wait(lambda: 38 in seen_by_the_program(page))
+    assert seen_by_the_program(page) == {1, 2, 3, 38}
+
+
 def test_seeking_counts_nothing(browser: Any, tmp_path: Path) -> None:
     page = lake(tmp_path)
     draw = random.Random(3)
@@ -715,7 +737,7 @@ def test_all_of_a_film_is_called_watched_and_taken_back(
         wait(lambda: "100 %" in text(browser, "#watched-share"))
         assert seen_by_the_program(page) == set(range(250))
         keys_to_body(browser, "u")
-        wait(lambda: "0 %" in text(browser, "#watched-share"))
+        wait(lambda: "watched 0 %" in text(browser, "#watched-share"))
         assert seen_by_the_program(page) == set()
         keys_to_body(browser, "U")
         wait(lambda: seen_by_the_program(page) == set(range(250)))

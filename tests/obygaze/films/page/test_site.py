@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,11 @@ from obygaze.films.decisions import (
     scores_of,
 )
 from obygaze.films.mark_tables import Segment
+from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import open_store, subset
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.tables import Run
@@ -233,3 +238,54 @@ def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> No
     (before,) = (tmp_path / "stores").glob("sig.before-*")
     shutil.rmtree(before)
     assert open_site(run="r", workspace=tmp_path).store is None
+
+
+def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
+    tmp_path: Path,
+) -> None:
+    extra = {"film_start_s": "60.0", "film_end_s": "61.0", "video_name": "a.mp4"}
+    piece = Clip("lake-1", "lake", 1, "a.mp4", 0.0, 1.0, "S", ("Look",), extra)
+    for is_blind in (False, True):
+        page = site(tmp_path, [piece], blind=is_blind)
+        (clip,) = page.overview()["clips"]
+        assert (clip["start"], clip["end"]) == (60, 61)
+        assert page.film("lake")["spans"] == {"lake-1": (60, 61)}
+    marked = Clip("lake-ada-1", "lake", start_s=0, end_s=1, extra={"annotator": "ada"})
+    manifest = replace(site(tmp_path, [marked]).manifest, columns=("annotator",))
+    page = Site(Workspace(tmp_path), manifest, blind=True)
+    assert page.film("lake")["spans"] == {}
+
+
+def test_a_film_without_a_steady_rate_cannot_be_marked(tmp_path: Path) -> None:
+    """Picture 150 is shown at 10 s; at 25 per second, it would be in the clip at 6 s."""
+    ticks = [*range(100), *range(100, 400, 3)]
+    write_video(tmp_path / "phone.mp4", numbers=range(200), ticks=ticks)
+    page = site(tmp_path, film_clips("phone", "phone.mp4", 16), "ada")
+    film = page.film("phone")
+    assert (film["can_mark"], film["n_pictures"]) == (False, 200)
+    assert "do not come at 25 per second" in film["notes"][0]
+    with pytest.raises(FixUsage, match="do not come at 25 per second"):
+        page.save_marks({"changes": [mark(1, movie_id="phone")]})
+
+
+def test_a_film_of_files_of_two_rates_cannot_be_marked(tmp_path: Path) -> None:
+    """Picture 150 is shown at 5 s; at 25 per second, it would be at the end of the film."""
+    for name, rate in (("a", 25), ("b", 50)):
+        tick = Fraction(1, rate)
+        path = tmp_path / f"{name}.mp4"
+        write_video(path, numbers=range(100), tick=tick, rate=rate)
+    clips = [Clip(f"x-{n}", "x", n, f"{name}.mp4") for n, name in enumerate("ab")]
+    film = site(tmp_path, clips, "ada").film("x")
+    assert film["can_mark"] is False
+    assert "do not come at 25 per second" in film["notes"][0]
+
+
+def test_sound_that_is_longer_than_the_film_adds_no_pictures(tmp_path: Path) -> None:
+    # 4 s of sound, 2 s of pictures.
+    write_video(tmp_path / "lake.mp4", numbers=range(50), audio=True)
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 2), "ada")
+    film = page.film("lake")
+    assert (film["can_mark"], film["n_pictures"]) == (True, 50)
+    sent = {"movie_id": "lake", "stretches": [[0, 90]]}
+    (watched,) = page.save_watched(sent)
+    assert (watched["start_frame"], watched["end_frame"]) == (0, 49)

@@ -73,6 +73,7 @@ def test_a_mark_keeps_a_concept_that_the_file_has_no_more(tmp_path: Path) -> Non
         ('name = "Look"', "'Look' is there twice"),
         ('name = "Mirror"\n[[concepts]]\nname = "Mirror"', "'Mirror' is there twice"),
         ('name = "EN"', "'EN' is a level"),
+        ('name = "type of plan"', "is another name of 'Type of shot'"),
         ('name = "a|b"', "none of them |"),
         ('name = ""', "1 to 120 letters"),
         (
