@@ -14,7 +14,14 @@ from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
-from obygaze_models.runner.summary import CellRows, cells_of, sentence_of
+from obygaze_models.runner.summary import (
+    CellRows,
+    cells_of,
+    compared_metric,
+    groups,
+    metric_name,
+    value_text,
+)
 from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
@@ -136,12 +143,20 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     if is_probability:
         unit = "probability"
     return {
-        "text": f"{sentence_of(run, cell, cells_of(run))} {_decisions_text(scores)}",
+        "text": f"{_ranking_text(run, cell)} {_decisions_text(scores)}",
         "leaked": cell.leaked,
         "scale": [0, 1] if is_probability else [-most, most],
         "unit": f"{unit} of the positive class",
         "scores": scores,
     }
+
+
+def _ranking_text(run: Run, cell: CellRows) -> str:
+    """Return how well a model ranks the clips that it was tested on."""
+    metric = compared_metric(run)
+    films = groups(cell.n_films, run)
+    value = value_text(cell, metric)
+    return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 
 
 def _decisions_text(scores: Mapping[str, Score]) -> str:

@@ -237,10 +237,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     where = "On films it has not seen"
     if is_by_clip or cell.facts["shares_films"]:
         where = "On further clips of films it has seen"
-    value = short(cell.value(metric))
-    if cell.has_interval(metric):
-        low, high = cell.ends(metric)
-        value += f" [{short(low)}, {short(high)}]"
+    value = value_text(cell, metric)
     model = label_of(cell.model)
     if len(run.about["stores"]) > 1:
         model += f" on {cell.store}"
@@ -256,6 +253,15 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
     return f"{text}."
+
+
+def value_text(cell: CellRows, metric: str) -> str:
+    """Return the value of a metric for a sentence, with its interval if it has one."""
+    value = short(cell.value(metric))
+    if cell.has_interval(metric):
+        low, high = cell.ends(metric)
+        value += f" [{short(low)}, {short(high)}]"
+    return value
 
 
 def film_values(cell: CellRows, metric: str) -> dict[str, float]:

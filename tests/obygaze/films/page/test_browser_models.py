@@ -54,7 +54,7 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
         wait(lambda: browser.title.startswith("lake-000"))
         assert text(browser, "#clip-model").endswith(said)
         of_clip = text(browser, "#clip-more")
-    assert said.startswith("On films it has not seen, ridge ranks clips")
+    assert said.startswith("It ranks the 96 test clips of 8 films with AP")
     if knows:
         assert cards.count("agrees with the annotation") == 10
         assert (

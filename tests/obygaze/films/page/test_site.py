@@ -122,7 +122,7 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
     ]
     facts = cell_facts(run, 0)
     value = f"{ridge.ap:.2f}".removeprefix("0")
-    begin = "On films it has not seen, ridge ranks clips (EN_S) with AP"
+    begin = "It ranks the 96 test clips of 8 films with AP"
     assert facts["text"].startswith(f"{begin} {value} [")
     assert facts["text"].endswith(
         "It calls 0 of 12 clips positive. 9 of its decisions agree with "
