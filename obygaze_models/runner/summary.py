@@ -233,9 +233,13 @@ def answer(run: Run) -> str:
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess from annotations alone."""
     metric = compared_metric(run)
-    is_by_clip = run.protocol["splits"]["kind"] in BY_CLIP
-    where = "On films it has not seen"
-    if is_by_clip or cell.facts["shares_films"]:
+    splits = run.protocol["splits"]
+    # Clips of one film may have several values of another column.
+    held_out = "films" if splits["group"] == FILM else f"values of {splits['group']}"
+    where = f"On {held_out} it has not seen"
+    if cell.facts["shares_films"]:
+        where = f"On further clips of {held_out} it has seen"
+    if splits["kind"] in BY_CLIP:
         where = "On further clips of films it has seen"
     value = short(cell.value(metric))
     if cell.has_interval(metric):

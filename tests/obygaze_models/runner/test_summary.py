@@ -123,6 +123,17 @@ def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
     assert warnings_of(run) == []
 
 
+def test_splits_by_another_column_do_not_answer_for_films(tmp_path: Path) -> None:
+    splits = {"group": "annotator"}
+    results = rows("ridge", GOOD, [0.7] * 12)
+    unseen = run_of(tmp_path / "unseen", [fit("ridge")], results, splits=splits)
+    assert answer(unseen).startswith("On values of annotator it has not seen, ridge")
+    fits = [fit("ridge", shares_films=True)]
+    seen = run_of(tmp_path / "seen", fits, results, splits=splits)
+    beginning = "On further clips of values of annotator it has seen, ridge"
+    assert answer(seen).startswith(beginning)
+
+
 def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     splits = {"kind": "kfold", "folds": 5}
     values = {"ap": 0.7, "auc": 0.8, "prevalence": 0.4}
