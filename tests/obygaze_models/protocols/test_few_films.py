@@ -137,7 +137,7 @@ def test_a_clip_without_a_group_is_refused(tmp_path: Path) -> None:
     manifest = manifest.with_clips(clips)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     protocol = quick("honest", *ONE_PAIR, "splits.group=decade")
-    with pytest.raises(FixInput, match="20 of 120 clips have no value in .* decade"):
+    with pytest.raises(FixInput, match=r"20 of 120 clips have no value in .* decade"):
         run_on(tmp_path, protocol, manifest, {"s": store})
     changes = (*ONE_PAIR, "splits.group=decade", "data.where=decade")
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})

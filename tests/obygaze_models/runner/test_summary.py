@@ -197,8 +197,7 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
     assert (
-        "reaches one half, so that these may be chance: ridge (EN_S)"
-        in found["chance"]
+        "reaches one half, so that these may be chance: ridge (EN_S)" in found["chance"]
     )
     assert "over 5 films only" in found["few films"]
 
