@@ -13,6 +13,7 @@ from obygaze_models.runner.summary import (
     answer,
     cells_of,
     many_fits,
+    short,
     verdict,
     warnings_of,
 )
@@ -196,10 +197,41 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     found = about_of(run)
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
-    assert (
-        "reaches one half, so that these may be chance: ridge (EN_S)" in found["chance"]
-    )
+    assert "may be no better than chance: ridge (EN_S)" in found["chance"]
     assert "over 5 films only" in found["few films"]
+
+
+def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
+    values = {**GOOD, "auc": (0.3, 0.2, 0.4)}
+    run = run_of(tmp_path, [fit("ridge")], rows("ridge", values))
+    text = about_of(run)["chance"]
+    assert text.startswith("In 1 of 1 cells the interval of AUC does not lie above one")
+
+
+def test_the_answer_is_about_the_model_of_either_side_of_a_question(
+    tmp_path: Path,
+) -> None:
+    other = [{**row, "model": "mlp"} for row in rows("ridge", GOOD)]
+    fits = [fit("ridge"), fit("mlp", is_model=True, store="s")]
+    run = run_of(tmp_path, fits, [*rows("ridge", GOOD), *other])
+    question = {"first": "neighbour", "second": "mlp"}
+    report = {**run.protocol["report"], "questions": [question]}
+    about = {**run.about, "protocol": {**run.protocol, "report": report}}
+    assert "mlp ranks clips" in answer(Run(run.folder, about))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.714, ".71"),
+        (-0.05, "-.05"),
+        (0.999, "1.00"),
+        (10.0, "10.00"),
+        (-20.5, "-20.50"),
+    ],
+)
+def test_only_a_leading_zero_is_left_out(value: float, text: str) -> None:
+    assert short(value) == text
 
 
 @pytest.mark.parametrize(
