@@ -281,6 +281,15 @@ def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, in
     return sum(ours[film] > theirs[film] for film in common), len(common)
 
 
+def has_same_tests(cell: CellRows, row: Row) -> bool:
+    """Return whether a difference is of the clips and the fits of a cell.
+
+    A difference of two training tasks may have more seeds, or leave out clips that leaked.
+    """
+    of_cell = cell.of_metric.get(row["metric"], NO_ROW)
+    return all(of_cell.get(name) == row[name] for name in ("clips", "fits"))
+
+
 def difference_row(
     rows: Iterable[Row], first: CellRows, second: CellRows
 ) -> Row | None:
