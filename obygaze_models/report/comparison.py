@@ -54,7 +54,7 @@ from obygaze_models.runner.results import (
     difference,
 )
 from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.summary import CellRows
+from obygaze_models.runner.summary import FILM, CellRows
 from obygaze_models.runner.tables import Run
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -581,8 +581,18 @@ def _with_difference(
 def _warnings(
     names: Sequence[str], runs: Sequence[OpenRun], metric: str
 ) -> Iterator[str]:
-    """Yield a warning for each run that tests other clips than the first, or in other folds."""
+    """Yield a warning for each run that tests other clips than the first, or in other folds.
+
+    And one for runs whose groups are no films: predictions.csv does not have other groups.
+    """
     first = runs[0].tested
+    groups = dict.fromkeys(run.run.group for run in runs)
+    others = [group for group in groups if group != FILM]
+    if others:
+        yield (
+            f"runs keep the clips of a value of {' and '.join(others)} together, but films are "
+            "drawn here: intervals and p of differences may be too sure"
+        )
     for name, run in zip(names[1:], runs[1:], strict=True):
         shared = [key for key in run.tested if key in first]
         other_clips = []
@@ -592,7 +602,8 @@ def _warnings(
             has_same_clips = np.array_equal(ours.clips, first[key].clips)
             if not has_same_clips or not np.array_equal(ours.y, first[key].y):
                 other_clips.append(key)
-            elif _test_sets(ours) != _test_sets(first[key]):
+            pair = _on_same_clips(ours, first[key])
+            if pair is not None and _test_sets(pair[0]) != _test_sets(pair[1]):
                 other_folds.append(key)
         n_cells = count(len(shared), "cell")
         if other_clips:
@@ -600,12 +611,12 @@ def _warnings(
             yield (
                 f"{name} does not test the clips of {names[0]} with the same classes in "
                 f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
-                f"{pair_name(*key[:2])}, and {runs[0].rows[key].n_clips} in the first run. Compare "
-                "the differences, which are on the clips that both tested, and not the values."
+                f"{pair_name(*key[:2])}, and {runs[0].rows[key].n_clips} in the first run. "
+                "Differences are on the clips that both tested; values are not."
             )
         if other_folds and metric in RANKING_METRICS:
             yield (
-                f"{name} tests the clips of {names[0]} in other folds in {len(other_folds)} of "
+                f"{name} tests clips of {names[0]} in other folds in {len(other_folds)} of "
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
                 "values nor differences are of one quantity (docs/reports.md)."
             )

@@ -183,7 +183,29 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
         )
     )
     (warning,) = compare_runs(runs).warnings
-    assert "c tests the clips of a in other folds in 1 of 1 cell" in warning
+    assert "c tests clips of a in other folds in 1 of 1 cell" in warning
+    # With a clip less, too: differences are not of one quantity there either.
+    fewer = [row for row in rows if row["clip_id"] != CLIPS.ids[5]]
+    part = made_run(
+        tmp_path / "d",
+        [],
+        list(joined.results),
+        fits=[fit],
+        tables={"predictions.csv": fewer},
+    )
+    clips, folds = compare_runs([runs[0], part]).warnings
+    assert "d does not test the clips of a" in clips
+    assert "d tests clips of a in other folds in 1 of 1 cell" in folds
+
+
+def test_runs_that_keep_other_groups_together_are_warned_of(tmp_path: Path) -> None:
+    changes = ["splits.group=decade"]
+    runs = [
+        made_run(tmp_path / "a", [cell()]),
+        made_run(tmp_path / "b", [cell(seed=2)], changes=changes),
+    ]
+    (warning,) = compare_runs(runs).warnings
+    assert "a value of decade together, but films are drawn here" in warning
 
 
 def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
