@@ -222,7 +222,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = f"{cell.n_clips:,} clips of {groups(cell.n_films, run)}"
-    share = f"{100 * cell.value('prevalence'):.0f} % positive"
+    share = f"{100 * cell.share_positive:.0f} % positive"
     chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
     return f"{run.task_name(pair)} ({size}, {share}; {chance})"
 

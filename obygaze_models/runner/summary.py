@@ -109,8 +109,17 @@ class CellRows:
 
     @property
     def n_positive(self) -> int:
-        """The tested clips of class 1."""
-        return round(self.value("prevalence") * self.n_clips)
+        """The tested clips of class 1.
+
+        Films are added: over all films, the share may be a mean of runs that test different ones.
+        """
+        films = self.by_film.get("prevalence", {}).values()
+        return sum(round(row["value"] * row["clips"]) for row in films)
+
+    @property
+    def share_positive(self) -> float:
+        """The share of the tested clips that is of class 1."""
+        return self.n_positive / self.n_clips
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""

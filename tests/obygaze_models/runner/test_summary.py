@@ -60,10 +60,15 @@ def rows(
         else:
             row["value"] = value
         made.append(row)
+    positives = [0] * len(by_film)
+    for number in range(round(200 * values["prevalence"]) if by_film else 0):
+        positives[number % len(by_film)] += 1
     for number, value in enumerate(by_film):
-        of_film = {**cell, "film": f"film-{number:02d}", "clips": 16, "films": 1}
+        n_clips = 200 // len(by_film)
+        of_film = {**cell, "film": f"film-{number:02d}", "clips": n_clips, "films": 1}
         made.append({**of_film, "metric": "ap", "value": value})
-        made.append({**of_film, "metric": "prevalence", "value": 0.4})
+        share = positives[number] / n_clips
+        made.append({**of_film, "metric": "prevalence", "value": share})
     return made
 
 
@@ -176,6 +181,18 @@ def test_rows_of_differences_and_curves_are_in_no_cell(tmp_path: Path) -> None:
     run = run_of(tmp_path, [fit("ridge")], [value, difference, curve])
     (cell,) = cells_of(run)
     assert cell.value("ap") == 0.71
+
+
+def test_positive_clips_are_those_of_the_films(tmp_path: Path) -> None:
+    """Over all films, a run of pairs of films has the mean of its runs: .3 for 16 of 37."""
+    made = rows("ridge", {"ap": 0.6, "prevalence": 0.3})
+    film = {**TASKS, "store": "s", "model": "ridge", "metric": "prevalence"}
+    for number, (n_positive, n_clips) in enumerate([(13, 20), (3, 17)]):
+        row = {**film, "film": str(number), "clips": n_clips}
+        made.append({**row, "value": n_positive / n_clips})
+    run = run_of(tmp_path, [fit("ridge", is_averaged=True)], made)
+    (cell,) = cells_of(run)
+    assert cell.n_positive == 16
 
 
 def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
