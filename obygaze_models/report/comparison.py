@@ -428,21 +428,23 @@ class Naming:
 
 @dataclass(frozen=True)
 class Clips:
-    """The clips that some runs tested: a number for each, and its film."""
+    """The clips that some runs tested: a number for each, and its film.
 
-    number_of: Mapping[str, int]
+    A clip has the ids of its film and its own. Other data may have clips of the same name.
+    """
+
+    number_of: Mapping[tuple[str, str], int]
     films: NDArray[np.str_]
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Clips:
         """Return the numbers of all clips with a prediction, in the order of their ids."""
-        film_of: dict[str, str] = {}
+        names: set[tuple[str, str]] = set()
         for run in runs:
-            for row in run.predictions:
-                film_of.setdefault(row["clip_id"], row["movie_id"])
-        ids = sorted(film_of)
-        films = np.array([film_of[clip] for clip in ids], dtype=np.str_)
-        return cls({clip: number for number, clip in enumerate(ids)}, films)
+            names.update(map(_clip_of, run.predictions))
+        ordered = sorted(names)
+        films = np.array([film for film, _ in ordered], dtype=np.str_)
+        return cls({name: number for number, name in enumerate(ordered)}, films)
 
     def evaluation(self, run: Run, metric: str) -> Evaluation:
         """Return what differences in a metric are computed with: the settings of a run."""
@@ -455,6 +457,10 @@ class Clips:
             confidence=settings["confidence"],
         )
         return Evaluation(Protocol("compare", report=report), self.films, {}, {})
+
+
+def _clip_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["movie_id"], row["clip_id"]
 
 
 @dataclass(frozen=True)
@@ -495,7 +501,7 @@ class OpenRun:
             fits[fold["fold"], fold["seed"]] = fold
         tested = []
         for fit, of_fit in grouped(rows, lambda r: (r["fold"], r["seed"])).items():
-            numbers = np.array([self.clips.number_of[row["clip_id"]] for row in of_fit])
+            numbers = np.array([self.clips.number_of[_clip_of(row)] for row in of_fit])
             order = np.argsort(numbers)
             predictions = Predictions(
                 np.array([row["y"] for row in of_fit], dtype=np.bool_),

@@ -166,6 +166,15 @@ def test_differences_are_on_the_clips_that_both_tested_with_one_class(
     )
 
 
+def test_clips_of_other_films_are_others_whatever_their_ids_are(tmp_path: Path) -> None:
+    films = tuple(f"other-{film}" for film in CLIPS.films)
+    other = MadeCell("ridge", replace(CLIPS, films=films), scores_for(CLIPS, 1.0, 2))
+    runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [other])]
+    compared = compare_runs(runs)
+    assert math.isnan(the_side(compared).difference)
+    assert "b does not test the clips of a" in compared.warnings[0]
+
+
 def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     first = cell(seed=1)
     runs = [made_run(tmp_path / "a", [first])]
