@@ -281,6 +281,9 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     """Check that the sections fit together."""
     if not protocol.tasks:
         document.add("tasks", "needs at least one task")
+    for key, names in (("tasks", protocol.tasks), ("models", protocol.models)):
+        if "" in names:  # in results, an empty second side is none
+            document.add(key, "has an empty name")
     _check_bars(document, protocol)
     _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
