@@ -281,6 +281,9 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     """Check that the sections fit together."""
     if not protocol.tasks:
         document.add("tasks", "needs at least one task")
+    for key, names in (("tasks", protocol.tasks), ("models", protocol.models)):
+        if "" in names:  # in results, an empty second side is none
+            document.add(key, "has an empty name")
     _check_bars(document, protocol)
     _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
@@ -301,6 +304,9 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
+    if protocol.fit.choose_store and protocol.data.copies == "leave_out":
+        # Each store leaves other clips out, so that a choice in each fold tests no set of clips.
+        document.add("data.copies", "fit.choose_store needs keep")
 
 
 def _check_questions(document: Document, protocol: Protocol) -> None:

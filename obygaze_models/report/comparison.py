@@ -54,7 +54,7 @@ from obygaze_models.runner.results import (
     difference,
 )
 from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.summary import CellRows
+from obygaze_models.runner.summary import FILM, CellRows
 from obygaze_models.runner.tables import Run
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -428,21 +428,23 @@ class Naming:
 
 @dataclass(frozen=True)
 class Clips:
-    """The clips that some runs tested: a number for each, and its film."""
+    """The clips that some runs tested: a number for each, and its film.
 
-    number_of: Mapping[str, int]
+    A clip has the ids of its film and its own. Other data may have clips of the same name.
+    """
+
+    number_of: Mapping[tuple[str, str], int]
     films: NDArray[np.str_]
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Clips:
         """Return the numbers of all clips with a prediction, in the order of their ids."""
-        film_of: dict[str, str] = {}
+        names: set[tuple[str, str]] = set()
         for run in runs:
-            for row in run.predictions:
-                film_of.setdefault(row["clip_id"], row["movie_id"])
-        ids = sorted(film_of)
-        films = np.array([film_of[clip] for clip in ids], dtype=np.str_)
-        return cls({clip: number for number, clip in enumerate(ids)}, films)
+            names.update(map(_clip_of, run.predictions))
+        ordered = sorted(names)
+        films = np.array([film for film, _ in ordered], dtype=np.str_)
+        return cls({name: number for number, name in enumerate(ordered)}, films)
 
     def evaluation(self, run: Run, metric: str) -> Evaluation:
         """Return what differences in a metric are computed with: the settings of a run."""
@@ -455,6 +457,10 @@ class Clips:
             confidence=settings["confidence"],
         )
         return Evaluation(Protocol("compare", report=report), self.films, {}, {})
+
+
+def _clip_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["movie_id"], row["clip_id"]
 
 
 @dataclass(frozen=True)
@@ -495,7 +501,7 @@ class OpenRun:
             fits[fold["fold"], fold["seed"]] = fold
         tested = []
         for fit, of_fit in grouped(rows, lambda r: (r["fold"], r["seed"])).items():
-            numbers = np.array([self.clips.number_of[row["clip_id"]] for row in of_fit])
+            numbers = np.array([self.clips.number_of[_clip_of(row)] for row in of_fit])
             order = np.argsort(numbers)
             predictions = Predictions(
                 np.array([row["y"] for row in of_fit], dtype=np.bool_),
@@ -581,8 +587,18 @@ def _with_difference(
 def _warnings(
     names: Sequence[str], runs: Sequence[OpenRun], metric: str
 ) -> Iterator[str]:
-    """Yield a warning for each run that tests other clips than the first, or in other folds."""
+    """Yield a warning for each run that tests other clips than the first, or in other folds.
+
+    And one for runs whose groups are no films: predictions.csv does not have other groups.
+    """
     first = runs[0].tested
+    groups = dict.fromkeys(run.run.group for run in runs)
+    others = [group for group in groups if group != FILM]
+    if others:
+        yield (
+            f"runs keep the clips of a value of {' and '.join(others)} together, but films are "
+            "drawn here: intervals and p of differences may be too sure"
+        )
     for name, run in zip(names[1:], runs[1:], strict=True):
         shared = [key for key in run.tested if key in first]
         other_clips = []
@@ -592,7 +608,8 @@ def _warnings(
             has_same_clips = np.array_equal(ours.clips, first[key].clips)
             if not has_same_clips or not np.array_equal(ours.y, first[key].y):
                 other_clips.append(key)
-            elif _test_sets(ours) != _test_sets(first[key]):
+            pair = _on_same_clips(ours, first[key])
+            if pair is not None and _test_sets(pair[0]) != _test_sets(pair[1]):
                 other_folds.append(key)
         n_cells = count(len(shared), "cell")
         if other_clips:
@@ -600,12 +617,12 @@ def _warnings(
             yield (
                 f"{name} does not test the clips of {names[0]} with the same classes in "
                 f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
-                f"{pair_name(*key[:2])}, and {runs[0].rows[key].n_clips} in the first run. Compare "
-                "the differences, which are on the clips that both tested, and not the values."
+                f"{pair_name(*key[:2])}, and {runs[0].rows[key].n_clips} in the first run. "
+                "Differences are on the clips that both tested; values are not."
             )
         if other_folds and metric in RANKING_METRICS:
             yield (
-                f"{name} tests the clips of {names[0]} in other folds in {len(other_folds)} of "
+                f"{name} tests clips of {names[0]} in other folds in {len(other_folds)} of "
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
                 "values nor differences are of one quantity (docs/reports.md)."
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from obygaze_features.core.figures import LEVEL_NAMES, spread_dots
+from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.report.clips import ScoredClip
 from obygaze_models.report.lookup import (
     Pair,
@@ -168,7 +169,7 @@ def _draw_films(
 ) -> None:
     """Draw each film of a cell as a dot: filled where it is better than the guess in this film."""
     values = film_values(cell, metric)
-    guess = run.guess_of(cell, run.ranking) if cell.is_model else None
+    guess = run.guess_of(cell, metric) if cell.is_model else None
     guessed = {} if guess is None else film_values(guess, metric)
     places = [axis.x(value) for value in values.values()]
     steps = spread_dots(places, DOT_APART)
@@ -179,7 +180,9 @@ def _draw_films(
         kind = "film guess"
         about = f"{run.film_name(film)}: {short(value)}"
         if cell.is_model:
-            is_better = film not in guessed or value > guessed[film]
+            is_better = film not in guessed or (
+                goodness(metric, value) > goodness(metric, guessed[film])
+            )
             kind = "film model" if is_better else "open"
         if film in guessed:
             about += f", guess {short(guessed[film])}"

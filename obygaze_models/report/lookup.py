@@ -127,9 +127,12 @@ class ReportRun(Run):
         if self.ranking == "auc":
             return 0.5
         for baseline in self.baselines:
-            if baseline.model == "random" and pair_of(baseline) == pair_of(cell):
+            has_same_clips = pair_of(baseline) == pair_of(cell) and (
+                baseline.store in ("", cell.store)
+            )
+            if baseline.model == "random" and has_same_clips:
                 return baseline.value("ap")
-        return cell.value("prevalence")
+        return cell.share_positive
 
     @cached_property
     def differences(self) -> list[Row]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from obygaze_features import __version__
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.function_commands import command_of
@@ -290,6 +290,12 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             path = folder / "figures" / f"{names.name_of(figure.key)}.svg"
             files[path] = figure.file.encode("utf-8")
     for path, data in files.items():
+        if path.parent.is_symlink():
+            raise AlreadyThere(
+                "this is a link, which may lead to files of somebody else",
+                where=str(path.parent),
+                hint="remove the link",
+            )
         write_atomic(path, data)
     return list(files)
 

@@ -49,6 +49,7 @@ from obygaze_models.runner.summary import (
     CellRows,
     films_above,
     groups,
+    has_same_tests,
     short,
     verdict,
 )
@@ -221,7 +222,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = f"{cell.n_clips:,} clips of {groups(cell.n_films, run)}"
-    share = f"{100 * cell.value('prevalence'):.0f} % positive"
+    share = f"{100 * cell.share_positive:.0f} % positive"
     chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
     return f"{run.task_name(pair)} ({size}, {share}; {chance})"
 
@@ -342,15 +343,13 @@ def _cell_of(run: ReportRun, *name: str) -> CellRows:
 def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
     first, second = run.settings["contrast"]
     n_higher = sum(row["value"] > 0 for row in run.contrasts)
+    n_lower = sum(row["value"] < 0 for row in run.contrasts)
     yield (
         f"Models that were trained on {first} have the higher value in {n_higher} of "
-        f"{count(len(run.contrasts), 'row')}, those that were trained on {second} in the others."
+        f"{count(len(run.contrasts), 'row')}, those that were trained on {second} in {n_lower}."
     )
-    if all(math.isnan(row["p"]) for row in run.contrasts):
-        yield (
-            "These differences have no interval and no p, because each film is tested by models "
-            "that were trained on the other films: count the films."
-        )
+    if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in run.contrasts):
+        yield "These differences have no interval and no p: count the films."
 
 
 def _table_of_contrasts(run: ReportRun) -> ResultTable:
@@ -363,20 +362,25 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
             theirs = _cell_of(
                 run, row["against_train"], test, row["store"], row["model"]
             )
-            n_above, n_films = films_above(ours, theirs, row["metric"])
+            # Films are known of the clips and fits of the two cells only.
+            films = DASH
+            if has_same_tests(ours, row) and has_same_tests(theirs, row):
+                n_above, n_films = films_above(ours, theirs, row["metric"])
+                films = f"{n_above} of {n_films}"
             cells = (
                 run.label(ours),
                 metric_name(row["metric"]),
                 Number.of(row),
                 PValue(row["p"]),
-                f"{n_above} of {n_films}",
+                films,
                 row["clips"],
                 row["leaked"] or 0,
             )
             rows.append(cells)
     headers = ("model", "metric", "difference", "p", "films", "clips", "leaked")
     note = (
-        "Films: those in which the difference is above 0. p: sign-flip test over films. Leaked: "
+        "Films: those in which the difference is above 0, where the row has the clips and the fits "
+        "of the results. p: sign-flip test over films. Leaked: "
         "test clips that trained or chose one of the two models, which alone can make a "
         "difference; where enough films are left, there is a second row without these clips."
     )

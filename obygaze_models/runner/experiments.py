@@ -360,6 +360,8 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
         named = _named_stores(stores)
     else:
         named = _named_stores([stores])
+    if "" in named:
+        raise FixUsage("a store has an empty name", hint='stores={"NAME": STORE}')
     return {
         name: open_store(store, workspace=workspace) for name, store in named.items()
     }

@@ -279,7 +279,11 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """Return the pairs of models and baselines on one cell, and of a model on two stores."""
     pairs = []
     for first, second in combinations(cells, 2):
-        if not first.store or (first.train, first.test) != (second.train, second.test):
+        # Two baselines are no question, also where each store has baselines of its own.
+        if not first.is_model or (first.train, first.test) != (
+            second.train,
+            second.test,
+        ):
             continue
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")

@@ -141,14 +141,18 @@ def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
-    """Return the cells of the baselines: they read no features, only which clips have some."""
-    by_clips: dict[bytes, list[Cell]] = {}
+    """Return the cells of the baselines: they read no features, only which clips have some.
+
+    Where copies are left out, features decide which clips are tested: those of each store.
+    """
+    by_clips: dict[tuple[str, bytes], list[Cell]] = {}
     for store in stores:
-        present = b""
+        key = ("", b"")
         if store.features is not None:
-            present = store.features.present.tobytes()
-        if present not in by_clips:
-            by_clips[present] = baseline_cells(store)
+            name = store.name if store.protocol.data.copies == "leave_out" else ""
+            key = (name, store.features.present.tobytes())
+        if key not in by_clips:
+            by_clips[key] = baseline_cells(store)
     cells = _joined([*by_clips.values()])
     if len(by_clips) == 1:
         return [replace(cell, store="") for cell in cells]

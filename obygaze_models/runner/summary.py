@@ -39,8 +39,7 @@ WORSE = "no, worse"
 UNKNOWN = "–"
 # How the answer begins where a model is not surely better than the best guess.
 BEGINNINGS = {
-    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance among so many "
-    "differences",
+    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance",
     NOT_SHOWN: "This run does not show that {model} is better than guessing",
     PERHAPS_WORSE: "{model} may be worse than guessing",
     WORSE: "{model} is worse than guessing",
@@ -110,8 +109,17 @@ class CellRows:
 
     @property
     def n_positive(self) -> int:
-        """The tested clips of class 1."""
-        return round(self.value("prevalence") * self.n_clips)
+        """The tested clips of class 1.
+
+        Films are added: over all films, the share may be a mean of runs that test different ones.
+        """
+        films = self.by_film.get("prevalence", {}).values()
+        return sum(round(row["value"] * row["clips"]) for row in films)
+
+    @property
+    def share_positive(self) -> float:
+        """The share of the tested clips that is of class 1."""
+        return self.n_positive / self.n_clips
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""
@@ -166,7 +174,8 @@ def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
         return MISSING
-    return f"{value:.{digits}f}".replace("0.", ".", 1)
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
 def groups(n: int, run: Run) -> str:
@@ -183,22 +192,24 @@ def groups(n: int, run: Run) -> str:
 def asked_cell(run: Run, cells: Sequence[CellRows]) -> CellRows | None:
     """Return the cell that the answer is about; None without a model.
 
-    It is the model of the first question of the protocol, or else the first model, on the first
+    It is a model of the first question of the protocol, or else the first model, on the first
     store (or the store that training films chose), trained and tested on one task if there is such
     a cell. It is never picked by its result.
     """
     models = [cell for cell in cells if cell.is_model]
     questions = run.protocol["report"]["questions"]
     if questions:
-        models = [cell for cell in models if _is_asked(cell, questions[0])] or models
+        firsts = [cell for cell in models if _is_asked(cell, questions[0], "first")]
+        seconds = [cell for cell in models if _is_asked(cell, questions[0], "second")]
+        models = firsts or seconds or models
     models.sort(key=lambda cell: (cell.store != CHOSEN, cell.train != cell.test))
     return models[0] if models else None
 
 
-def _is_asked(cell: CellRows, question: Mapping[str, Any]) -> bool:
+def _is_asked(cell: CellRows, question: Mapping[str, Any], side: str) -> bool:
     wanted = {
-        "first": cell.model,
-        "first_store": cell.store,
+        side: cell.model,
+        f"{side}_store": cell.store,
         "train": cell.train,
         "test": cell.test,
     }
@@ -233,9 +244,13 @@ def answer(run: Run) -> str:
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess from annotations alone."""
     metric = compared_metric(run)
-    is_by_clip = run.protocol["splits"]["kind"] in BY_CLIP
-    where = "On films it has not seen"
-    if is_by_clip or cell.facts["shares_films"]:
+    splits = run.protocol["splits"]
+    # Clips of one film may have several values of another column.
+    held_out = "films" if splits["group"] == FILM else f"values of {splits['group']}"
+    where = f"On {held_out} it has not seen"
+    if cell.facts["shares_films"]:
+        where = f"On further clips of {held_out} it has seen"
+    if splits["kind"] in BY_CLIP:
         where = "On further clips of films it has seen"
     value = value_text(cell, metric)
     model = label_of(cell.model)
@@ -279,6 +294,15 @@ def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, in
     theirs = film_values(second, metric)
     common = ours.keys() & theirs.keys()
     return sum(ours[film] > theirs[film] for film in common), len(common)
+
+
+def has_same_tests(cell: CellRows, row: Row) -> bool:
+    """Return whether a difference is of the clips and the fits of a cell.
+
+    A difference of two training tasks may have more seeds, or leave out clips that leaked.
+    """
+    of_cell = cell.of_metric.get(row["metric"], NO_ROW)
+    return all(of_cell.get(name) == row[name] for name in ("clips", "fits"))
 
 
 def difference_row(
@@ -433,14 +457,14 @@ def _cell_name(cell: CellRows, run: Run) -> str:
 
 
 def chance(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of models whose interval of AUC reaches one half."""
+    """Warn of models whose interval of AUC does not lie above one half."""
     by_chance = [cell for cell in models if cell.ends("auc")[0] <= 0.5]
     if not by_chance:
         return ""
     names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
     return (
-        f"In {len(by_chance)} of {len(models)} cells the interval of AUC reaches one half, so that "
-        f"these may be chance: {few(names, most=3)}."
+        f"In {len(by_chance)} of {len(models)} cells the interval of AUC does not lie above one "
+        f"half, so that these may be no better than chance: {few(names, most=3)}."
     )
 
 
@@ -495,7 +519,9 @@ def _why_no_interval(cell: CellRows, run: Run) -> str:
             f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
         )
     if cell.facts["shares_films"]:
-        return "clips of one film are on both sides of a split"
+        group = run.protocol["splits"]["group"]
+        one = "film" if group == FILM else f"value of {group}"
+        return f"clips of one {one} are on both sides of a split"
     return "the values do not differ from film to film"
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
 from obygaze_features.core.files import (
+    csv_bytes,
     json_values,
     parse_json,
     pretty_json,
@@ -156,18 +157,14 @@ Row = Mapping[str, Any]
 
 def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
     """Return a table as CSV. What has no value is empty."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
     columns = COLUMNS[name]
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_as_text(row.get(column, "")) for column in columns])
-    return stream.getvalue().encode("utf-8")
+    texts = ([_as_text(row.get(column)) for column in columns] for row in rows)
+    return csv_bytes(columns, texts)
 
 
 def _as_text(value: Any) -> Any:
     if isinstance(value, float):
-        return "" if math.isnan(value) else repr(float(value))
+        return None if math.isnan(value) else repr(float(value))
     if isinstance(value, bool):
         return int(value)
     return value

@@ -16,6 +16,7 @@ from obygaze_models.runner.summary import (
     best_guess,
     cells_of,
     groups,
+    has_same_tests,
     metric_name,
     short,
     warnings_of,
@@ -150,7 +151,7 @@ def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
     values = ""
     # A contrast has more seeds than a cell where models start at random, and fewer clips where
     # leaked ones are left out.
-    if all(_has_same_tests(side.of_metric.get(metric), row) for side in sides):
+    if all(has_same_tests(side, row) for side in sides):
         values = f" {' / '.join(short(side.value(metric)) for side in sides)},"
     interval = ""
     if math.isfinite(row["low"] + row["high"]):
@@ -164,13 +165,6 @@ def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
         f"{label_of(row['model'])} ({row['store']}) has {metric}{values} "
         f"difference {_signed(row['value'])}{interval}{p}; {row['clips']} clips{leaked}"
     )
-
-
-def _has_same_tests(of_cell: Row | None, row: Row) -> bool:
-    """Return whether a value and a difference are of the same clips and fits."""
-    if of_cell is None:
-        return False
-    return (of_cell["clips"], of_cell["fits"]) == (row["clips"], row["fits"])
 
 
 def _signed(value: float, digits: int = 2) -> str:

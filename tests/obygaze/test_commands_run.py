@@ -348,6 +348,8 @@ def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
     for stores in one_name:
         assert list(open_stores(stores, here)) == ["sig"]
     assert open_stores({"x": store}, None) == {"x": store}
+    with pytest.raises(FixUsage, match="a store has an empty name"):
+        open_stores({"": store}, None)
     assert list(open_stores(["b=sig", "a=sig", store], here)) == ["b", "a", "sig"]
     assert open_stores(None, here) == {}
     with pytest.raises(FixUsage, match="--store names 'sig' twice"):

@@ -65,7 +65,7 @@ def as_record(cell: CellRows) -> dict[str, Any]:
         "n_positive": cell.n_positive,
         "n_films": cell.n_films,
         "n_runs": cell.of_metric["prevalence"]["fits"],
-        "prevalence": cell.value("prevalence"),
+        "prevalence": cell.share_positive,
         "repeated": facts["is_averaged"],
         "leaked": cell.leaked,
         "folds": facts["folds"],

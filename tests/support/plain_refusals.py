@@ -53,6 +53,11 @@ def _has_few_groups(one: Experiment, match: re.Match[str]) -> bool:
     return n_tested == int(match[2]) < int(match[1]) == splits["folds"]
 
 
+def _lacks_groups(one: Experiment, match: re.Match[str]) -> bool:
+    groups = [group_of(clip, one.protocol["splits"]) for clip in one.clips]
+    return (groups.count(""), len(groups)) == (int(match[1]), int(match[2]))
+
+
 def _may_leak(one: Experiment, match: re.Match[str]) -> bool:
     """Clips of several annotators in splits of clips, or published folds of two columns."""
     splits = one.protocol["splits"]
@@ -180,6 +185,8 @@ def _has_no_vector(one: Experiment, match: re.Match[str]) -> bool:
 
 
 REASONS: dict[str, Reason] = {
+    r"(\d+) of (\d+) clips have no value in the column region, by which clips are kept "
+    r"together": _lacks_groups,
     r"the task (\S+) has no clip of .*": _lacks_a_class,
     r"(\d+) clips are in both classes": _is_in_both,
     r"report.argmax .* but (\d+) clips are in class 1 of both (\S+) and (\S+)": (

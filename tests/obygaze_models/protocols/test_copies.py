@@ -12,6 +12,7 @@ from support.experiments import films, quick, run_on, store_of
 from support.tables import baselines, models
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner import copies
 from obygaze_models.runner.copies import find_copies, near_pairs
@@ -101,6 +102,26 @@ def test_copies_are_left_out_of_each_fold(tmp_path: Path) -> None:
     both_train = sorted(manifest.films)[2:]
     for film, n_train in zip(sorted(manifest.films), n_fitted, strict=True):
         assert n_train == whole[film] - (3 if film in both_train else 0)
+
+
+def test_baselines_have_the_clips_that_each_store_leaves(tmp_path: Path) -> None:
+    """They had those of the first store, and stood beside models of the second one."""
+    manifest = films(5, 20, seed=2)
+    X = noise(len(manifest))
+    few = X.copy()
+    in_task = [n for n, clip in enumerate(manifest) if clip.level in ("EN", "HN", "S")]
+    few[in_task[-4:]] = few[in_task[:4]]
+    stores = {
+        "all": store_of(tmp_path / "all", manifest, X),
+        "few": store_of(tmp_path / "few", manifest, few),
+    }
+    changes = (*CHANGES, "data.copies=leave_out")
+    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, stores)
+    n_clips = {cell.store: cell.n_clips for cell in models(run)}
+    assert n_clips["few"] == n_clips["all"] - 8
+    assert {(cell.store, cell.n_clips) for cell in baselines(run)} == {*n_clips.items()}
+    with pytest.raises(FixInput, match="choose_store needs keep"):
+        quick("honest", *changes, "fit.choose_store=true")
 
 
 @pytest.mark.parametrize(("width", "n"), [(2, 400), (24, 240), (768, 200)])

@@ -127,6 +127,23 @@ def test_a_run_warns_of_intervals_over_few_groups_and_names_their_column(
     assert "film" not in text
 
 
+def test_a_clip_without_a_group_is_refused(tmp_path: Path) -> None:
+    """The row of the empty group was read as that of all clips."""
+    manifest = films(6, 20, seed=8)
+    clips = []
+    for clip in manifest:
+        decade = "" if clip.movie_id == "tt0000001" else clip.movie_id[-1]
+        clips.append(replace(clip, extra={**clip.extra, "decade": decade}))
+    manifest = manifest.with_clips(clips)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    protocol = quick("honest", *ONE_PAIR, "splits.group=decade")
+    with pytest.raises(FixInput, match=r"20 of 120 clips have no value in .* decade"):
+        run_on(tmp_path, protocol, manifest, {"s": store})
+    changes = (*ONE_PAIR, "splits.group=decade", "data.where=decade")
+    run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
+    assert {row["films"] for row in run.results if not row["film"]} == {5}
+
+
 def abouts(run: Run) -> dict[str, str]:
     """The warnings of a run, by what they are about."""
     return {warning.about: warning.text for warning in warnings_of(run)}
@@ -145,4 +162,4 @@ def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
     run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
     text = abouts(run)["guessing"]
     assert text.startswith("1 of 2 cells are hardly better than guessing")
-    assert "(ENHN_S -> ENHN_S, noise)" in text
+    assert "(ENHN_S, noise)" in text

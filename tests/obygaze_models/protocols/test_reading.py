@@ -290,6 +290,25 @@ def test_a_kind_that_is_no_name_is_a_violation(kind: str) -> None:
         parse_protocol(text.encode(), "p.toml")
 
 
+@pytest.mark.parametrize(
+    ("key", "table"),
+    [("tasks", "classes = { EN = 0, S = 1 }"), ("models", 'kind = "ridge"')],
+)
+def test_an_empty_name_is_a_violation(key: str, table: str) -> None:
+    text = f"""schema = "obygaze-protocol/1"
+[tasks.t]
+classes = {{ EN = 0, S = 1 }}
+[models.ridge]
+kind = "ridge"
+[{key}.""]
+{table}
+"""
+    with pytest.raises(FixInput) as raised:
+        parse_protocol(text.encode(), "mine.toml")
+    (violation,) = raised.value.details
+    assert f"{key}: has an empty name" in violation
+
+
 def test_two_tasks_with_one_bar_are_a_violation() -> None:
     """The report drew the last of them, and lost the others."""
     task = '[tasks.{}]\npositive = "level == S"\nrow = "Look"\nseries = "all"\n'

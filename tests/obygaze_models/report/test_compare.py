@@ -166,6 +166,15 @@ def test_differences_are_on_the_clips_that_both_tested_with_one_class(
     )
 
 
+def test_clips_of_other_films_are_others_whatever_their_ids_are(tmp_path: Path) -> None:
+    films = tuple(f"other-{film}" for film in CLIPS.films)
+    other = MadeCell("ridge", replace(CLIPS, films=films), scores_for(CLIPS, 1.0, 2))
+    runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [other])]
+    compared = compare_runs(runs)
+    assert math.isnan(the_side(compared).difference)
+    assert "b does not test the clips of a" in compared.warnings[0]
+
+
 def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     first = cell(seed=1)
     runs = [made_run(tmp_path / "a", [first])]
@@ -183,7 +192,29 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
         )
     )
     (warning,) = compare_runs(runs).warnings
-    assert "c tests the clips of a in other folds in 1 of 1 cell" in warning
+    assert "c tests clips of a in other folds in 1 of 1 cell" in warning
+    # With a clip less, too: differences are not of one quantity there either.
+    fewer = [row for row in rows if row["clip_id"] != CLIPS.ids[5]]
+    part = made_run(
+        tmp_path / "d",
+        [],
+        list(joined.results),
+        fits=[fit],
+        tables={"predictions.csv": fewer},
+    )
+    clips, folds = compare_runs([runs[0], part]).warnings
+    assert "d does not test the clips of a" in clips
+    assert "d tests clips of a in other folds in 1 of 1 cell" in folds
+
+
+def test_runs_that_keep_other_groups_together_are_warned_of(tmp_path: Path) -> None:
+    changes = ["splits.group=decade"]
+    runs = [
+        made_run(tmp_path / "a", [cell()]),
+        made_run(tmp_path / "b", [cell(seed=2)], changes=changes),
+    ]
+    (warning,) = compare_runs(runs).warnings
+    assert "a value of decade together, but films are drawn here" in warning
 
 
 def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:

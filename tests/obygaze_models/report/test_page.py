@@ -346,6 +346,16 @@ def test_names_cannot_become_markup_or_paths(tmp_path: Path) -> None:
     assert len({path.name.casefold() for path in files}) == len(files)
 
 
+def test_tables_are_not_written_through_a_link(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", [RIDGE, GUESS])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (run.folder / "tables").symlink_to(elsewhere)
+    with pytest.raises(AlreadyThere, match="this is a link"):
+        write_report([run.folder])
+    assert not [*elsewhere.iterdir()]
+
+
 def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
     made = made_run(tmp_path / "run", [RIDGE, GUESS])
     document = json.loads((made.folder / "run.json").read_bytes())

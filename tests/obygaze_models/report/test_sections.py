@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,23 @@ def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:
         in (section.sentences[0])
     )
     assert "no interval and no p" in section.sentences[1]
+
+
+def test_films_are_counted_on_the_clips_of_the_difference_only(tmp_path: Path) -> None:
+    """The row without leaked clips had the count of films with them."""
+    hard = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 4), train="HN_S")
+    row = difference_row(hard, RIDGE, math.nan, math.nan, math.nan)
+    fewer = {**row, "clips": row["clips"] - 9, "value": 0.0}
+    more_fits = {**row, "fits": 5 * row["fits"], "low": -0.2, "high": 0.1}
+    made = [row, fewer, more_fits]
+    run = made_run(
+        tmp_path / "run", [RIDGE, hard], made, changes=["report.questions=[]"]
+    )
+    section = sections_by_key(run)["questions"]
+    _, *cells = rows_of(section.tables[0])
+    assert [row[4] == "–" for row in cells] == [False, True, True]
+    (sentence,) = section.sentences
+    assert sentence.endswith("in 0 of 3 rows, those that were trained on EN_S in 2.")
 
 
 def with_print(
@@ -421,3 +440,30 @@ def test_what_there_is_more_of_is_in_rows(tmp_path: Path, n_tasks: int) -> None:
     assert list(table.headers) == (
         ["model", *names] if n_tasks == 2 else ["task", "ridge"]
     )
+
+
+def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
+    class WithErrors(MadeCell):
+        def results(self) -> list[dict[str, Any]]:
+            rows = super().results()
+            error = 0.1 if self.is_model else 0.3
+            for film in ("", *FILMS):
+                row = {**self.name, "film": film, "clips": 12, "films": 1}
+                # In the first film the model is worse.
+                value = 0.5 if self.is_model and film == FILMS[0] else error
+                rows.append({**row, "metric": "brier", "value": value})
+            return rows
+
+    of_task = {"train": "Look", "test": "Look"}
+    cells = [
+        WithErrors("cav", CLIPS, RIDGE.scores, **of_task),
+        WithErrors("neighbour", CLIPS, GUESS.scores, False, "", **of_task),
+    ]
+    changes = ["report.primary=brier"]
+    run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=changes)
+    figure, _ = figures_of_tasks(ReportRun.of(run))
+    assert figure.title == "Brier side by side, cav"
+    assert figure.markup.count(f"{FILMS[1]}: .10, guess .30") == 1
+    dots = re.findall(r'<circle[^>]* class="([^"]*)"', figure.markup)
+    assert Counter(dots)["film model"] == 7 + 1  # and one in the legend
+    assert Counter(dots)["open"] == 1 + 1

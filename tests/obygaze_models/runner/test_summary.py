@@ -13,6 +13,7 @@ from obygaze_models.runner.summary import (
     answer,
     cells_of,
     many_fits,
+    short,
     verdict,
     warnings_of,
 )
@@ -59,10 +60,15 @@ def rows(
         else:
             row["value"] = value
         made.append(row)
+    positives = [0] * len(by_film)
+    for number in range(round(200 * values["prevalence"]) if by_film else 0):
+        positives[number % len(by_film)] += 1
     for number, value in enumerate(by_film):
-        of_film = {**cell, "film": f"film-{number:02d}", "clips": 16, "films": 1}
+        n_clips = 200 // len(by_film)
+        of_film = {**cell, "film": f"film-{number:02d}", "clips": n_clips, "films": 1}
         made.append({**of_film, "metric": "ap", "value": value})
-        made.append({**of_film, "metric": "prevalence", "value": 0.4})
+        share = positives[number] / n_clips
+        made.append({**of_film, "metric": "prevalence", "value": share})
     return made
 
 
@@ -123,6 +129,17 @@ def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
     assert warnings_of(run) == []
 
 
+def test_splits_by_another_column_do_not_answer_for_films(tmp_path: Path) -> None:
+    splits = {"group": "annotator"}
+    results = rows("ridge", GOOD, [0.7] * 12)
+    unseen = run_of(tmp_path / "unseen", [fit("ridge")], results, splits=splits)
+    assert answer(unseen).startswith("On values of annotator it has not seen, ridge")
+    fits = [fit("ridge", shares_films=True)]
+    seen = run_of(tmp_path / "seen", fits, results, splits=splits)
+    beginning = "On further clips of values of annotator it has seen, ridge"
+    assert answer(seen).startswith(beginning)
+
+
 def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     splits = {"kind": "kfold", "folds": 5}
     values = {"ap": 0.7, "auc": 0.8, "prevalence": 0.4}
@@ -166,6 +183,18 @@ def test_rows_of_differences_and_curves_are_in_no_cell(tmp_path: Path) -> None:
     assert cell.value("ap") == 0.71
 
 
+def test_positive_clips_are_those_of_the_films(tmp_path: Path) -> None:
+    """Over all films, a run of pairs of films has the mean of its runs: .3 for 16 of 37."""
+    made = rows("ridge", {"ap": 0.6, "prevalence": 0.3})
+    film = {**TASKS, "store": "s", "model": "ridge", "metric": "prevalence"}
+    for number, (n_positive, n_clips) in enumerate([(13, 20), (3, 17)]):
+        row = {**film, "film": str(number), "clips": n_clips}
+        made.append({**row, "value": n_positive / n_clips})
+    run = run_of(tmp_path, [fit("ridge", is_averaged=True)], made)
+    (cell,) = cells_of(run)
+    assert cell.n_positive == 16
+
+
 def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
     run = run_of(
         tmp_path, [fit("ridge", copies=3)], rows("ridge", GOOD, leaked=10, n_films=12)
@@ -185,10 +214,41 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     found = about_of(run)
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
-    assert (
-        "reaches one half, so that these may be chance: ridge (EN_S)" in found["chance"]
-    )
+    assert "may be no better than chance: ridge (EN_S)" in found["chance"]
     assert "over 5 films only" in found["few films"]
+
+
+def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
+    values = {**GOOD, "auc": (0.3, 0.2, 0.4)}
+    run = run_of(tmp_path, [fit("ridge")], rows("ridge", values))
+    text = about_of(run)["chance"]
+    assert text.startswith("In 1 of 1 cells the interval of AUC does not lie above one")
+
+
+def test_the_answer_is_about_the_model_of_either_side_of_a_question(
+    tmp_path: Path,
+) -> None:
+    other = [{**row, "model": "mlp"} for row in rows("ridge", GOOD)]
+    fits = [fit("ridge"), fit("mlp", is_model=True, store="s")]
+    run = run_of(tmp_path, fits, [*rows("ridge", GOOD), *other])
+    question = {"first": "neighbour", "second": "mlp"}
+    report = {**run.protocol["report"], "questions": [question]}
+    about = {**run.about, "protocol": {**run.protocol, "report": report}}
+    assert "mlp ranks clips" in answer(Run(run.folder, about))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.714, ".71"),
+        (-0.05, "-.05"),
+        (0.999, "1.00"),
+        (10.0, "10.00"),
+        (-20.5, "-20.50"),
+    ],
+)
+def test_only_a_leading_zero_is_left_out(value: float, text: str) -> None:
+    assert short(value) == text
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,19 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.sign_flips import max_t_p
+from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.summary import warnings_of
-from obygaze_models.runner.tables import PREDICTIONS, RESULTS, Run, read_folder
+from obygaze_models.runner.tables import (
+    PREDICTIONS,
+    RESULTS,
+    Run,
+    read_folder,
+    read_table,
+    table_bytes,
+)
 
 ONE_PAIR = (
     'grid.train=["EN_S"]',
@@ -137,6 +145,42 @@ def test_differences_name_the_second_side(run: Run) -> None:
         # Each film also trained the models of others: no p of its own, but one among all.
         assert math.isnan(row["p"])
         assert 0 < row["p_all"] <= 1
+
+
+def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
+    """Where stores lack other clips, each has baselines, whose differences are no question."""
+    manifest = films(7, 24, seed=3)
+    X = planted(manifest)
+    lacking = [clip.clip_id for clip in manifest if clip.level == "S"][:1]
+    stores = {
+        "whole": store_of(tmp_path / "whole", manifest, X),
+        "part": store_of(tmp_path / "part", manifest, X, without=lacking),
+    }
+    changes = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=20")
+    inputs = gather(load_protocol("honest", changes), manifest, "made-up", stores)
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    differences = [row for row in run.results if row["against_model"]]
+    assert {row["store"] for row in differences} == {"whole", "part"}
+    assert {row["model"] for row in differences} == {"ridge"}
+
+
+@pytest.mark.parametrize(
+    "name", ["a,b", 'a"b', "a\nb", "a\rb", "", " a ", "nan", "1e5"]
+)
+def test_names_are_read_as_they_were_written(name: str) -> None:
+    row = {
+        "film": name,
+        "model": name,
+        "value": math.nan,
+        "clips": None,
+        "low": math.inf,
+    }
+    data = table_bytes("results.csv", [row])
+    (again,) = read_table("results.csv", data)
+    assert (again["film"], again["model"]) == (name, name)
+    assert math.isnan(again["value"])
+    assert again["clips"] is None
+    assert again["low"] == math.inf
 
 
 def test_p_of_all_is_that_of_the_films(run: Run) -> None:
