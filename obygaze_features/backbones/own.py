@@ -272,7 +272,7 @@ class ModuleFamily(Family):
                     where=card.origin,
                     hint="a module whose state_dict has tensors only",
                 )
-        contents = dict(_contents(module, "", set()))
+        contents = dict(_contents(module, "", {}))
         has_weights = any(not isinstance(value, Number) for value in contents.values())
         if not has_weights and self.files is None:
             raise FixInput(
@@ -293,7 +293,9 @@ class ModuleFamily(Family):
         return {TENSORS: sha256_bytes(canonical_json(parts)), **hashes}
 
 
-def _contents(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _contents(
+    value: Any, name: str, seen: dict[int, Any]
+) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
 
     A state_dict leaves out attributes, and the buffers that are not saved.
@@ -313,7 +315,8 @@ def _contents(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]
         parts = dict(enumerate(value))
     if id(value) in seen:
         return
-    seen.add(id(value))
+    # Kept: another object would get the id of one that a mapping has just made.
+    seen[id(value)] = value
     for key, part in parts.items():
         # A module that was used before is not in training any more; its hooks are numbered by torch
         # as they are made in the process.

@@ -291,6 +291,54 @@ def test_what_no_tensor_holds_is_refused(tmp_path: Path) -> None:
         load_backbone(f"{path}:net")
 
 
+def tensors_of(folder: Path, load: str, **names: object) -> str:
+    """The hash of what the module of `load` holds; `names` are those of its file."""
+    text = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    path = write(folder, mine=text + RUN % "1.0" + CARD.partition("def load")[0] + load)
+    card = CARD.partition("\n\ndef net")
+    path.write_text(path.read_text("utf-8") + card[1] + card[2], "utf-8")
+    return str(load_backbone(f"{path}:net").recipe()["weights"]["tensors"])
+
+
+def test_a_module_that_was_used_before_has_the_same_hash(tmp_path: Path) -> None:
+    """A file may make its module once; torch numbers hooks as they are made in a process."""
+    load = """\
+NET = torch.nn.Linear(1, 1)
+torch.nn.init.ones_(NET.weight)
+torch.nn.init.ones_(NET.bias)
+
+
+def load():
+    hook = lambda module, inputs, names: None
+    NET.register_forward_pre_hook(hook, with_kwargs=True)
+    return NET
+"""
+    first = tensors_of(tmp_path, load)
+    assert tensors_of(tmp_path, load) == first
+
+
+def test_numbers_under_keys_of_equal_words_are_both_hashed(tmp_path: Path) -> None:
+    load = """\
+def load():
+    net = torch.nn.Identity()
+    net.table = {1: torch.full((2,), ONE), "1": torch.zeros(2)}
+    return net
+"""
+    hashes = {tensors_of(tmp_path, load, ONE=number) for number in (1.0, 2.0)}
+    assert len(hashes) == 2
+
+
+def test_a_tensor_without_a_hash_is_named(tmp_path: Path) -> None:
+    load = """\
+def load():
+    net = torch.nn.Linear(1, 1)
+    net.graph = torch.eye(3).to_sparse()
+    return net
+"""
+    with pytest.raises(FixInput, match=r"the tensor \['graph'\] .* has no hash"):
+        tensors_of(tmp_path, load)
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_a_program_of_torchscript_is_refused(tmp_path: Path) -> None:
     """Its state_dict has weights without the program that decides what they compute."""
