@@ -293,9 +293,7 @@ class ModuleFamily(Family):
         return {TENSORS: sha256_bytes(canonical_json(parts)), **hashes}
 
 
-def _contents(
-    value: Any, name: str, seen: dict[int, Any]
-) -> Iterator[tuple[str, Any]]:
+def _contents(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
 
     A state_dict leaves out attributes, and the buffers that are not saved.
