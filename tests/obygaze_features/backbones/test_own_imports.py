@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
+from obygaze_features.core.parts import find_part, trust  # noqa: E402
 
 CARD = """\
 import torch
@@ -163,6 +167,38 @@ def test_a_helper_that_no_statement_imports_is_refused(
     write(tmp_path, mine=f"import helper\n{text}")
     assert value_of(path) == 1.0
     assert code_of(path)["files"].keys() == {"mine.py", "helper.py"}
+
+
+def test_an_import_of_another_part_in_another_thread_is_not_refused(
+    tmp_path: Path,
+) -> None:
+    """Each store of a run has a thread; one of them imports while the other computes."""
+    lazy = (
+        "def run(module, pixels):\n    import helper\n    return helper.run(module)\n"
+    )
+    write(tmp_path, mine=RUN % "1.0" + CARD, other=lazy + CARD, helper=RUN % "2.0")
+    names = [str(tmp_path / f"{name}.py:net") for name in ("mine", "other")]
+    trust(names)
+    mine, other = map(find_part, names)
+    assert tmp_path / "helper.py" in other.files
+    has_begun, may_end = Event(), Event()
+
+    def compute() -> bool:
+        has_begun.set()
+        return may_end.wait(60)
+
+    with ThreadPoolExecutor(1) as threads:
+        computed = threads.submit(mine.call, compute, "failed in run()")
+        assert has_begun.wait(60)
+        other.call(lambda: import_module("helper"), "failed in run()")
+        may_end.set()
+        assert computed.result()
+    # The same thread has no such excuse: the records of a part have nothing of another one.
+    write(tmp_path, helper=RUN % "3.0")
+    with pytest.raises(FixInput, match=r"needs helper\.py, which no import statement"):
+        mine.call(
+            lambda: other.call(lambda: import_module("helper"), "failed"), "failed"
+        )
 
 
 def test_an_import_that_fails_names_the_module_as_it_was_written(
