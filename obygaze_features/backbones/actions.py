@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.weights import (
+    TOKENIZERS,
+    cached_snapshot,
     download_files,
     find_weights,
     is_cached,
@@ -243,8 +245,7 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
     """Download the weights of a card, and copy them."""
     if not card.family.needs_weights:
         return {"name": card.name, "bytes": 0, "folder": None}
-    if card.checkpoint and not (offline() and is_cached(card)):
-        # Another program may have left weights there without their tokenizer.
+    if card.checkpoint and not (is_cached(card) and (offline() or _has_texts(card))):
         download_files(card)
     files = find_weights(card)
     weights = {"name": card.name, "bytes": files.n_bytes}
@@ -259,6 +260,20 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
     reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(files.folder.name, encoding="ascii")
     return {**weights, "folder": str(copy)}
+
+
+def _has_texts(card: Card) -> bool:
+    """Return whether the tokenizer of a card's text tower is in the cache, if it has a tower.
+
+    Another program may have left weights there without it.
+    """
+    from obygaze_features.backbones.pretrained import PretrainedFamily
+
+    family = card.family
+    snapshot = cached_snapshot(card)
+    if not isinstance(family, PretrainedFamily) or family.text is None or not snapshot:
+        return True
+    return any((snapshot / name).is_file() for name in TOKENIZERS)
 
 
 def _row_of(card: Card) -> list[Any]:

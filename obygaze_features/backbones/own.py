@@ -31,7 +31,7 @@ from obygaze_features.backbones.weights import (
     tensors_sha256,
 )
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, NotFound, first_line
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.imported_files import imports_of
@@ -47,6 +47,8 @@ LEVELS = "levels"
 VALUES = (NORMALISED, LEVELS)
 # The arrays of a store beside those of features.
 _OTHER_ARRAYS = (*TIMES, MASK, PICTURES, "clean")
+# The ends of the names under which torch keeps the hooks of a module.
+_HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 Load = Callable[[], Any]
 Run = Callable[[Any, "Tensor"], Any]
 T = TypeVar("T")
@@ -270,7 +272,7 @@ class ModuleFamily(Family):
                     where=card.origin,
                     hint="a module whose state_dict has tensors only",
                 )
-        contents = dict(_contents(module, "", set()))
+        contents = dict(_contents(module, "", {}))
         has_weights = any(not isinstance(value, Number) for value in contents.values())
         if not has_weights and self.files is None:
             raise FixInput(
@@ -287,11 +289,11 @@ class ModuleFamily(Family):
                 )
         hashes = hashes_of_files(self.files or ())
         # Models in files alone are different ones where their files are.
-        parts = {"files": hashes, "module": _hashes_of_contents(contents)}
+        parts = {"files": hashes, "module": _hashes_of_contents(card.name, contents)}
         return {TENSORS: sha256_bytes(canonical_json(parts)), **hashes}
 
 
-def _contents(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _contents(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
 
     A state_dict leaves out attributes, and the buffers that are not saved.
@@ -311,19 +313,31 @@ def _contents(value: Any, name: str, seen: set[int]) -> Iterator[tuple[str, Any]
         parts = dict(enumerate(value))
     if id(value) in seen:
         return
-    seen.add(id(value))
+    # Kept: another object would get the id of one that a mapping has just made.
+    seen[id(value)] = value
     for key, part in parts.items():
-        yield from _contents(part, f"{name}.{key}", seen)
+        # A module that was used before is not in training any more; its hooks are numbered by torch
+        # as they are made in the process.
+        is_of_use = key == "training" or str(key).endswith(_HOOKS)
+        if not (isinstance(value, torch.nn.Module) and is_of_use):
+            # The words of two keys may be equal, such as those of 1 and "1".
+            yield from _contents(part, f"{name}[{key!r}]", seen)
 
 
-def _hashes_of_contents(contents: Mapping[str, Any]) -> dict[str, str]:
+def _hashes_of_contents(card: str, contents: Mapping[str, Any]) -> dict[str, str]:
     """Return the sha256 of each tensor and array, and the text of each number."""
     import torch
 
     hashes = {}
     for name, value in contents.items():
         if isinstance(value, torch.Tensor):
-            hashes[name] = tensors_sha256({name: value})
+            try:
+                hashes[name] = tensors_sha256({name: value})
+            except (RuntimeError, TypeError) as error:
+                raise FixInput(
+                    f"{card}: the tensor {name} of the module has no hash: {first_line(error)}",
+                    hint="a dense tensor in its place, made sparse in run()",
+                ) from error
         elif isinstance(value, np.ndarray):
             kind = f"{value.dtype.str} {value.shape} "
             hashes[name] = sha256_bytes(kind.encode() + value.tobytes())

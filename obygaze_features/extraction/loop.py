@@ -268,7 +268,8 @@ class StoreFiller:
             # The other rows of that block were not decoded: another process has finished it.
             self._waiting = []
         self._block = block
-        if block is None or self.view not in decoded.views:
+        # Another store may need a row, also in this view, that this one does not compute.
+        if block is None or not self.filling.computed[decoded.row]:
             return
         clip = self._checked(decoded.views[self.view])
         if isinstance(clip, Failure):

@@ -59,8 +59,13 @@ def arrays_of_features(backbone: Backbone) -> list[Array]:
     return [array for array in arrays if array.name in backbone.arrays]
 
 
-def new_filling(target: Path, inner: Backbone, n_clips: int) -> Filling:
-    """Plan a store of some clips."""
+def new_filling(
+    target: Path,
+    inner: Backbone,
+    n_clips: int,
+    computed: Sequence[bool] | None = None,
+) -> Filling:
+    """Plan a store of some clips, of which all are computed by default."""
     target.parent.mkdir(parents=True, exist_ok=True)
     recipe = recipe_of(inner, view_of(inner))
     return plan_filling(
@@ -70,6 +75,7 @@ def new_filling(target: Path, inner: Backbone, n_clips: int) -> Filling:
         recipe=recipe,
         manifest=Manifest("m", "0" * 64),
         kind=maker_of(inner, recipe).kind,
+        computed=computed,
     )
 
 

@@ -21,7 +21,7 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from support.words import save_text_model  # noqa: E402
 
-from obygaze_features.backbones.actions import load_backbone  # noqa: E402
+from obygaze_features.backbones.actions import fetch_weights, load_backbone  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.weights import find_weights, is_cached  # noqa: E402
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
@@ -164,6 +164,26 @@ def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None
     assert checked.ok().json()["weights"] == "cached"
     done = run_obygaze("-C", tmp_path, "backbones", "fetch", "clip-b16", env=env)
     assert (done.code, "forbids the network" in done.stderr) == (1, True)
+
+
+def test_fetch_does_not_ask_the_hub_for_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub may be out of reach, or have another revision of `main` meanwhile."""
+
+    import huggingface_hub
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", fail)
+    folder = save_tiny("dinov2", tmp_path / "files")
+    write_tiny_card("dinov2", tmp_path / "backbones", checkpoint="tests/tiny")
+    hub_cache(find_card("tiny-dinov2", Workspace(tmp_path)), tmp_path / "hub", folder)
+    (fetched,) = fetch_weights(["tiny-dinov2"], workspace=tmp_path).backbones
+    assert fetched["folder"].startswith(str(tmp_path / "hub"))
 
 
 @pytest.mark.check("a process without the hub's library in it")

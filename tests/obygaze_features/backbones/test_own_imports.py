@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
+from obygaze_features.core.parts import find_part, trust  # noqa: E402
 
 CARD = """\
 import torch
@@ -165,6 +169,38 @@ def test_a_helper_that_no_statement_imports_is_refused(
     assert code_of(path)["files"].keys() == {"mine.py", "helper.py"}
 
 
+def test_an_import_of_another_part_in_another_thread_is_not_refused(
+    tmp_path: Path,
+) -> None:
+    """Each store of a run has a thread; one of them imports while the other computes."""
+    lazy = (
+        "def run(module, pixels):\n    import helper\n    return helper.run(module)\n"
+    )
+    write(tmp_path, mine=RUN % "1.0" + CARD, other=lazy + CARD, helper=RUN % "2.0")
+    names = [str(tmp_path / f"{name}.py:net") for name in ("mine", "other")]
+    trust(names)
+    mine, other = map(find_part, names)
+    assert tmp_path / "helper.py" in other.files
+    has_begun, may_end = Event(), Event()
+
+    def compute() -> bool:
+        has_begun.set()
+        return may_end.wait(60)
+
+    with ThreadPoolExecutor(1) as threads:
+        computed = threads.submit(mine.call, compute, "failed in run()")
+        assert has_begun.wait(60)
+        other.call(lambda: import_module("helper"), "failed in run()")
+        may_end.set()
+        assert computed.result()
+    # The same thread has no such excuse: the records of a part have nothing of another one.
+    write(tmp_path, helper=RUN % "3.0")
+    with pytest.raises(FixInput, match=r"needs helper\.py, which no import statement"):
+        mine.call(
+            lambda: other.call(lambda: import_module("helper"), "failed"), "failed"
+        )
+
+
 def test_an_import_that_fails_names_the_module_as_it_was_written(
     tmp_path: Path,
 ) -> None:
@@ -289,6 +325,54 @@ def test_what_no_tensor_holds_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, mine=text.replace("def load", f"{net}def load"))
     with pytest.raises(FixInput, match="_extra_state of the module is a dict"):
         load_backbone(f"{path}:net")
+
+
+def tensors_of(folder: Path, load: str, **names: object) -> str:
+    """The hash of what the module of `load` holds; `names` are those of its file."""
+    text = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    path = write(folder, mine=text + RUN % "1.0" + CARD.partition("def load")[0] + load)
+    card = CARD.partition("\n\ndef net")
+    path.write_text(path.read_text("utf-8") + card[1] + card[2], "utf-8")
+    return str(load_backbone(f"{path}:net").recipe()["weights"]["tensors"])
+
+
+def test_a_module_that_was_used_before_has_the_same_hash(tmp_path: Path) -> None:
+    """A file may make its module once; torch numbers hooks as they are made in a process."""
+    load = """\
+NET = torch.nn.Linear(1, 1)
+torch.nn.init.ones_(NET.weight)
+torch.nn.init.ones_(NET.bias)
+
+
+def load():
+    hook = lambda module, inputs, names: None
+    NET.register_forward_pre_hook(hook, with_kwargs=True)
+    return NET
+"""
+    first = tensors_of(tmp_path, load)
+    assert tensors_of(tmp_path, load) == first
+
+
+def test_numbers_under_keys_of_equal_words_are_both_hashed(tmp_path: Path) -> None:
+    load = """\
+def load():
+    net = torch.nn.Identity()
+    net.table = {1: torch.full((2,), ONE), "1": torch.zeros(2)}
+    return net
+"""
+    hashes = {tensors_of(tmp_path, load, ONE=number) for number in (1.0, 2.0)}
+    assert len(hashes) == 2
+
+
+def test_a_tensor_without_a_hash_is_named(tmp_path: Path) -> None:
+    load = """\
+def load():
+    net = torch.nn.Linear(1, 1)
+    net.graph = torch.eye(3).to_sparse()
+    return net
+"""
+    with pytest.raises(FixInput, match=r"the tensor \['graph'\] .* has no hash"):
+        tensors_of(tmp_path, load)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")

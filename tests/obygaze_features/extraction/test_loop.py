@@ -115,6 +115,22 @@ def test_rows_that_failed_in_the_model_are_shown_like_others(tmp_path: Path) -> 
     assert list(world.store().status().reasons) == [2, 9]
 
 
+def test_a_row_that_only_another_store_needs_is_in_no_batch(tmp_path: Path) -> None:
+    """Two stores see the same pictures of a clip; one of them has the odd rows already."""
+    one, two = World(tmp_path / "one"), World(tmp_path / "two")
+    even_rows = [row % 2 == 0 for row in range(N)]
+    two.filling = new_filling(tmp_path / "two" / "part", two.inner, N, even_rows)
+    with ExitStack() as stack:
+        fillers: list[StoreFiller] = []
+        for world in (one, two):
+            filler = new_filler(world.backbone, world.filling, world.inner, 3)
+            fillers.append(stack.enter_context(filler))
+        fill_stores(fillers, one.decode)
+    assert one.backbone.batches == FULL_BATCHES
+    assert two.backbone.batches == [2, 2, 2]
+    assert not two.filling.missing()
+
+
 # --- Too little memory ---
 
 
