@@ -404,6 +404,9 @@ def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
     splits = protocol.splits
     if splits.kind == "fixed" and not (splits.column and splits.test):
         document.add("splits", "fixed splits need column and test")
+    both = sorted(set(splits.test) & set(splits.choose))
+    if both:
+        document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
     if splits.kind in ("published", "fixed") and splits.never:
         document.add("splits.never", f"has no meaning in {splits.kind} splits")
     if splits.kind in ("kfold", "group_kfold") and splits.folds < 2:

@@ -594,23 +594,21 @@ def success(run: ReportRun) -> Section:
     by_cell = grouped(rows, cell_of)
     for (train, test, store, model), of_cell in by_cell.items():
         name = f"{model} ({store}), {pair_name(train, test)}"
-        table_rows: list[Cells | Heading] = []
-        for film, of_film in grouped(of_cell, lambda row: row["film"]).items():
-            if film == ALL_FILMS:
-                first = of_film[0]
-                table_rows += [_row_of_factor(row) for row in of_film]
+        of_all = [row for row in of_cell if row["film"] == ALL_FILMS]
+        if not of_all:
+            continue
         figure = figure_of_success(name, of_cell, ALL_FILMS)
         if figure is not None:
             section.figures.append(figure)
         note = (
-            f"{first['successes']} of {first['all_clips']} decisions are correct. Each film is in "
-            "success.csv."
+            f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct. Each "
+            "film is in success.csv."
         )
         table = ResultTable(
             f"success-{slug(name)}",
             f"Log odds of success: {name}",
             ("property", "clips", "log odds", "p", "note"),
-            table_rows,
+            [_row_of_factor(row) for row in of_all],
             note,
             folded=True,
         )

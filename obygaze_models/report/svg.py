@@ -201,9 +201,10 @@ class Axis:
     @property
     def ticks(self) -> list[float]:
         """Some round values on the axis."""
-        steps = (0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
         length = self.high - self.low
-        step = next((step for step in steps if length / step <= 8), 50.0)
+        power = 10.0 ** math.ceil(math.log10(length / 8))
+        steps = (0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
+        step = next((step for step in steps if length / step <= 8), power)
         first = math.ceil(self.low / step - ROUNDING)
         last = math.floor(self.high / step + ROUNDING)
         return [number * step for number in range(first, last + 1)]

@@ -250,13 +250,24 @@ class Cell:
         return _at_weight_one(cell.statistics(one_unit, TUNED))
 
     def recalibrated(self) -> dict[str, float]:
-        """Return the errors of probabilities that training clips recalibrated."""
-        tests = [t for t in self.tested if t.recalibrated is not None]
-        if self.share is not None or len(tests) < len(self.tested):
-            return {}
-        y = np.concatenate([t.predictions.y for t in tests])
-        scores = np.concatenate([np.asarray(t.recalibrated) for t in tests])
-        return evaluate(Predictions.of(y, scores), CALIBRATION_METRICS)
+        """Return the errors of probabilities that training clips recalibrated.
+
+        They are of all folds of a seed together, or means over runs, as those of the probabilities.
+        """
+        runs: dict[tuple[int, str], list[Predictions]] = {}
+        for t in self.tested:
+            if self.share is not None or t.recalibrated is None:
+                return {}
+            recalibrated = Predictions.of(t.predictions.y, t.recalibrated)
+            run = (t.seed, t.fold if self.is_averaged else "")
+            runs.setdefault(run, []).append(recalibrated)
+        of_runs = []
+        for of_run in runs.values():
+            of_runs.append(evaluate(Predictions.join(of_run), CALIBRATION_METRICS))
+        return {
+            name: float(np.mean([values[name] for values in of_runs]))
+            for name in CALIBRATION_METRICS
+        }
 
     @cached_property
     def fold_values(self) -> list[dict[str, float]]:

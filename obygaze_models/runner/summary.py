@@ -478,9 +478,12 @@ def few_films(run: Run, models: Sequence[CellRows]) -> str:
     ]
     if not over_few:
         return ""
-    least = min(cell.n_films for cell in over_few)
+    n_films = sorted({cell.n_films for cell in over_few})
+    over = groups(n_films[-1], run)
+    if len(n_films) > 1:
+        over = f"{n_films[0]} to {over}"
     return (
-        f"{len(over_few)} of {len(models)} intervals are over {groups(least, run)} only, which may "
+        f"{len(over_few)} of {len(models)} intervals are over {over} only, which may "
         f"be alike or differ by chance: they say little about others."
     )
 

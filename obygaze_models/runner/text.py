@@ -72,7 +72,9 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         of_tasks = [cell for cell in shown if cell.tasks == tasks]
         value_of = {_column(cell, run): _value(cell, primary) for cell in of_tasks}
         first = of_tasks[0]
-        row: list[object] = [tasks, first.n_clips, first.n_positive]
+        n_clips = _range([cell.n_clips for cell in of_tasks])
+        n_positive = _range([cell.n_positive for cell in of_tasks])
+        row: list[object] = [tasks, n_clips, n_positive]
         row += [value_of.get(column, MISSING) for column in columns]
         row.append(_guess(first, cells, primary))
         rows.append(row)
@@ -81,6 +83,12 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         headers.pop()
         rows = [row[:-1] for row in rows]
     return table(headers, rows)
+
+
+def _range(numbers: Sequence[int]) -> int | str:
+    """Return a number; where stores lack other clips, the least and the largest."""
+    least, most = min(numbers), max(numbers)
+    return most if least == most else f"{least} to {most}"
 
 
 def _column(cell: CellRows, run: Run) -> str:

@@ -309,6 +309,13 @@ kind = "ridge"
     assert f"{key}: has an empty name" in violation
 
 
+def test_clips_that_are_tested_do_not_choose() -> None:
+    """They chose, and were not tested."""
+    splits = ["splits.kind=fixed", "splits.column=part", 'splits.test=["a","b"]']
+    (problem,) = violations(MINIMAL, *splits, 'splits.choose=["b"]')
+    assert "splits.choose: 'b' is in splits.test, too" in problem
+
+
 def test_two_tasks_with_one_bar_are_a_violation() -> None:
     """The report drew the last of them, and lost the others."""
     task = '[tasks.{}]\npositive = "level == S"\nrow = "Look"\nseries = "all"\n'

@@ -156,6 +156,11 @@ def test_probabilities_are_recalibrated_where_all_fits_were() -> None:
     cell = replace(SEED_0, tested=[half, sure])
     assert cell.recalibrated()["brier"] == pytest.approx((3 * 0.25 + 1) / 6)
     assert replace(SEED_0, tested=[half, B0]).recalibrated() == {}
+    # The same probabilities are as wrong as they were: of seeds and of runs, errors are means.
+    for cell in (SEED_0, BOTH, replace(BOTH, is_averaged=True)):
+        tested = [replace(t, recalibrated=t.predictions.score) for t in cell.tested]
+        again = replace(cell, tested=tested).recalibrated()
+        assert again == pytest.approx({name: cell.value[name] for name in again})
 
 
 def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:

@@ -104,6 +104,9 @@ def test_an_axis_places_values_between_its_ends() -> None:
     wide = Axis.around([-0.5, 1.5, math.nan])
     assert wide.low < -0.5 and wide.high > 1.5
     assert len(Axis(-100, 100).ticks) <= 9
+    # Values of a metric of one's own, and of a run that was edited.
+    assert Axis.around([0.0, 70_000.0]).ticks[:3] == [0, 10_000, 20_000]
+    assert len(Axis.around([1e300]).ticks) <= 9
 
 
 def test_a_drawing_is_one_file_with_its_colours_and_an_element_without() -> None:

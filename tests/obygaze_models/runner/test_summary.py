@@ -218,6 +218,16 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     assert "over 5 films only" in found["few films"]
 
 
+def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
+    tmp_path: Path,
+) -> None:
+    other = [{**row, "store": "t"} for row in rows("ridge", GOOD, n_films=5)]
+    fits = [fit("ridge"), fit("ridge", store="t")]
+    run = run_of(tmp_path, fits, [*rows("ridge", GOOD, n_films=3), *other])
+    text = about_of(run)["few films"]
+    assert text.startswith("2 of 2 intervals are over 3 to 5 films only")
+
+
 def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
     values = {**GOOD, "auc": (0.3, 0.2, 0.4)}
     run = run_of(tmp_path, [fit("ridge")], rows("ridge", values))

@@ -43,6 +43,7 @@ from obygaze_models.runner.tables import (
     read_table,
     table_bytes,
 )
+from obygaze_models.runner.text import result_text
 
 ONE_PAIR = (
     'grid.train=["EN_S"]',
@@ -162,6 +163,13 @@ def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
     differences = [row for row in run.results if row["against_model"]]
     assert {row["store"] for row in differences} == {"whole", "part"}
     assert {row["model"] for row in differences} == {"ridge"}
+    # The line of the task says what both stores test.
+    (line,) = [
+        line for line in result_text(run).splitlines() if line.startswith("EN_S")
+    ]
+    n_clips = [row["clips"] for row in rows_of(run, model="ridge", metric="ap")]
+    assert n_clips[1] == n_clips[0] - 1
+    assert line.split()[1:4] == [str(n_clips[1]), "to", str(n_clips[0])]
 
 
 @pytest.mark.parametrize(
