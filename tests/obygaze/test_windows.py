@@ -165,7 +165,7 @@ def test_each_command_of_the_laptop_works_and_leaves_the_same_files(
     """Only what names its day, its folder or the time it took differs, and archives of that."""
     windows, posix = (files_of(walked[system]) for system in ("windows", "posix"))
     assert sorted(windows) == sorted(posix)
-    assert len(windows) > 100
+    assert len(windows) > 80
     different = [
         name
         for name in windows
@@ -181,9 +181,7 @@ def without_day(data: bytes, folder: Path) -> bytes:
     data = data.replace(folder.as_posix().encode(), b"FOLDER")
     data = re.sub(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|\+00:00)", b"TIME", data)
     data = re.sub(rb"\b[0-9a-f]{32,64}\b", b"HASH", data)
-    return re.sub(
-        rb'("(?:read|split|fit|evaluate|write|total)": )[\d.]+', rb"\1S", data
-    )
+    return re.sub(rb'("seconds": )[\d.]+', rb"\1S", data)
 
 
 @pytest.mark.check("a process for each command")
@@ -304,5 +302,5 @@ def test_on_a_mac_names_with_accents_are_found_and_all_syncs_reach_the_disk(
     assert linked in printed[2][0]
     for name in (f"manifests/{ON_DISK}.toml", f"stores/{ON_DISK}", f"runs/{ON_DISK}"):
         assert (laptop / name).exists()
-    assert (laptop / "page" / "thumb" / "71.jpg").is_file()
+    assert (laptop / "page" / "data.js").is_file()
     assert "72 clips" in printed[-2][0]

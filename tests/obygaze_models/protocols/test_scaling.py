@@ -62,7 +62,7 @@ def test_a_test_clip_changes_no_score_of_another_test_clip(
 ) -> None:
     X = planted(manifest)
     changed = X.copy()
-    changed[0] += 1000
+    changed[0] -= 1000
     first = manifest.clip_ids[0]
     film = first.split("-")[0]
     kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
