@@ -69,7 +69,8 @@ def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabul
     document.require_schema(SCHEMA, "vocabulary")
     content: VocabularyFile | None = document.check(table_of(VocabularyFile))
     concepts: dict[str, Concept] = {}
-    for number, concept in enumerate(content.concepts if content else ()):
+    written = content.concepts if content else ()
+    for number, concept in enumerate(written):
         problem = _problem_of(concept, concepts, known)
         if problem:
             document.add(f"concepts[{number}]", problem)

@@ -264,10 +264,11 @@ class Cell:
         of_runs = []
         for of_run in runs.values():
             of_runs.append(evaluate(Predictions.join(of_run), CALIBRATION_METRICS))
-        return {
-            name: float(np.mean([values[name] for values in of_runs]))
-            for name in CALIBRATION_METRICS
-        }
+        means = {}
+        for name in CALIBRATION_METRICS:
+            of_metric = [values[name] for values in of_runs]
+            means[name] = float(np.mean(of_metric))
+        return means
 
     @cached_property
     def fold_values(self) -> list[dict[str, float]]:

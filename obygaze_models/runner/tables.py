@@ -158,8 +158,11 @@ Row = Mapping[str, Any]
 def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
     """Return a table as CSV. What has no value is empty."""
     columns = COLUMNS[name]
-    texts = ([_as_text(row.get(column)) for column in columns] for row in rows)
-    return csv_bytes(columns, texts)
+
+    def cells_of(row: Row) -> list[Any]:
+        return [_as_text(row.get(column)) for column in columns]
+
+    return csv_bytes(columns, map(cells_of, rows))
 
 
 def _as_text(value: Any) -> Any:

@@ -87,7 +87,8 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
 
 def _range(numbers: Sequence[int]) -> int | str:
     """Return a number; where stores lack other clips, the least and the largest."""
-    least, most = min(numbers), max(numbers)
+    least = min(numbers)
+    most = max(numbers)
     return most if least == most else f"{least} to {most}"
 
 

@@ -325,8 +325,10 @@ class Site:
         self, stretches: Iterable[tuple[int, int]], axis: FilmAxis
     ) -> list[Document]:
         """Return stretches of pictures with their place on the time line."""
-        placed = []
-        for first, last in stretches if axis.has_places else ():
+        placed: list[Document] = []
+        if not axis.has_places:
+            return placed
+        for first, last in stretches:
             start_s, end_s = axis.span(first, last)
             stretch = {"start_frame": first, "end_frame": last}
             placed.append({**stretch, "start": start_s, "end": end_s})
@@ -503,7 +505,8 @@ class Site:
         """
         segments = _marked(self.segments)
         tags = []
-        for path in [] if self.blind else self._tables():
+        tables = [] if self.blind else self._tables()
+        for path in tables:
             if self.marks and path == self.marks.path:
                 continue
             try:

@@ -179,10 +179,13 @@ def read(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
-    warnings = [
-        f"the column {name!r} of the table is left out, because {name} is something else"
-        for name in _hidden(table, chosen, [f"given_{column}" for column in changed])
-    ]
+    warnings = []
+    made = [f"given_{column}" for column in changed]
+    for hidden in _hidden(table, chosen, made):
+        warnings.append(
+            f"the column {hidden!r} of the table is left out: the import makes another column of"
+            " this name"
+        )
     if is_linked and missing:
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
@@ -240,7 +243,7 @@ def _required(mapping: TableMapping) -> list[str]:
 
 
 def _hidden(table: CsvTable, mapping: TableMapping, made: Iterable[str]) -> list[str]:
-    """Return the columns of a table that something else in the manifest takes the name of.
+    """Return the columns of a table whose name another column of the manifest takes.
 
     `made` are columns that the import makes.
     """
