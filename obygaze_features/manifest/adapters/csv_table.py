@@ -183,8 +183,7 @@ def read(
     made = [f"given_{column}" for column in changed]
     for hidden in _hidden(table, chosen, made):
         warnings.append(
-            f"the column {hidden!r} of the table is left out: the import makes another column of"
-            " this name"
+            f"the column {hidden!r} of the table is left out, because {hidden} is something else"
         )
     if is_linked and missing:
         names = few([repr(name) for name in missing], 3)
