@@ -164,8 +164,8 @@ def read_store(
     }
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
-    stated = {"facts": store.recipe.stated_facts, **store.terms._asdict()}
-    origin |= {key: value for key, value in stated.items() if value}
+    terms = store.terms._asdict()
+    origin |= {key: value for key, value in terms.items() if value}
     return Features(
         name,
         X,

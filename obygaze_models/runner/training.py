@@ -377,7 +377,6 @@ def _model_info(
             seal=origin["seal"],
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),
-            facts=origin.get("facts", {}),
             licence=origin.get("licence", ""),
             citation=origin.get("citation", ""),
         ),

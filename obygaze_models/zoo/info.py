@@ -39,7 +39,6 @@ from obygaze_features.core.schema_rules import (
     text,
     whole,
 )
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
 from obygaze_features.store.records import FileMark
 
 Floats = NDArray[np.float64]
@@ -66,15 +65,8 @@ class FeatureSpec:
     reduce: str = ""
     # The seal of the store; "" where it is not recorded.
     seal: str = ""
-    # What the importer of imported features said of how they were made.
-    facts: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
     citation: str = ""
-
-    @property
-    def are_imported(self) -> bool:
-        """Whether nothing but the word of an importer says how the features were made."""
-        return self.backbone.startswith(UNKNOWN) or IMPORTED in self.backbone
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -148,7 +140,7 @@ class ModelInfo:
                 del value[name]
         if not self.features.rule:
             del value["features"]["rule"], value["features"]["reduce"]
-        for name in ("facts", "licence", "citation"):
+        for name in ("licence", "citation"):
             if not value["features"][name]:
                 del value["features"][name]
         return value
@@ -241,7 +233,7 @@ _MARK = Table(
 )
 _INFO = table_of(
     ModelInfo,
-    features=table_of(FeatureSpec, width=whole(1), facts=Table(others=anything)),
+    features=table_of(FeatureSpec, width=whole(1)),
     metrics=Table(others=_METRIC),
     chosen=Table(others=anything),
 )
