@@ -70,7 +70,7 @@ BASELINES = (
     "annotator",
 )
 # Keys of a model in a protocol that are no parameter of an own class.
-RESERVED = ("kind", "package", "draws")
+RESERVED = ("kind", "package")
 # The methods of a classifier that give scores; one of them is enough.
 SCORES = ("predict_proba", "decision_function")
 WITHOUT_SCORES = (

@@ -11,7 +11,7 @@ schema = "obygaze-protocol/1"
 [[paper]]     numbers of a paper to print beside ours
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
@@ -244,16 +244,10 @@ class PaperValue:
 
 @dataclass(frozen=True)
 class Model:
-    """A kind of model with all of its settings.
-
-    With `draws`, so many combinations of what the settings offer are drawn, by the seed of the
-    protocol; `drawn` are these combinations.
-    """
+    """A kind of model with all of its settings."""
 
     kind: str
     settings: Mapping[str, Any]
-    draws: int = 0
-    drawn: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class TrainingData:
 class ModelInfo:
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
-    `chosen` has the settings that training films chose, of those that were offered or drawn.
+    `chosen` has the settings that training films chose, of those that were offered.
     `trust` names what somebody must trust who loads the model (--trust); saving it sets it.
     """
 
