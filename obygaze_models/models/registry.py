@@ -67,7 +67,6 @@ BASELINES = (
     "film_prior",
     "neighbour",
     "oracle",
-    "annotator",
 )
 # Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package")
@@ -77,7 +76,7 @@ WITHOUT_SCORES = (
     "must be a classifier with scores; it has neither predict_proba() nor"
     " decision_function()"
 )
-UNTRAINED = ("random", "all_positive", "annotator")
+UNTRAINED = ("random", "all_positive")
 
 
 @dataclass(frozen=True)

@@ -251,9 +251,6 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document, "grid.models", protocol.grid.models, protocol.models, "model"
     )
     _check_known(
-        document, "report.argmax", protocol.report.argmax, protocol.tasks, "task"
-    )
-    _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
     _check_questions(document, protocol)
@@ -264,9 +261,6 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
-    if protocol.fit.choose_store and protocol.data.copies == "leave_out":
-        # Each store leaves other clips out, so that a choice in each fold tests no set of clips.
-        document.add("data.copies", "fit.choose_store needs keep")
 
 
 def _check_questions(document: Document, protocol: Protocol) -> None:
