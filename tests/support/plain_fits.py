@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment, group_of
+from support.random_protocols import Experiment
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -105,10 +105,8 @@ def _numbered(
         return Numbered(numbers, 1 + max(numbers.values()))
     by_group = splits["kind"] == "leave_one_group_out" or not splits.get("folds")
     if by_group:
-        names = sorted({group_of(clip, splits) for clip in one.clips})
-        numbers = {
-            clip.clip_id: names.index(group_of(clip, splits)) for clip in one.clips
-        }
+        names = sorted({clip.movie_id for clip in one.clips})
+        numbers = {clip.clip_id: names.index(clip.movie_id) for clip in one.clips}
         return Numbered(numbers, len(names))
     if cell["train"] != cell["test"] or cell["skipped"]:
         return None  # clips of other folds are not known by what was tested
@@ -118,7 +116,7 @@ def _numbered(
         tested[row["clip_id"]] = int(number)
     n_folds = splits["folds"]
     never = splits.get("never", [])
-    if any(group_of(clip, splits) in never for clip in one.clips):
+    if any(clip.movie_id in never for clip in one.clips):
         n_folds += 1
     for clip in clips:
         tested.setdefault(clip.clip_id, splits["folds"])
@@ -332,7 +330,7 @@ def _linear_differs(
         validation = [] if is_joined else fold.validation or []
         mean, spread = _scale_of(one, matrix(used))
         X, y = (matrix(used) - mean) / spread, classes(used)
-        groups = np.array([group_of(clip, splits) for clip in used])
+        groups = np.array([clip.movie_id for clip in used])
         record = records[name]
         inner = _inner_splits(y, groups)
         parts = [(X[a], y[a], X[b], y[b]) for a, b in inner]
