@@ -10,7 +10,7 @@ from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.fitting import fit_model
