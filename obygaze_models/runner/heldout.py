@@ -294,16 +294,18 @@ def shares_films(folds: Sequence[HeldOut]) -> bool:
 def with_few_films(
     folds: Mapping[Pair, Sequence[HeldOut]], n_films: int, seed: int
 ) -> dict[Pair, list[HeldOut]]:
-    """Return the folds with at most `n_films` of their training films, drawn by seed.
+    """Return the folds in which a fit sees at most `n_films` films, drawn by seed.
 
-    Give folds whose validation films train, if they do (`joined`): the number is that of all films
-    that a fit sees. The films of a smaller number are among those of a larger one.
+    Give folds whose validation films train, if they do (`joined`). Films that validate only stay,
+    and are among the number. The films of a smaller number are among those of a larger one.
     """
     thinned: dict[Pair, list[HeldOut]] = {}
     for pair, of_pair in folds.items():
         thinned[pair] = []
         for number, held in enumerate(of_pair):
             names = np.unique(held.films[held.train])
+            validating = np.setdiff1d(held.films[held.validation], names)
+            n_training = max(n_films - len(validating), 0)
             rng = np.random.default_rng([seed, number])
-            thinned[pair].append(held.of_films(rng.permutation(names)[:n_films]))
+            thinned[pair].append(held.of_films(rng.permutation(names)[:n_training]))
     return thinned
