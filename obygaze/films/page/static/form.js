@@ -36,8 +36,6 @@ function showForm() {
   $("mark").hidden = $("seen").hidden = !film?.can_mark;
   $("cannot-mark").hidden = !film?.problem;
   $("cannot-mark").textContent = film?.problem ? `You cannot mark before this is corrected: ${film.problem}` : "";
-  $("bad-rows").hidden = !film?.bad_rows.length;
-  fill($("bad-rows-list"), ...(film?.bad_rows ?? []).map((row) => el("li", {}, row)));
   if (!film?.can_mark) return;
   const mark = markInForm();
   const levels = Object.keys(page.levels).map((level, number) => {
