@@ -47,7 +47,7 @@ function showForm() {
   const concepts = conceptNames().map((name, number) => {
     const key = CONCEPT_KEYS[number];
     const meaning = page.concepts[name] ?? "not in the vocabulary";
-    const made = choice(name, key, `${meaning || name} ${key ? `(k ${key})` : ""}`, mark.concepts.includes(name), () => switchConcept(name));
+    const made = choice(name, key && `k ${key}`, meaning || name, mark.concepts.includes(name), () => switchConcept(name));
     made.classList.toggle("below", name in page.above);
     return made;
   });

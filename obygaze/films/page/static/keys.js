@@ -41,7 +41,7 @@ let pressed = Promise.resolve();
 
 function askForConcept() {
   asksForConcept = true;
-  tell(`Concept: ${conceptNames().map((name, number) => `${CONCEPT_KEYS[number] ?? "-"} ${name}`).join(", ")}`);
+  tell("Now the key that stands beside the concept.");
 }
 
 function chooseConcept(key) {

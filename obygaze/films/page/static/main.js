@@ -22,6 +22,7 @@ import { openVideos, pause, seek } from "./player.js";
 import { changed, state } from "./state.js";
 import { $, EPS, address, el, fill, guarded, load, options } from "./tools.js";
 import "./form.js";
+import "./watched.js";
 
 let nOpened = 0;
 

@@ -219,17 +219,22 @@ function show(piece) {
 
 // Follow the video while it plays, and go on with the next one.
 function follow() {
-  const { piece, film } = state;
+  const { piece } = state;
   if (!piece || video.hidden || video.seeking) return;
   const time = filmTime(piece, video.currentTime - (originOf.get(piece.key) ?? 0));
   if (!video.paused && presented?.piece !== piece) state.at = time;
-  const next = film.pieces[film.pieces.indexOf(piece) + 1];
   // At the end of a piece the clock is ahead of the picture.
-  if (next && isPlaying && (video.ended || time >= piece.end_s - EPS)) {
-    playsNext = true;
-    return seek(next.start_s + EPS);
-  }
+  if (isPlaying && (video.ended || time >= piece.end_s - EPS) && playNext()) return;
   changed("time");
+}
+
+// Play the next piece of the film; whether there is one.
+function playNext() {
+  const next = state.film.pieces[state.film.pieces.indexOf(state.piece) + 1];
+  if (!next) return false;
+  playsNext = true;
+  seek(next.start_s + EPS);
+  return true;
 }
 
 for (const name of ["timeupdate", "ended"]) video.addEventListener(name, follow);
@@ -264,7 +269,11 @@ export const plays = () => !video.paused;
 
 export const pause = () => video.pause();
 
-export const playOrPause = () => (video.paused ? video.play() : video.pause());
+// At the last picture of a file a browser would play this file from its start.
+export function playOrPause() {
+  if (!video.paused) video.pause();
+  else if (!video.ended || !playNext()) return video.play();
+}
 
 export function changeSpeed(steps) {
   const number = SPEEDS.indexOf(video.defaultPlaybackRate) + steps;

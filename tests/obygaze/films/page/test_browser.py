@@ -168,6 +168,12 @@ def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) 
         wait(lambda: settled(browser, 100) == 100)
         keys_to_body(browser, ",")
         wait(lambda: settled(browser, 99) == 99)
+        # From the last picture of a file it plays the next one, not this one again.
+        keys_to_body(browser, " ")
+        wait(lambda: in_page(browser, "return player.plays();"))
+        wait(lambda: in_page(browser, "return player.picture();") != 99)
+        in_page(browser, "await player.hold();")
+        assert in_page(browser, "return player.picture();") >= 100
 
 
 def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
@@ -475,6 +481,8 @@ def test_no_request_leaves_the_machine_and_nothing_fails(
     browser: Any, tmp_path: Path
 ) -> None:
     page = films(tmp_path)
+    # The page of the test before asks no more.
+    browser.get("about:blank")
     browser.get_log("performance")
     browser.get_log("browser")
     with served(page) as server:
@@ -501,6 +509,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     assert str(tmp_path) not in data
     documents = json.loads(data.removeprefix("const EXPORTED = "))
     assert documents["overview"]["annotator"] is None
+    browser.get("about:blank")
     browser.get_log("performance")
     browser.get_log("browser")
     open_page(browser, (folder / "index.html").as_uri(), "films")
