@@ -62,6 +62,8 @@ RETRY_S = 3.0
 PAUSE_S = 0.05
 # What msvcrt.locking answers where another process has the lock.
 _LOCKED = (errno.EACCES, errno.EDEADLK)
+
+
 def open_lock(folder: Path) -> int:
     """Return an open file, with which `take_lock` locks a folder; closing it releases the lock."""
     local = os.environ.get("LOCALAPPDATA") or tempfile.gettempdir()
