@@ -92,6 +92,16 @@ class CellRows:
         return f"{self.train} -> {self.test}"
 
     @property
+    def gives_probabilities(self) -> bool:
+        """Whether its scores are probabilities, which alone have a Brier score."""
+        return "brier" in self.of_metric
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a clip is positive."""
+        return 0.5 if self.gives_probabilities else 0.0
+
+    @property
     def n_clips(self) -> int:
         """The tested clips."""
         return int(self.of_metric["prevalence"]["clips"])
@@ -557,7 +567,7 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
     if n_folds <= MANY_FOLDS or not leaves_out_each:
         return ""
     return (
-        f"Each model is fitted {n_folds:,} times for a task, because one {splits['group']} at a "
+        f"Each model is fitted {n_folds:,} times for a task, because one film at a "
         f"time is left out: --set splits.kind=nested --set splits.validation=next "
         f"--set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
     )
