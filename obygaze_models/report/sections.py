@@ -609,7 +609,9 @@ def errors(run: ReportRun) -> Section:
         return section
     headers = ("film", "clip", "level", "concepts", "class", "score")
     title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}"
-    note = f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
+    note = (
+        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
+    )
     section.tables.append(ResultTable("errors", title, headers, rows, note))
     return section
 

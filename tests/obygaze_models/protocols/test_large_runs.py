@@ -146,7 +146,7 @@ def test_each_of_many_films_left_out_is_said_before_the_fits(
     monkeypatch.setattr(summary, "MANY_FOLDS", 3)
     changes = ('grid.models=["ridge"]', "report.concepts=false")
     inputs = gather(quick("honest", *changes), manifest, "", {"x": store})
-    text = "fitted 4 times for a task, because one movie_id at a time is left out"
+    text = "fitted 4 times for a task, because one film at a time is left out"
     with pytest.warns(ObygazeWarning, match=text):
         run_protocol(inputs, tmp_path / "each", n_jobs=1)
     grouped = quick("honest", *changes, "splits.folds=2")

@@ -27,7 +27,7 @@ SEEDS = range(N_DRAWN) if N_DRAWN else QUICK
 
 
 # Draws of which each is refused, for a reason of its own.
-REFUSED = (0, 6, 11, 12, 21, 97)
+REFUSED = (2, 6, 21, 26, 92, 114)
 
 
 def run_drawn(one: Experiment, folder: Path) -> Run:
