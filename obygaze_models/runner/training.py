@@ -44,12 +44,18 @@ from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.testing import fit_every_clip, store_runs
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
+from obygaze_models.zoo.info import (
+    FeatureSpec,
+    Metric,
+    ModelInfo,
+    TrainingClips,
+    TrainingData,
+)
 from obygaze_models.zoo.saving import save_model
 
 # The levels of clips with a concept that a vector is found from, and the negatives beside EN.
 RATED = ("HN", "S")
-CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
+CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier")
 
 # Classes of scikit-learn by the names that people give them, without hyphens and in lower case.
 SKLEARN_CLASSES = {
@@ -397,20 +403,20 @@ def _model_info(
     )
 
 
-def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, dict[str, object]]:
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
     """
     report = run.protocol["report"]
     names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
-    metrics: dict[str, dict[str, object]] = {}
+    metrics = {}
     for cell in models:
         prefix = f"{cell.test}: " if len(models) > 1 else ""
         for name in names:
             if name in cell.of_metric:
-                ci = list(cell.ends(name))
-                metrics[prefix + name] = {"value": cell.value(name), "ci": ci}
+                ci = cell.ends(name)
+                metrics[prefix + name] = Metric(value=cell.value(name), ci=ci)
     return metrics
 
 

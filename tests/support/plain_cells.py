@@ -186,8 +186,8 @@ def _is_repeated(rows: Rows) -> bool:
     return len(first) > len(set(first))
 
 
-def film_metrics(rows: Rows, edges: Floats | None) -> dict[str, float]:
-    """The metrics of some tests, by their formulas; the bins are those of all films."""
+def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
+    """The metrics of some tests, by their formulas."""
     y = np.array([bool(row["y"]) for row in rows])
     score = np.array([row["score"] for row in rows])
     called = np.array([row["decision"] for row in rows])
@@ -208,20 +208,9 @@ def film_metrics(rows: Rows, edges: Floats | None) -> dict[str, float]:
     if y.any():
         precision = [y[score >= s].mean() for s in score[y]]
         found["ap"] = float(np.mean(precision))
-    if edges is not None:
+    if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
-        found["ece"] = _gap(y, score, (edges < score[:, None]).sum(axis=1))
-        found["ece_width"] = _gap(
-            y, score, (np.arange(1, 10) / 10 < score[:, None]).sum(axis=1)
-        )
     return {name: float(value) for name, value in found.items()}
-
-
-def edges_of(rows: Rows) -> Floats:
-    """The limits of ten bins with equal numbers of tests."""
-    return np.asarray(
-        np.quantile([row["score"] for row in rows], np.arange(1, 10) / 10)
-    )
 
 
 def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
@@ -246,16 +235,7 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
         }
     if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
-        edges = np.quantile(score, np.arange(1, 10) / 10)
-        found["ece"] = _gap(y, score, (edges < score[:, None]).sum(axis=1))
-        width = np.arange(1, 10) / 10
-        found["ece_width"] = _gap(y, score, (width < score[:, None]).sum(axis=1))
     return {name: float(value) for name, value in found.items()}
-
-
-def _gap(y: Floats, score: Floats, bins: NDArray[Any]) -> float:
-    gaps = [abs(float((score - y)[bins == number].sum())) for number in range(10)]
-    return sum(gaps) / len(y)
 
 
 def cell_values(
@@ -321,13 +301,6 @@ def _by_group(
     }
     whole = rows_by_fold(rows)
     sizes = {key: len(own) for key, own in whole.items()}
-    of_fold: dict[Any, Floats | None] = dict.fromkeys(whole)
-    of_seed: dict[Any, Floats | None] = dict.fromkeys({row["seed"] for row in rows})
-    if not is_margin:
-        of_fold = {key: edges_of(own) for key, own in whole.items()}
-        of_seed = {
-            s: edges_of([row for row in rows if row["seed"] == s]) for s in of_seed
-        }
     names = {group[row["clip_id"]] for row in rows}
     if names != set(cell["by_film"]):
         yield f"by_film has {sorted(cell['by_film'])}, expected {sorted(names)}"
@@ -335,7 +308,7 @@ def _by_group(
     for name in sorted(names):
         inside = [row for row in rows if group[row["clip_id"]] == name]
         folds = rows_by_fold(inside)
-        values = [film_metrics(own, of_fold[key]) for key, own in folds.items()]
+        values = [film_metrics(own, is_margin=is_margin) for own in folds.values()]
         shares = [len(own) / sizes[key] for key, own in folds.items()]
         expected = _weighted(values, shares)
         if not cell["repeated"]:
@@ -343,8 +316,8 @@ def _by_group(
             for seed in dict.fromkeys(seed for _, seed in folds):
                 keys = [key for key in folds if key[1] == seed]
                 pooled = [row for key in keys for row in folds[key]]
-                found = film_metrics(pooled, of_seed[seed])
-                alone = [film_metrics(folds[key], None) for key in keys]
+                found = film_metrics(pooled, is_margin=is_margin)
+                alone = [film_metrics(folds[key], is_margin=True) for key in keys]
                 weights = [len(folds[key]) / sizes[key] for key in keys]
                 found["ap"] = _weighted(alone, weights)["ap"]
                 found["auc"] = _auc_within([folds[key] for key in keys])

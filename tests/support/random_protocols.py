@@ -404,7 +404,7 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
     ]
     report: dict[str, Any] = {
         "replicates": int(pick(random, [2, 20])),
-        "primary": pick(random, [*metrics, "ap", "auc", "brier", "ece"]),
+        "primary": pick(random, [*metrics, "ap", "auc", "brier"]),
         "confidence": pick(random, [0.5, 0.9, 0.95]),
         "compare": chance(random, 0.7),
         "error_analysis": chance(random, 0.3),
