@@ -132,7 +132,7 @@ BANK = {
     "best_of_folds": Setting(boolean, False),
     "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
     "unit_norm": Setting(boolean, True),
-    "against": Setting(choice(("EN", "absent", "HN+S")), "absent"),
+    "against": Setting(choice(("EN", "absent")), "absent"),
     "cross_fit": Setting(whole(0), 5),
 }
 _MLP = {
@@ -142,7 +142,6 @@ _MLP = {
     "patience": Setting(whole(1), 5),
     "batch_size": Setting(whole(1), 16),
     "learning_rate": Setting(_POSITIVE, 1e-3),
-    "weight_decay": Setting(number(0), 0.0),
     "dropout": Setting(number(0, 0.99), 0.0),
     "class_weight": _UNWEIGHTED,
     "keep": Setting(choice(("best", "last")), "best"),
@@ -152,19 +151,16 @@ _TREE = {
     "max_depth": Setting(whole(1), 4),
     "min_samples_leaf": Setting(whole(1), 6),
     "random_state": Setting(whole(0, 2**32 - 1), 0),  # what scikit-learn takes
-    "class_weight": _UNWEIGHTED,
 }
 _LOGISTIC = {
     "C": Setting(_POSITIVE, 0.1),
     "penalty": Setting(choice(("l1", "l2")), "l2"),
     "scaled": _SCALED,
-    "class_weight": _UNWEIGHTED,
 }
 _HYBRID = {
     "C": Setting(_POSITIVE, 0.1),
     "residual_C": Setting(_POSITIVE, 0.01),
     "scaled": _SCALED,
-    "class_weight": _UNWEIGHTED,
 }
 _LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {

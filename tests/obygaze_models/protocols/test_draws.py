@@ -48,10 +48,10 @@ def drawn(kind: str, settings: dict[str, Any], n: int, seed: int = 0) -> dict[st
 
 
 def test_values_have_the_distribution_of_their_range() -> None:
-    ranges = {"C": {"log": [1e-4, 100.0]}, "weight_decay": {"uniform": [0.25, 0.75]}}
+    ranges = {"C": {"log": [1e-4, 100.0]}, "dropout": {"uniform": [0.25, 0.75]}}
     logarithmic = drawn("logistic", {"C": ranges["C"]}, 3000)["C"]
     assert kstest(logarithmic, loguniform(1e-4, 100.0).cdf).pvalue > 0.01
-    flat = drawn("mlp", {"weight_decay": ranges["weight_decay"]}, 3000)["weight_decay"]
+    flat = drawn("mlp", {"dropout": ranges["dropout"]}, 3000)["dropout"]
     assert kstest(flat, uniform(0.25, 0.5).cdf).pvalue > 0.01
     for values, low, high in ((logarithmic, 1e-4, 100.0), (flat, 0.25, 0.75)):
         assert low <= min(values) <= max(values) <= high

@@ -244,7 +244,7 @@ class TestSettings:
         settings = {
             "hidden": [64, 32],
             "dropout": [0.0, 0.5],
-            "weight_decay": [0.0, 1.0],
+            "learning_rate": [0.001, 0.01],
         }
         offered = candidates(Model("mlp", settings))
         assert len(offered) == 4
