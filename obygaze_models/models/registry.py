@@ -38,26 +38,26 @@ from obygaze_features.core.schema_rules import (
 
 Settings = dict[str, Any]
 
-# The estimator classes that can be saved; a saved model names its class.
-CLASSES = (
-    "MLPProbe",
-    "LogisticProbe",
-    "RidgeProbe",
-    "SVMProbe",
-    "FrameProbe",
-    "ConceptBank",
-    "LogisticHead",
-    "TreeHead",
-    "ResidualHead",
-    "Bottleneck",
-    "RandomBaseline",
-    "AllPositive",
-    "Prevalence",
-    "FilmPrior",
-    "Neighbour",
-    "OwnClassifier",
-    "KeptEstimator",
-)
+# The estimator classes that can be saved, each with its module; a saved model names its class.
+CLASSES = {
+    "MLPProbe": "mlp",
+    "LogisticProbe": "linear",
+    "RidgeProbe": "linear",
+    "SVMProbe": "linear",
+    "FrameProbe": "frames",
+    "ConceptBank": "concepts",
+    "LogisticHead": "heads",
+    "TreeHead": "heads",
+    "ResidualHead": "bottleneck",
+    "Bottleneck": "bottleneck",
+    "RandomBaseline": "baselines",
+    "AllPositive": "baselines",
+    "Prevalence": "baselines",
+    "FilmPrior": "baselines",
+    "Neighbour": "baselines",
+    "OwnClassifier": "own",
+    "KeptEstimator": "kept",
+}
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
 BASELINES = (
@@ -269,7 +269,8 @@ def _is_plain(value: Any) -> bool:
 
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
-    return getattr(import_module(__package__), _known_name(name, CLASSES, "estimator"))
+    module = CLASSES[_known_name(name, CLASSES, "estimator")]
+    return getattr(import_module(f"{__package__}.{module}"), name)
 
 
 def default_settings(kind: str) -> Settings:

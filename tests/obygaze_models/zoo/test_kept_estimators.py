@@ -33,8 +33,9 @@ import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
 from obygaze_features.store import open_store
-from obygaze_models.models import FrameProbe, LogisticProbe, common
-from obygaze_models.models.frames import StoreRows
+from obygaze_models.models import common
+from obygaze_models.models.frames import FrameProbe, StoreRows
+from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
