@@ -364,7 +364,7 @@ def _test_sets(
     }
     never, kind = splits.get("never", []), splits["kind"]
     expected: dict[str, set[str]] = {}
-    if kind in ("leave_one_group_out", "nested") and not splits.get("folds"):
+    if kind == "nested" and not splits.get("folds"):
         names = sorted({group_of(clip, splits) for clip in clips})
         inside = {
             n: {c.clip_id for c in tested if group_of(c, splits) == n} for n in names

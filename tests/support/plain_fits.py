@@ -103,8 +103,7 @@ def _numbered(
         cells = {clip.clip_id: clip.extra[column] for clip in one.clips}
         numbers = {name: int(cell) for name, cell in cells.items() if cell}
         return Numbered(numbers, 1 + max(numbers.values()))
-    by_group = splits["kind"] == "leave_one_group_out" or not splits.get("folds")
-    if by_group:
+    if not splits.get("folds"):
         names = sorted({group_of(clip, splits) for clip in one.clips})
         numbers = {
             clip.clip_id: names.index(group_of(clip, splits)) for clip in one.clips

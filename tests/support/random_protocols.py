@@ -325,12 +325,14 @@ def with_region(clip: Clip) -> Clip:
 
 def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, Any]:
     """Draw the splits."""
-    kinds = ["nested", "nested", "leave_one_group_out", "kfold", "group_kfold", "fixed"]
+    kinds = ["nested", "nested", "nested", "kfold", "fixed"]
     kind = "published" if published else pick(random, kinds)
     splits: dict[str, Any] = {"kind": kind, "seed": int(random.integers(4))}
-    if kind in ("kfold", "group_kfold") or (kind == "nested" and chance(random, 0.3)):
+    if kind == "kfold" or (kind == "nested" and chance(random, 0.4)):
         splits["folds"] = int(random.integers(2, 5))
-    splits["validation"] = pick(random, ["next", "next", "none", "each"])
+    splits["validation"] = pick(random, ["next", "next", "none"])
+    if kind in ("nested", "kfold") and chance(random, 0.25):
+        splits["validation"] = "each"
     if published:
         splits["scheme"] = pick(
             random, ["none", "none", f"{SCHEMES}:text_splits", f"{SCHEMES}:code_splits"]

@@ -35,8 +35,8 @@ KFOLD = ("splits.kind=kfold", "splits.folds=4")
 SPLITS = {
     "films unseen": (),
     "random folds": KFOLD,
-    "each film chooses": ("splits.kind=leave_one_group_out", "splits.validation=each"),
-    "three folds of films": ("splits.kind=group_kfold", "splits.folds=3"),
+    "each film chooses": ("splits.kind=nested", "splits.validation=each"),
+    "three folds of films": ("splits.kind=nested", "splits.folds=3"),
 }
 SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.compare=false")
 N_BASELINES = 6

@@ -47,8 +47,7 @@ class TestOneFoldAClip:
         [
             (),
             ("splits.folds=3",),
-            ("splits.kind=group_kfold", "splits.folds=3"),
-            ("splits.kind=leave_one_group_out", "splits.validation=each"),
+            ("splits.validation=each",),
             ("splits.kind=kfold", "splits.folds=5"),
         ],
     )
@@ -98,7 +97,7 @@ class TestFilmByFilm:
     ) -> None:
         protocol = quick(
             "honest",
-            "splits.kind=leave_one_group_out",
+            "splits.kind=nested",
             "splits.validation=each",
             'splits.never=["tt0000001", "tt0000002"]',
         )
@@ -111,9 +110,7 @@ class TestFilmByFilm:
         assert repeats_clips(splits)
 
     def test_a_film_that_is_not_there_cannot_be_left_out(self) -> None:
-        protocol = quick(
-            "honest", "splits.kind=leave_one_group_out", 'splits.never=["tt9"]'
-        )
+        protocol = quick("honest", "splits.kind=nested", 'splits.never=["tt9"]')
         with pytest.raises(FixInput, match="'tt9'"):
             plan(protocol, films())
 
@@ -164,7 +161,7 @@ class TestPublished:
     def test_leaks_of_the_four_cells(self) -> None:
         """Counted here from the files: test clips in any fold that trains or chooses (0 to 8)."""
         manifest = released_manifest()
-        protocol = quick("paper-table2", "splits.scheme=none")
+        protocol = quick("paper-table2", "splits.scheme=none", "balancing=none")
         found, table = plan(protocol, manifest)
         for (train, test), splits in found.items():
             trained, tested = (

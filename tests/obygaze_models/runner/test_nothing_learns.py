@@ -60,10 +60,10 @@ BY_THE_TEXT = (
 SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "nested": ((), True),
     "each film validates": (
-        ("splits.kind=leave_one_group_out", "splits.validation=each"),
+        ("splits.kind=nested", "splits.validation=each"),
         True,
     ),
-    "groups of films": (("splits.kind=group_kfold", "splits.folds=2"), True),
+    "groups of films": (("splits.kind=nested", "splits.folds=2"), True),
     "fixed, by film": ((*FIXED, "splits.column=whole"), True),
     "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),

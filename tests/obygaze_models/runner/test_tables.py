@@ -258,6 +258,7 @@ def test_training_tasks_are_compared_on_one_test(tmp_path: Path) -> None:
         "models.mlp.min_epochs=1",
         "report.contrast_seeds=2",
         "splits.scheme=none",
+        "balancing=none",
     )
     run = run_on(tmp_path, *changes, name="paper-table2", manifest=manifest)
     contrasts = [

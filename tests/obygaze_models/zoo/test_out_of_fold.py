@@ -217,7 +217,7 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
     tmp_path: Path, store: Store
 ) -> None:
     """Each film left out, and one film chooses nothing: the vectors of the others, found anew."""
-    changes = ("splits.validation='none'", "splits.kind='leave_one_group_out'")
+    changes = ("splits.validation='none'", "splits.kind='nested'")
     model, _ = kept(tmp_path, store, "cav", *changes, task="EN_S")
     found = predict(model, store)
     told = [
