@@ -331,12 +331,18 @@ def _linear_differs(
         used = fold.both if is_joined else fold.train
         used = sorted(used, key=lambda clip: place_of[clip.clip_id])
         validation = [] if is_joined else fold.validation or []
-        mean, spread = _scale_of(one, matrix(used))
-        X, y = (matrix(used) - mean) / spread, classes(used)
+        unscaled = matrix(used)
+        mean, spread = _scale_of(one, unscaled)
+        X, y = (unscaled - mean) / spread, classes(used)
         groups = np.array([group_of(clip, splits) for clip in used])
         record = records[name]
-        inner = _inner_splits(y, groups)
-        parts = [(X[a], y[a], X[b], y[b]) for a, b in inner]
+        # Scaling learns, too: in an inner fold, from the clips that train there.
+        parts = []
+        for a, b in _inner_splits(y, groups):
+            mean_inside, spread_inside = _scale_of(one, unscaled[a])
+            A = (unscaled[a] - mean_inside) / spread_inside
+            B = (unscaled[b] - mean_inside) / spread_inside
+            parts.append((A, y[a], B, y[b]))
         if validation and set(classes(validation).tolist()) == {0, 1}:
             V = (matrix(validation) - mean) / spread
             parts = [(X, y, V, classes(validation))]
