@@ -2,9 +2,9 @@
 
 A test clip leaked if it is also in train or validation, or was used to find the concept vectors of
 a bottleneck. Rows of several annotators may be about one clip: what is counted is the clip that is
-read. Three weaker forms are counted: a test clip whose features are equal or nearly equal to those
-of a training clip, a test clip next to a training scene of its film, whose annotation is similar,
-and a test clip of a training film, in every split not grouped by film.
+read. Three weaker forms are counted: a test clip whose features are those of a training clip, a
+test clip next to a training scene of its film, whose annotation is similar, and a test clip of a
+training film, in every split not grouped by film.
 """
 
 from __future__ import annotations

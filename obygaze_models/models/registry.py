@@ -67,17 +67,16 @@ BASELINES = (
     "film_prior",
     "neighbour",
     "oracle",
-    "annotator",
 )
 # Keys of a model in a protocol that are no parameter of an own class.
-RESERVED = ("kind", "package", "draws")
+RESERVED = ("kind", "package")
 # The methods of a classifier that give scores; one of them is enough.
 SCORES = ("predict_proba", "decision_function")
 WITHOUT_SCORES = (
     "must be a classifier with scores; it has neither predict_proba() nor"
     " decision_function()"
 )
-UNTRAINED = ("random", "all_positive", "annotator")
+UNTRAINED = ("random", "all_positive")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ schema = "obygaze-protocol/1"
 [[paper]]     numbers of a paper to print beside ours
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
@@ -48,7 +48,7 @@ class Data:
     """The clips, by a view and an expression, and the arrays of a store, the preferred one first.
 
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
-    of the `rule`, reduced to one. `copies` are clips whose features another clip has too. `scale`
+    of the `rule`, reduced to one. `scale`
     "standard" takes mean and standard deviation of the training clips of each fold. `erase` names
     concepts that LEACE removes from features, fitted on the training clips of each fold.
     """
@@ -61,7 +61,6 @@ class Data:
     array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
-    copies: Literal["keep", "leave_out"] = "keep"
     erase: tuple[str, ...] = ()
 
 
@@ -195,7 +194,7 @@ class ReportSettings:
     `questions` are the differences that the run is made for. A report begins with them; all other
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
-    each test task, with `contrast_seeds` re-trainings of models that start at random.
+    each test task.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
     """
 
@@ -208,9 +207,7 @@ class ReportSettings:
     questions: tuple[Question, ...] = ()
     error_analysis: bool = False
     concepts: bool = False
-    argmax: Annotated[tuple[str, ...], list_of(name)] = ()
     contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
-    contrast_seeds: Annotated[int, whole(1, 1000)] = 5
     learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
     notes: tuple[str, ...] = ()
 
@@ -236,16 +233,10 @@ class PaperValue:
 
 @dataclass(frozen=True)
 class Model:
-    """A kind of model with all of its settings.
-
-    With `draws`, so many combinations of what the settings offer are drawn, by the seed of the
-    protocol; `drawn` are these combinations.
-    """
+    """A kind of model with all of its settings."""
 
     kind: str
     settings: Mapping[str, Any]
-    draws: int = 0
-    drawn: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -297,14 +288,6 @@ class Protocol:
         names = self.report.contrast
         trained = {train for train, _ in self.pairs}
         return names if len(names) == 2 and trained.issuperset(names) else ()
-
-    def n_seeds(self, train: str) -> int:
-        """Return the number of re-trainings, for a training task, of models that start at random.
-
-        Those after the first `fit.seeds` are for the contrast only.
-        """
-        extra = self.report.contrast_seeds if train in self.contrast else 1
-        return max(self.fit.seeds, extra)
 
     @property
     def model_names(self) -> list[str]:

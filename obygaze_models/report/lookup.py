@@ -37,7 +37,7 @@ METRIC_NAMES = {
     "brier": "Brier",
 }
 # Baselines that read labels of the test clips: no model has to be better than these.
-CEILINGS = {"oracle": "true concepts", "annotator": "the other annotator"}
+CEILINGS = {"oracle": "true concepts"}
 # What code raises over a table or a run.json that was edited.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -147,12 +147,6 @@ class ReportRun(Run):
     def learning(self) -> list[Row]:
         """The values of models that were trained on few films."""
         return [row for row in self.results if row["train_films"] is not None]
-
-    @cached_property
-    def argmax(self) -> list[Row]:
-        """The values of several one-against-rest tasks as one question."""
-        tasks = {cell.test for cell in self.all_cells}
-        return [row for row in self.results if row["test"] not in tasks]
 
     def difference(self, first: CellRows, second: CellRows) -> Row | None:
         """Return the row with the difference of two cells of one test task."""

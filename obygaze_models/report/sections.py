@@ -49,7 +49,6 @@ from obygaze_models.runner.summary import (
     CellRows,
     films_above,
     groups,
-    has_same_tests,
     short,
     verdict,
 )
@@ -107,8 +106,6 @@ def results(run: ReportRun) -> Section:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
     section.figures += figures_of_tasks(run)
-    if run.argmax:
-        section.tables.append(_table_of_argmax(run))
     if run.cells:
         section.tables.append(_table_beside_guess(run))
     if run.main is not None and run.main.n_films <= MOST_FILMS:
@@ -225,24 +222,6 @@ def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     share = f"{100 * cell.share_positive:.0f} % positive"
     chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
     return f"{run.task_name(pair)} ({size}, {share}; {chance})"
-
-
-def _table_of_argmax(run: ReportRun) -> ResultTable:
-    """Return several one-against-rest tasks as one question: the class with the highest score."""
-    metrics = ("accuracy", "f1_macro", "majority")
-    by_model = grouped(run.argmax, lambda row: (row["model"], row["store"]))
-    rows: list[Cells | Heading] = []
-    for (model, store), of_model in by_model.items():
-        values = {row["metric"]: row["value"] for row in of_model}
-        numbers = [Number(values.get(metric, math.nan)) for metric in metrics]
-        rows.append((run.label_of(model, store), of_model[0]["clips"], *numbers))
-    return ResultTable(
-        "argmax",
-        f"Class with the highest score: {run.argmax[0]['test']}",
-        ("model", "clips", "accuracy", "F1 macro", "largest class"),
-        rows,
-        "Largest class: the accuracy if every clip gets the class with most clips.",
-    )
 
 
 def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
@@ -362,27 +341,22 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
             theirs = _cell_of(
                 run, row["against_train"], test, row["store"], row["model"]
             )
-            # Films are known of the clips and fits of the two cells only.
-            films = DASH
-            if has_same_tests(ours, row) and has_same_tests(theirs, row):
-                n_above, n_films = films_above(ours, theirs, row["metric"])
-                films = f"{n_above} of {n_films}"
+            n_above, n_films = films_above(ours, theirs, row["metric"])
             cells = (
                 run.label(ours),
                 metric_name(row["metric"]),
                 Number.of(row),
                 PValue(row["p"]),
-                films,
+                f"{n_above} of {n_films}",
                 row["clips"],
                 row["leaked"] or 0,
             )
             rows.append(cells)
     headers = ("model", "metric", "difference", "p", "films", "clips", "leaked")
     note = (
-        "Films: those in which the difference is above 0, where the row has the clips and the fits "
-        "of the results. p: sign-flip test over films. Leaked: "
+        "Films: those in which the difference is above 0. p: sign-flip test over films. Leaked: "
         "test clips that trained or chose one of the two models, which alone can make a "
-        "difference; where enough films are left, there is a second row without these clips."
+        "difference."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)

@@ -23,7 +23,6 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Protocol
-from obygaze_models.runner.copies import Copies, find_copies, hashes_of
 
 NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"
@@ -46,7 +45,7 @@ class Features:
         missing: Why each of those has none, by its id. Nothing is ever filled in.
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
-        copies: The clips with the features of another clip.
+        copies: The number of its group for each clip whose features another clip has too.
     """
 
     name: str
@@ -55,7 +54,7 @@ class Features:
     missing: Mapping[str, str]
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
-    copies: Copies = field(default_factory=lambda: Copies({}))
+    copies: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def present(self) -> BoolArray:
@@ -152,8 +151,8 @@ def read_store(
     }
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
-    stated = {"facts": store.recipe.stated_facts, **store.terms._asdict()}
-    origin |= {key: value for key, value in stated.items() if value}
+    terms = store.terms._asdict()
+    origin |= {key: value for key, value in terms.items() if value}
     return Features(
         name,
         X,
@@ -161,7 +160,7 @@ def read_store(
         {clip: missing[clip] for clip in table.ids if clip in missing},
         origin,
         store_ids,
-        find_copies(X, row_hashes, ids, table.films[clips].tolist(), table.clip_of),
+        _equal_clips(row_hashes, ids, table.clip_of),
     )
 
 
@@ -305,9 +304,28 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     row_hashes: list[bytes] = []
     for block in blocks_of(X):
         digest.update(np.ascontiguousarray(block).data)
-        row_hashes += hashes_of(block)
+        positive_zeros = np.ascontiguousarray(block + block.dtype.type(0))
+        for row in positive_zeros:
+            row_hashes.append(hashlib.blake2b(row.tobytes(), digest_size=16).digest())
     digest.update("\n".join(ids).encode())
     return digest.hexdigest(), row_hashes
+
+
+def _equal_clips(
+    row_hashes: Sequence[bytes], ids: Sequence[str], clip_of: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the number of its group for each clip whose features another clip has too.
+
+    Rows about one clip, as of several annotators, are no copies of each other.
+    """
+    ids_of: dict[bytes, list[str]] = {}
+    for row_hash, clip in zip(row_hashes, ids, strict=True):
+        ids_of.setdefault(row_hash, []).append(clip)
+    group_of = {}
+    for number, group in enumerate(ids_of.values()):
+        if len({clip_of[clip] for clip in group}) > 1:
+            group_of.update(dict.fromkeys(group, number))
+    return group_of
 
 
 def _with_common_clips(

@@ -138,7 +138,7 @@ class CellRows:
 def cells_of(run: Run) -> list[CellRows]:
     """Return the rows of each model and baseline, in the order of the run.
 
-    Rows of differences, of learning curves and of several tasks as one are in no cell.
+    Rows of differences and of learning curves are in no cell.
     """
     cells: dict[tuple[str, ...], CellRows] = {}
     for facts in run.about["fits"]:
@@ -296,15 +296,6 @@ def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, in
     return sum(ours[film] > theirs[film] for film in common), len(common)
 
 
-def has_same_tests(cell: CellRows, row: Row) -> bool:
-    """Return whether a difference is of the clips and the fits of a cell.
-
-    A difference of two training tasks may have more seeds, or leave out clips that leaked.
-    """
-    of_cell = cell.of_metric.get(row["metric"], NO_ROW)
-    return all(of_cell.get(name) == row[name] for name in ("clips", "fits"))
-
-
 def difference_row(
     rows: Iterable[Row], first: CellRows, second: CellRows
 ) -> Row | None:
@@ -397,9 +388,9 @@ def copies(models: Sequence[CellRows]) -> str:
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
         f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
-        f"clip, equal or nearly so, as the same pictures under another name: "
+        f"clip, as the same pictures under another name: "
         f"{worst.facts['copies']} of the {worst.n_clips} test clips of {worst.tasks} "
-        f"({worst.store}); --set data.copies=leave_out leaves them out."
+        f"({worst.store})."
     )
 
 

@@ -24,7 +24,6 @@ from obygaze_features.core.files import (
 from obygaze_features.core.metadata import render
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Record, Sha256, read_json
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
 from obygaze_features.store.records import FileMark
 
 Floats = NDArray[np.float64]
@@ -57,15 +56,8 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     reduce: str = ""
     # The seal of the store; "" where it is not recorded.
     seal: str = ""
-    # What the importer of imported features said of how they were made.
-    facts: Mapping[str, Any] = {}
     licence: str = ""
     citation: str = ""
-
-    @property
-    def are_imported(self) -> bool:
-        """Whether nothing but the word of an importer says how the features were made."""
-        return self.backbone.startswith(UNKNOWN) or IMPORTED in self.backbone
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -95,7 +87,7 @@ class TrainingData(Record, frozen=True):
 class ModelInfo(Record, frozen=True, omit_defaults=True):
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
-    `chosen` has the settings that training films chose, of those that were offered or drawn.
+    `chosen` has the settings that training films chose, of those that were offered.
     `trust` names what somebody must trust who loads the model (--trust); saving it sets it.
     """
 

@@ -238,7 +238,7 @@ class TestTrain:
         ("model", "more"),
         [
             ("ridge", ()),
-            ("linear", ()),
+            ("logistic", ()),
             ("svm", ("--set", "model.C=0.1")),
             ("mlp", ("--set", "model.hidden=[8]")),
             ("pcbm-lr", ("--set", "model.tolerance=0.01")),

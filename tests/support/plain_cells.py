@@ -348,8 +348,6 @@ def _test_sets(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
     """Which clips are tested, and by how many others they are tested."""
-    if cell["model"] == "annotator":
-        return
     splits, clips = one.protocol["splits"], one.clips
     has_vector = one.vectors()
     usable = [clip for clip in clips if clip.clip_id in has_vector]
@@ -454,7 +452,7 @@ def _leaks(
 ) -> Iterator[str]:
     """Test clips of which a row trained or validated."""
     kinds = {name: model["kind"] for name, model in one.protocol["models"].items()}
-    if cell["model"] == "annotator" or kinds.get(cell["model"], "ridge") not in PLAIN:
+    if kinds.get(cell["model"], "ridge") not in PLAIN:
         return
     clip_of = {clip.clip_id: clip for clip in one.clips}
     records = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}

@@ -194,8 +194,6 @@ def sizes_differ(
     one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
     """Numbers of training and validation clips."""
-    if cell["model"] == "annotator":
-        return
     folds = plain_folds(one, cell, rows)
     for record in cell["folds"]:
         fold = folds.get(record["fold"])

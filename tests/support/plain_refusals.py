@@ -40,12 +40,6 @@ def _is_in_both(one: Experiment, match: re.Match[str]) -> bool:
     return int(match[1]) in counts
 
 
-def _shares_class_1(one: Experiment, match: re.Match[str]) -> bool:
-    first, second = _labels(one, match[2]), _labels(one, match[3])
-    pairs = zip(first, second, strict=True)
-    return sum(pair == (1, 1) for pair in pairs) == int(match[1])
-
-
 def _has_few_groups(one: Experiment, match: re.Match[str]) -> bool:
     splits = one.protocol["splits"]
     groups = {group_of(clip, splits) for clip in one.clips}
@@ -189,9 +183,6 @@ REASONS: dict[str, Reason] = {
     r"together": _lacks_groups,
     r"the task (\S+) has no clip of .*": _lacks_a_class,
     r"(\d+) clips are in both classes": _is_in_both,
-    r"report.argmax .* but (\d+) clips are in class 1 of both (\S+) and (\S+)": (
-        _shares_class_1
-    ),
     r"cannot make (\d+) folds of (\d+) \S+": _has_few_groups,
     r"\d+ of \d+ cells test on clips of their training or validation": _may_leak,
     r"validation = 'each' needs at least two films.*": _has_few_films,
@@ -247,7 +238,6 @@ WRONG: list[tuple[str, tuple[str, ...], Any]] = [
     ("report.primary", ("report", "primary"), "f2"),
     ("report.contrast", ("report", "contrast"), ["EN_S"]),
     ("report.contrast", ("report", "contrast"), ["nobody", "no one"]),
-    ("report.argmax", ("report", "argmax"), ["nobody"]),
     ("report.learning_films", ("report", "learning_films"), [0]),
     ("data.view", ("data", "view"), "heard"),
     ("data.where", ("data", "where"), "level ="),

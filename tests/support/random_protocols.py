@@ -114,14 +114,6 @@ class Experiment:
             found = {
                 name: found[name] / lengths[name] for name in found if lengths[name] > 0
             }
-        if self.protocol["data"].get("copies") == "leave_out":
-            first_of: dict[bytes, Clip] = {}
-            clip_of = {clip.clip_id: clip for clip in self.clips}
-            for name in list(found):
-                key = (self.X[row_of[name]] + np.float32(0)).tobytes()
-                first = first_of.setdefault(key, clip_of[name])
-                if about(first) != about(clip_of[name]):
-                    del found[name]
         return found
 
 
@@ -254,7 +246,6 @@ def draw_protocol(random: Random, one: Experiment) -> None:
     options = {
         "view": ["raw", "raw", "visual"],
         "scale": ["none", "none", "unit", "standard", "none"],
-        "copies": ["keep", "keep", "leave_out"],
     }
     data |= {key: pick(random, values) for key, values in options.items()}
     models = draw_models(random)
@@ -266,9 +257,7 @@ def draw_protocol(random: Random, one: Experiment) -> None:
         "neighbour",
         "oracle",
     ]
-    grid: dict[str, Any] = {
-        "baselines": some(random, [*baselines, "annotator"], least=0)
-    }
+    grid: dict[str, Any] = {"baselines": some(random, baselines, least=0)}
     if chance(random, 0.3):
         grid["train"] = some(random, list(tasks))
     if chance(random, 0.3):
@@ -414,11 +403,8 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
     }
     if len(tasks) > 1 and chance(random, 0.3):
         report["contrast"] = tasks[:2]
-        report["contrast_seeds"] = int(pick(random, [1, 2]))
     if chance(random, 0.15):
         report["learning_films"] = [int(n) for n in random.integers(1, 6, 2)]
-    if chance(random, 0.1):
-        report["argmax"] = some(random, tasks)
     return report
 
 

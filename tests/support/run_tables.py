@@ -35,8 +35,6 @@ STORE = {
     "sha256": "3" * 64,
     "n_present": len(FILMS) * CLIPS_OF_A_FILM,
     "missing": {},
-    "n_equal_copies": 0,
-    "n_near_copies": 0,
 }
 
 

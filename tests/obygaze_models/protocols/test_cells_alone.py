@@ -122,7 +122,7 @@ def test_protocols_that_are_shipped(tmp_path: Path, name: str) -> None:
     n_cells, differ = cells_that_differ(
         tmp_path, replace(protocol, models=models), manifest, {"x": store}
     )
-    baselines = set(protocol.grid.baselines) - {"annotator"}  # there is only one
+    baselines = set(protocol.grid.baselines)
     assert n_cells == len(protocol.pairs) * (len(models) + len(baselines))
     assert not differ
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -101,21 +99,6 @@ def test_classes_by_expressions() -> None:
     assert task_labels("t", others, table).tolist() == [1, 0, 0, -1]
     named = Task(positive="level in {S}", negative="level in {EN}")
     assert task_labels("t", named, table).tolist() == [1, -1, 0, -1]
-
-
-def test_a_row_of_another_annotator_is_about_a_clip_from_a_fifth_of_it() -> None:
-    """Ada's clip is from 10 to 20 s, so that two seconds are a fifth."""
-    spans = {"late": (18.0, 30.0), "later": (18.5, 30.0), "early": (5.0, 12.5)}
-    ada = Clip("ada", "m", level="S", start_s=10.0, end_s=20.0)
-    others = [
-        replace(ada, clip_id=name, level="EN", start_s=start, end_s=end)
-        for name, (start, end) in spans.items()
-    ]
-    clips = [
-        replace(clip, extra={"annotator": clip.clip_id}) for clip in (ada, *others)
-    ]
-    table = ClipTable("m", clips, (), everyone=clips)
-    assert [clip.clip_id for clip in table.others[0]] == ["late", "early"]
 
 
 def test_rated_clips_without_any_concept_have_no_visual_view() -> None:

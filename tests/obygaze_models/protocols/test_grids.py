@@ -30,10 +30,10 @@ SEEN = []
 
 class Layers(ClassifierMixin, BaseEstimator):
     def __init__(self, layers=(64, 32), names=[], empty=(), missing=float("nan"), base=Base,
-                 kind="rbf", package="x", draws=7, shrink=0.0, none=None, options={"a": 1}):
+                 kind="rbf", package="x", shrink=0.0, none=None, options={"a": 1}):
         self.layers, self.names, self.empty, self.missing = layers, names, empty, missing
         self.base, self.kind, self.package, self.shrink = base, kind, package, shrink
-        self.none, self.options, self.draws = none, options, draws
+        self.none, self.options = none, options
     def fit(self, X, y):
         SEEN.append(self.get_params())
         self.classes_ = np.unique(y)
@@ -88,7 +88,7 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
     )
     assert np.isnan(seen["missing"]) and seen["base"] is module.Base
     # In a protocol these words have another meaning.
-    assert (seen["kind"], seen["package"], seen["draws"]) == ("rbf", "x", 7)
+    assert (seen["kind"], seen["package"]) == ("rbf", "x")
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
     again = model.estimator.held
     assert (

@@ -55,9 +55,7 @@ def test_the_clips_of_a_cell() -> None:
     assert BOTH.mean_scores == pytest.approx([0.65, 0.4, 0.5, 0.15, 0.4, 0.2])
 
 
-def test_some_seeds_and_some_clips_of_a_cell() -> None:
-    assert BOTH.first_seeds(1).tested == [A0, B0]
-    assert BOTH.first_seeds(2).tested == [A0, B0, A1, B1]
+def test_some_clips_of_a_cell() -> None:
     cell = replace(SEED_0, tested=[A0, B0])
     (left,) = cell.without(np.array([1, 3, 4, 5])).tested
     assert left.rows.tolist() == [0, 2]

@@ -181,17 +181,6 @@ def test_a_learning_curve_has_a_column_for_each_number_of_films(tmp_path: Path) 
     assert ReportRun.of(run).all_cells[0].value("ap") == RIDGE.ap
 
 
-def test_several_tasks_as_one_question_have_a_table(tmp_path: Path) -> None:
-    name = "a | b"
-    rows = []
-    for metric, value in (("accuracy", 0.5), ("f1_macro", 0.25), ("majority", 0.75)):
-        row = {**RIDGE.results()[0], "task": name, "train": name, "test": name}
-        rows.append({**row, "metric": metric, "value": value})
-    run = made_run(tmp_path / "run", [RIDGE], rows)
-    tables = {table.key: table for table in sections_by_key(run)["results"].tables}
-    assert rows_of(tables["argmax"]) == [["ridge", "96", "0.50", "0.25", "0.75"]]
-
-
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
     row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
     row |= {"clips": 100, "positive": 20, "ap": 0.6, "low": 0.4, "high": 0.8}

@@ -21,14 +21,12 @@ from support.held_out_fits import (
     baseline_learns,
     learns,
     must_not_be_learned,
-    replaced,
     way_of,
 )
 
 from obygaze_features.core.parts import trust
 from obygaze_models.runner import heldout
 from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
-from obygaze_models.runner.testing import _without_copies
 
 FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
 PUBLISHED = (
@@ -212,26 +210,6 @@ def test_films_that_a_learning_curve_leaves_out_teach_nothing(tmp_path: Path) ->
     rows = ~np.isin(way.run.table.films, drawn)
     for name in ("ridge", "mlp", "pcbm-lr"):
         assert learns(way, name, held, rows) == [], name
-
-
-def test_which_copies_are_left_out_is_decided_on_what_may_be_learned(
-    tmp_path: Path,
-) -> None:
-    way = case(tmp_path, "nested", "plain", "data.copies=leave_out")
-    plain = case(tmp_path / "all", "nested")
-    features = way.run.features
-    assert features is not None and features.copies.n_equal >= 6
-    n_left_out = 0
-    for number, held in enumerate(way.folds):
-        rows = must_not_be_learned(way, held, by_film=True)
-        other = replaced(plain, rows)
-        assert other.features is not None
-        folds = _without_copies(plain.run.folds, other.features, other.table)
-        again = folds[way.pair][number]
-        assert np.array_equal(held.train, again.train)
-        assert np.array_equal(held.may_learn, again.may_learn)
-        n_left_out += len(plain.folds[number].train) - len(held.train)
-    assert n_left_out > 0
 
 
 def models_of(way: Way) -> list[str]:

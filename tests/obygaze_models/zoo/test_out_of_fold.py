@@ -130,8 +130,8 @@ def test_a_training_clip_gets_its_out_of_fold_score_and_each_row_says_what_it_is
 def test_out_of_fold_scores_are_as_good_as_the_report_says_and_in_sample_ones_better(
     tmp_path: Path, store: Store
 ) -> None:
-    model, run = kept(tmp_path, store, "linear")
-    told = the_cell(run, model="linear").value("auc")
+    model, run = kept(tmp_path, store, "logistic")
+    told = the_cell(run, model="logistic").value("auc")
     auc = {}
     for in_sample, basis in ((False, "out-of-fold"), (True, "in-sample")):
         found = predict(model, store, in_sample=in_sample)
@@ -173,7 +173,7 @@ def test_training_clips_that_no_fold_tested_are_refused_unless_asked(
     tmp_path: Path, store: Store
 ) -> None:
     film = "tt0000002"
-    model, _ = kept(tmp_path, store, "linear", f"splits.never=['{film}']")
+    model, _ = kept(tmp_path, store, "logistic", f"splits.never=['{film}']")
     found = predict(model, store)
     never = {c for c in LEVEL if FILM[c] == film and LEVEL[c] != "NS"}
     assert set(found.refused) == never
