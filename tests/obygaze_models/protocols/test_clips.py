@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
@@ -10,7 +9,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
-    other_annotators,
     task_labels,
 )
 from obygaze_models.protocols.schema import Data, Task
@@ -54,31 +52,6 @@ def test_segments_with_the_same_times_are_one_clip() -> None:
     }
     whole_clips = ClipTable("m", clips, ()).clip_of
     assert whole_clips == {f"c{i}": f"m: c{i}" for i in range(4)}
-
-
-def test_what_other_annotators_say_of_a_clip() -> None:
-    """Ada says S of clip 1; Ben says EN, Cy HN, which is in neither class; clip 2 is Ada's only."""
-    rows = [
-        ("1", "ada", "S"),
-        ("1", "ben", "EN"),
-        ("1", "cy", "HN"),
-        ("2", "ada", "EN"),
-    ]
-    clips = [
-        Clip(
-            f"{given}-{annotator}",
-            "m",
-            level=level,
-            extra={"given_clip_id": given, "annotator": annotator},
-        )
-        for given, annotator, level in rows
-    ]
-    table = ClipTable("m", clips, (), everyone=clips)
-    scores = other_annotators("EN_S", EN_S, table)
-    # The means of 0 and .5, of 1 and .5, and of 1 and 0; nobody else saw clip 2.
-    np.testing.assert_array_equal(scores, [0.25, 0.75, 0.5, np.nan])
-    alone = ClipTable("m", clips[3:], (), everyone=clips[3:])
-    np.testing.assert_array_equal(other_annotators("EN_S", EN_S, alone), [np.nan])
 
 
 def test_a_task_with_folds_has_the_clips_that_have_a_fold() -> None:
