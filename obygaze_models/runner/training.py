@@ -278,7 +278,7 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        offered = grid_of(model.kind, name, value)
+        offered = grid_of(value)
         if offered is None:
             continue
         # A record has the value for the task where there is one for each.
@@ -293,9 +293,7 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
 def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of those settings of which a model offers several."""
     names = [
-        name
-        for name, value in model.settings.items()
-        if grid_of(model.kind, name, value) is not None
+        name for name, value in model.settings.items() if grid_of(value) is not None
     ]
     return {name: values.get(name) for name in names}
 

@@ -387,7 +387,7 @@ def offered_strengths(model: Mapping[str, Any]) -> list[Any]:
     strength = model.get("C")
     if isinstance(strength, dict):
         return list(strength["grid"])
-    return list(strength) if isinstance(strength, list) else [strength]
+    return [strength]
 
 
 def _inner_splits(

@@ -355,13 +355,26 @@ def draw_models(random: Random) -> dict[str, Any]:
         "ridge": lambda: {"class_weight": pick(random, ["none", "balanced"])},
         "logistic": lambda: {
             "C": pick(
-                random, [0.01, 0.1, 1.0, 10.0, [0.1, 1.0], {"grid": [1.0, 0.01, 5.0]}]
+                random,
+                [
+                    0.01,
+                    0.1,
+                    1.0,
+                    10.0,
+                    {"grid": [0.1, 1.0]},
+                    {"grid": [1.0, 0.01, 5.0]},
+                ],
             ),
             "class_weight": pick(random, ["none", "balanced"]),
         },
-        "svm": lambda: {"C": pick(random, [0.1, 1.0, "published", [0.1, "published"]])},
+        "svm": lambda: {
+            "C": pick(random, [0.1, 1.0, "published", {"grid": [0.1, "published"]}])
+        },
         "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
-        "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
+        "pcbm-lr": lambda: {
+            "C": pick(random, [0.1, 1.0, {"grid": [0.1, 1.0]}]),
+            "cross_fit": 2,
+        },
         "pcbm-dt": lambda: {"max_depth": 2},
         "pcbm-h": lambda: {},
     }

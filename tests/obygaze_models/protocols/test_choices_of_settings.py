@@ -219,7 +219,7 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
 def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
     """The error came with the first perceptron that was fitted."""
     with pytest.raises(FixInput) as error:
-        quick("honest", "models.mlp.max_epochs=[3, 8]")
+        quick("honest", "models.mlp.max_epochs.grid=[3, 8]")
     assert list(error.value.details) == [
         "--set models.mlp.max_epochs: must be at least min_epochs, got 3 and min_epochs 5"
     ]

@@ -174,7 +174,7 @@ def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> Non
     protocol = quick(
         "honest",
         "models.ridge.kind=logistic",
-        "models.ridge.C=[1e-9, 0.05]",
+        "models.ridge.C.grid=[1e-9, 0.05]",
         'grid.models=["ridge"]',
         'grid.train=["EN_S"]',
         'grid.test=["EN_S"]',

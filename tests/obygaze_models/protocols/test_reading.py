@@ -241,11 +241,11 @@ class TestChanges:
 
 
 class TestSettings:
-    def test_lists_are_choices_but_for_the_hidden_layers(self) -> None:
+    def test_every_combination_of_grids_is_offered(self) -> None:
         settings = {
             "hidden": [64, 32],
-            "dropout": [0.0, 0.5],
-            "learning_rate": [0.001, 0.01],
+            "dropout": {"grid": [0.0, 0.5]},
+            "learning_rate": {"grid": [0.001, 0.01]},
         }
         offered = candidates(Model("mlp", settings))
         assert len(offered) == 4

@@ -77,11 +77,11 @@ LEARNING: dict[str, tuple[str, ...]] = {
     "scaled": ("data.scale=standard",),
     "erased": ('data.erase=["Body"]',),
     "chosen settings": (
-        "models.logistic.C=[0.01, 10.0]",
-        "models.svm.C=[0.01, 10.0]",
+        "models.logistic.C.grid=[0.01, 10.0]",
+        "models.svm.C.grid=[0.01, 10.0]",
         "models.mlp.hidden={grid=[[4], [8]]}",
-        "models.pcbm-lr.C=[0.01, 10.0]",
-        "models.pcbm-dt.max_depth=[1, 3]",
+        "models.pcbm-lr.C.grid=[0.01, 10.0]",
+        "models.pcbm-dt.max_depth.grid=[1, 3]",
     ),
 }
 LINEAR_VECTORS = tuple(
