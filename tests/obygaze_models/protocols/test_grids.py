@@ -200,7 +200,7 @@ def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ["report.replicates=20", "report.compare=false", "report.concepts=false"]
     by_task = "{ by_task = { EN_S = 0.1, other = 0.7 } }"
-    changes += [f"model.C=[{by_task}, 5.0]", "model.tolerance=0.1"]
+    changes += [f"model.C.grid=[{by_task}, 5.0]", "model.tolerance=0.1"]
     changes += ["model.cross_fit=0"]
     protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})

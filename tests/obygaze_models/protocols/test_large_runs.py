@@ -56,7 +56,7 @@ def test_values_within_films_are_those_of_weights_that_draw_one_film(
         rows = np.flatnonzero(films_of_clips % n_folds == number)
         scores = rng.integers(0, 30, size=len(rows)) / 30
         truth = rng.random(len(rows)) < 0.4
-        leak = Leak("", len(rows), 0, 0, 0, 0, None, None, ())
+        leak = Leak("", len(rows), 0, 0, 0, 0, 0, ())
         predictions = Predictions.of(truth, scores)
         for seed in (0, 1):
             fold = ScoredFold(str(number), seed, rows, predictions, 9, 9, leak)

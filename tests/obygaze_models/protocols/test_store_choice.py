@@ -266,7 +266,7 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
 
 
 def a_test(fold: str, inner_ap: float | None, score: float) -> ScoredFold:
-    leak = Leak("", 2, 0, 0, 0, 0, None, None, ())
+    leak = Leak("", 2, 0, 0, 0, 0, 0, ())
     return ScoredFold(
         fold=fold,
         seed=0,

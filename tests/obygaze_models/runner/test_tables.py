@@ -421,7 +421,7 @@ def test_a_bound_of_ap_counts_positive_clips() -> None:
 
 
 def leak() -> Leak:
-    return Leak("", 0, 0, 0, 0, 0, None, None, ())
+    return Leak("", 0, 0, 0, 0, 0, 0, ())
 
 
 def test_resampling_of_many_clips_takes_bounded_memory() -> None:
