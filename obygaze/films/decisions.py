@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
@@ -18,7 +19,6 @@ from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    groups,
     metric_name,
     value_text,
 )
@@ -154,7 +154,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    films = groups(cell.n_films, run)
+    films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 

@@ -112,7 +112,7 @@ class Splits:
     `kind`: "nested" tests whole films, each alone or in so many `folds`; "kfold" divides clips,
     "published" has a fold column for each task, "fixed" one split.
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
-    groups that train and are never tested. `column` with `test`, `choose` (and the rest training)
+    films that train and are never tested. `column` with `test`, `choose` (and the rest training)
     is for data that come with one split. `scheme` names a function that makes training sets from
     published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
@@ -120,7 +120,6 @@ class Splits:
     kind: Annotated[str, _split_kind] = "nested"
     scheme: Annotated[str, _scheme] = NONE
     folds: Annotated[int, whole(0)] = 0
-    group: str = "movie_id"
     validation: Literal["next", "each", "none"] = "next"
     never: tuple[str, ...] = ()
     seed: Annotated[int, whole(0)] = 0

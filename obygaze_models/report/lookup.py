@@ -18,7 +18,6 @@ from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
-    FILM,
     CellRows,
     asked_cell,
     best_guess,
@@ -86,11 +85,6 @@ class ReportRun(Run):
     def confidence(self) -> str:
         """The confidence of the intervals, such as "95 %"."""
         return f"{100 * self.settings['confidence']:g} %"
-
-    @property
-    def group(self) -> str:
-        """The column whose values are tested together; usually that of films."""
-        return str(self.protocol["splits"]["group"])
 
     @cached_property
     def all_cells(self) -> list[CellRows]:
@@ -196,8 +190,6 @@ class ReportRun(Run):
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""
-        if self.group != FILM:
-            return film
         return self._titles.get(film) or film_title(film)
 
 

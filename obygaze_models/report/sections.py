@@ -45,7 +45,6 @@ from obygaze_models.runner.summary import (
     ALPHA,
     CellRows,
     films_above,
-    groups,
     short,
     verdict,
 )
@@ -216,7 +215,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
 
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
-    size = f"{cell.n_clips:,} clips of {groups(cell.n_films, run)}"
+    size = f"{cell.n_clips:,} clips of {count(cell.n_films, 'film')}"
     share = f"{100 * cell.share_positive:.0f} % positive"
     chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
     return f"{run.task_name(pair)} ({size}, {share}; {chance})"

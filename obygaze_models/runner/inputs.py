@@ -83,7 +83,6 @@ def gather(
     protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
     _check_erased(protocol, table)
-    _check_groups(protocol, table)
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)
@@ -114,19 +113,6 @@ def _check_erased(protocol: Protocol, table: ClipTable) -> None:
                 f"data.erase names the unknown concept {name!r}{near(name, table.concept_names)}",
                 hint=f"one of {', '.join(table.concept_names)}",
             )
-
-
-def _check_groups(protocol: Protocol, table: ClipTable) -> None:
-    """Raise an error for a clip without a group: in results, an empty group is all of them."""
-    group = protocol.splits.group
-    n_clips = int(np.sum(table.column(group) == ""))
-    if n_clips:
-        raise FixInput(
-            f"{n_clips} of {len(table)} clips have no value in the column {group}, by which clips "
-            "are kept together",
-            where=table.name,
-            hint="--set data.where=EXPRESSION leaves clips out; or another column as splits.group",
-        )
 
 
 def _labels_of_tasks(

@@ -53,7 +53,7 @@ class Evaluation:
 
     Attributes:
         protocol: The protocol.
-        films: The film (or other group) of each clip of the table.
+        films: The film of each clip of the table.
         labels: The class of each clip, by task.
         backbones: The backbone of each store.
     """
@@ -68,7 +68,7 @@ class Evaluation:
         """Return what the cells of a run are evaluated with."""
         return cls(
             inputs.protocol,
-            inputs.table.column(inputs.protocol.splits.group),
+            inputs.table.films,
             dict(inputs.labels),
             {store.name: str(store.origin["backbone"]) for store in inputs.stores},
         )

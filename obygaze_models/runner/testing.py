@@ -458,8 +458,7 @@ def fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fi
     """
     features = run.vectors.features
     rows = np.flatnonzero(features.present & (run.labels[task] >= 0))
-    films = run.table.column(run.protocol.splits.group)
-    held = nothing_held_out(run.table, films, rows)
+    held = nothing_held_out(run.table, rows)
     if model.kind != PERCEPTRON:
         return rows, fit_model(model, held, run.context(task))
     # A protocol may not test the task that it trains on.

@@ -15,7 +15,6 @@ from obygaze_models.runner.summary import (
     answer,
     best_guess,
     cells_of,
-    groups,
     metric_name,
     short,
     warnings_of,
@@ -132,9 +131,8 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
         return f"{how}."
     percent = 100 * run.protocol["report"]["confidence"]
     n_films = max(cell.n_films for cell in cells)
-    return (
-        f"{how}; AP and AUC have {percent:g} % intervals over {groups(n_films, run)}."
-    )
+    films = count(n_films, "film")
+    return f"{how}; AP and AUC have {percent:g} % intervals over {films}."
 
 
 # ---- sentences beside the table ----

@@ -227,10 +227,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         task = "concepts"
         classes = []
         rows = NO_ROWS
-        films = table.column(protocol.splits.group)
-        margins = store.vectors.margins(
-            settings, nothing_held_out(table, films, NO_ROWS)
-        )
+        margins = store.vectors.margins(settings, nothing_held_out(table, NO_ROWS))
         estimator: Any = margins.bank
         found_on = margins.found_on
         concepts = tuple(map(str, estimator.concepts_))
@@ -310,7 +307,6 @@ def _model_info(
     by_film = protocol.splits.kind not in BY_CLIP and not any(
         cell.facts["shares_films"] for cell in models
     )
-    by_film = by_film and protocol.splits.group == "movie_id"
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
     notes = [

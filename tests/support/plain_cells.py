@@ -18,7 +18,7 @@ from sklearn import metrics
 from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
-from support.random_protocols import Experiment, about, group_of
+from support.random_protocols import Experiment, about
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -118,7 +118,7 @@ def _labels(
         ):
             yield f"{row['clip_id']} has y {row['y']} in {row['movie_id']}"
     y = {row["clip_id"]: row["y"] for row in rows}
-    groups = {group_of(clip_of[name], one.protocol["splits"]) for name in y}
+    groups = {clip_of[name].movie_id for name in y}
     expected = {
         "n_test": len(y),
         "n_positive": sum(y.values()),
@@ -296,9 +296,7 @@ def _by_group(
     """The values within each film (or group)."""
     clip_of = {clip.clip_id: clip for clip in one.clips}
     is_margin = "brier" not in cell
-    group = {
-        name: group_of(clip, one.protocol["splits"]) for name, clip in clip_of.items()
-    }
+    group = {name: clip.movie_id for name, clip in clip_of.items()}
     whole = rows_by_fold(rows)
     sizes = {key: len(own) for key, own in whole.items()}
     names = {group[row["clip_id"]] for row in rows}
@@ -363,11 +361,9 @@ def _test_sets(
     never, kind = splits.get("never", []), splits["kind"]
     expected: dict[str, set[str]] = {}
     if kind == "nested" and not splits.get("folds"):
-        names = sorted({group_of(clip, splits) for clip in clips})
-        inside = {
-            n: {c.clip_id for c in tested if group_of(c, splits) == n} for n in names
-        }
-        fit = {n: sum(group_of(c, splits) == n for c in trains) for n in names}
+        names = sorted({clip.movie_id for clip in clips})
+        inside = {n: {c.clip_id for c in tested if c.movie_id == n} for n in names}
+        fit = {n: sum(c.movie_id == n for c in trains) for n in names}
         testing = [(i, name) for i, name in enumerate(names) if name not in never]
         for i, name in testing:
             if splits["validation"] != "each":
@@ -435,13 +431,13 @@ def _partition(
             if sets[first] & sets[second]:
                 yield "a clip is in two test sets"
     never = splits.get("never", [])
-    whole = {clip.clip_id for clip in tested if group_of(clip, splits) not in never}
+    whole = {clip.clip_id for clip in tested if clip.movie_id not in never}
     got = set().union(*sets)
     if not got <= whole or (got != whole and not skipped):
         yield f"tested {len(got)} of {len(whole)} clips"
     if splits["kind"] == "kfold":
         return
-    group = {clip.clip_id: group_of(clip, splits) for clip in one.clips}
+    group = {clip.clip_id: clip.movie_id for clip in one.clips}
     groups = [{group[name] for name in names} for names in sets]
     if sum(map(len, groups)) > len(set().union(*groups)):
         yield "a group is in two test sets"

@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment, group_of
+from support.random_protocols import Experiment
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -104,10 +104,8 @@ def _numbered(
         numbers = {name: int(cell) for name, cell in cells.items() if cell}
         return Numbered(numbers, 1 + max(numbers.values()))
     if not splits.get("folds"):
-        names = sorted({group_of(clip, splits) for clip in one.clips})
-        numbers = {
-            clip.clip_id: names.index(group_of(clip, splits)) for clip in one.clips
-        }
+        names = sorted({clip.movie_id for clip in one.clips})
+        numbers = {clip.clip_id: names.index(clip.movie_id) for clip in one.clips}
         return Numbered(numbers, len(names))
     if cell["train"] != cell["test"] or cell["skipped"]:
         return None  # clips of other folds are not known by what was tested
@@ -117,7 +115,7 @@ def _numbered(
         tested[row["clip_id"]] = int(number)
     n_folds = splits["folds"]
     never = splits.get("never", [])
-    if any(group_of(clip, splits) in never for clip in one.clips):
+    if any(clip.movie_id in never for clip in one.clips):
         n_folds += 1
     for clip in clips:
         tested.setdefault(clip.clip_id, splits["folds"])
@@ -332,7 +330,7 @@ def _linear_differs(
         unscaled = matrix(used)
         mean, spread = _scale_of(one, unscaled)
         X, y = (unscaled - mean) / spread, classes(used)
-        groups = np.array([group_of(clip, splits) for clip in used])
+        groups = np.array([clip.movie_id for clip in used])
         record = records[name]
         # Scaling learns, too: in an inner fold, from the clips that train there.
         parts = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -306,12 +306,6 @@ def draw_task(random: Random, one: Experiment, name: str) -> dict[str, Any]:
     return task
 
 
-def with_region(clip: Clip) -> Clip:
-    """The clip with a region, also where it had none."""
-    region = clip.extra["region"] or "west"
-    return replace(clip, extra={**clip.extra, "region": region})
-
-
 def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, Any]:
     """Draw the splits."""
     kinds = ["nested", "nested", "nested", "kfold", "fixed"]
@@ -330,23 +324,12 @@ def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, A
         splits |= {"column": "part", "test": ["test"]}
         if chance(random, 0.5):
             splits["choose"] = ["dev"]
-    if chance(random, 0.15) and kind not in ("fixed", "published"):
-        splits["group"] = "region"
-        if len({clip.extra["region"] for clip in one.manifest}) < 2:
-            splits["group"] = "movie_id"
-        elif one.seed % 2 == 0:  # else clips without a region are refused
-            one.manifest = one.manifest.with_clips(map(with_region, one.manifest))
     if kind not in ("fixed", "published") and chance(random, 0.15):
-        names = sorted({group_of(clip, splits) for clip in one.manifest} - {""})
+        names = sorted({clip.movie_id for clip in one.manifest})
         splits["never"] = (
             some(random, names)[: max(1, len(names) // 3)] if names else []
         )
     return splits
-
-
-def group_of(clip: Clip, splits: Mapping[str, Any]) -> str:
-    """The group of a clip, by which splits are made."""
-    return clip.extra["region"] if splits.get("group") == "region" else clip.movie_id
 
 
 def draw_models(random: Random) -> dict[str, Any]:

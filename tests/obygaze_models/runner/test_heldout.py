@@ -155,7 +155,7 @@ def test_nothing_is_held_out_of_a_model_to_keep() -> None:
     manifest = clips({})
     protocol = load_protocol("honest", ["data.view=raw"])
     table = clip_table(manifest, protocol.data)
-    held = nothing_held_out(table, table.films, np.array([0, 1]))
+    held = nothing_held_out(table, np.array([0, 1]))
     assert held.may_learn.all() and not len(held.test)
 
 
