@@ -554,9 +554,8 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
     if n_folds <= MANY_FOLDS or not leaves_out_each:
         return ""
     return (
-        f"Each model is fitted {n_folds:,} times for a task, because one {splits['group']} at a "
-        f"time is left out: --set splits.kind=nested --set splits.validation=next "
-        f"--set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
+        f"Each model is fitted {n_folds:,} times for a task, because one film at a time is left"
+        f" out: --set splits.validation=next --set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
     )
 
 
