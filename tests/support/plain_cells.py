@@ -384,8 +384,10 @@ def _test_sets(
             expected = {key: expected[key] for key in by_fold}
     elif kind == "fixed":
         expected["fixed"] = {c.clip_id for c in tested if c.extra["part"] == "test"}
-        n_train = sum(c.extra["part"] == "train" for c in trains)
-        n_dev = sum(c.extra["part"] == "dev" for c in trains)
+        hidden = {about(c) for c in tested if c.extra["part"] == "test"}
+        learned = [c.extra["part"] for c in trains if about(c) not in hidden]
+        n_train = learned.count("train")
+        n_dev = learned.count("dev")
         given = n_of.get("fixed", (n_train, n_dev))
         if "choose" in splits and given != (n_train, n_dev):
             yield f"fixed trains on {given}, expected {(n_train, n_dev)}"
@@ -409,8 +411,12 @@ def _test_sets(
         yield from _partition(one, cell, by_fold, tested, skipped)
         if cell["train"] == cell["test"] and splits["validation"] != "each":
             for fold, names in by_fold.items():
-                if sum(n_of[fold]) != len(trains) - len(names):
-                    yield f"{fold} trains on {n_of[fold]} of {len(trains)}, tests {len(names)}"
+                hidden = {about(clip) for clip in tested if clip.clip_id in names}
+                n_fit = sum(about(clip) not in hidden for clip in trains)
+                if splits["kind"] != "kfold":
+                    n_fit = len(trains) - len(names)
+                if sum(n_of[fold]) != n_fit:
+                    yield f"{fold} trains on {n_of[fold]}, expected {n_fit} together"
     for fold, names in expected.items():
         if fold not in by_fold and names and fold not in skipped:
             yield f"{fold} is neither tested nor skipped"

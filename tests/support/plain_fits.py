@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment
+from support.random_protocols import Experiment, about
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -72,7 +72,31 @@ def clips_of_task(one: Experiment, task: str) -> list[Clip]:
 def plain_folds(
     one: Experiment, cell: Mapping[str, Any], rows: Rows
 ) -> dict[str, PlainFold]:
-    """The clips that train and validate in each fold, where the drawn words alone say so."""
+    """The clips that train and validate in each fold, where the drawn words alone say so.
+
+    In splits by clip nothing learns from a tested clip, whatever annotator's row is about it.
+    """
+    folds = _whole_folds(one, cell, rows)
+    if one.protocol["splits"]["kind"] not in ("kfold", "fixed"):
+        return folds
+    clip_of = {clip.clip_id: clip for clip in one.clips}
+    tested: dict[str, set[Any]] = defaultdict(set)
+    for row in rows:
+        tested[row["fold"]].add(about(clip_of[row["clip_id"]]))
+    left = {}
+    for name, fold in folds.items():
+        both = [clip for clip in fold.both if about(clip) not in tested[name]]
+        validation = None
+        if fold.validation is not None:
+            validation = [c for c in fold.validation if about(c) not in tested[name]]
+        left[name] = PlainFold(both, validation)
+    return left
+
+
+def _whole_folds(
+    one: Experiment, cell: Mapping[str, Any], rows: Rows
+) -> dict[str, PlainFold]:
+    """The clips of the folds, with rows about tested clips."""
     splits, task = one.protocol["splits"], cell["train"]
     clips = clips_of_task(one, task)
     names = list(dict.fromkeys(row["fold"] for row in rows))

@@ -189,7 +189,7 @@ class TestRefused:
             ("[grid]\nmodels = [1]", "letters, digits"),
             ("[models.m]\ndropout = 0.1", "models.m.kind: required key is missing"),
             (
-                '[models.m]\nkind = "mlp"\ndropout = [0.1, 2]',
+                '[models.m]\nkind = "mlp"\ndropout = { grid = [0.1, 2] }',
                 "each item must be a number",
             ),
             ('[tasks]\nX = "S"', "must be a table, got 'S'"),
