@@ -317,7 +317,7 @@ def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> 
         choosing("models.pcbm-lr.cross_fit=0", "models.pcbm-dt.cross_fit.grid=[5, 1]")
     assert list(error.value.details) == [
         "--set models.pcbm-lr.cross_fit: fit.choose_store needs 2 or more",
-        "--set models.pcbm-dt.cross_fit: fit.choose_store needs 2 or more",
+        "--set models.pcbm-dt.cross_fit.grid: fit.choose_store needs 2 or more",
     ]
     choosing("models.pcbm-lr.cross_fit=0", "fit.choose_store=false")
     by_task = "{ by_task = { EN_S = 3, other = 0 } }"
