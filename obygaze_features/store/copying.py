@@ -7,7 +7,7 @@ no store. A copy whose source was replaced becomes the new store; what was withd
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed, write_atomic
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace, last_part
-from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
     Terms,
@@ -61,7 +59,6 @@ from obygaze_features.store.placing import (
 )
 from obygaze_features.store.publishing import (
     PUBLISHED,
-    PublishedFiles,
     full_card,
     published_files,
     require_names,
@@ -376,10 +373,6 @@ def push(
     no_licence: Annotated[bool, Option(group=TERMS)] = False,
     publish: Annotated[bool, Option(group=PUBLICATION)] = False,
     creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
-    labels: Annotated[
-        str | os.PathLike[str] | Manifest | None,
-        Option("--with-labels", metavar="MANIFEST", group=PUBLICATION),
-    ] = None,
     progress: Annotated[Progress | None, Bar("push")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
@@ -404,8 +397,6 @@ def push(
         no_licence: Send the store also if it states no licence.
         publish: Make it ready for others to find, cite and read.
         creators: Who made it: "Family, Given", or the name of an institution.
-        labels: Levels and concepts of this manifest become columns of features.parquet, under their
-            own licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
 
@@ -422,12 +413,10 @@ def push(
             hint="obygaze store pull first",
         )
     refuse_pictures(opened)
-    if (creators or labels is not None) and not publish:
-        raise FixUsage("--creator and --with-labels belong to --publish")
+    if creators and not publish:
+        raise FixUsage("--creator belongs to --publish")
     if publish:
         require_names(creators or [""])
-    if labels is not None:
-        labels = read_manifest(labels, workspace=workspace)
     if licence or citation:
         state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
@@ -435,9 +424,9 @@ def push(
         hint += "" if publish else ", or --no-licence"
         require_licence(opened.terms, opened.location, hint)
     with tempfile.TemporaryDirectory() as made:
-        extra = PublishedFiles({})
+        extra = {}
         if publish:
-            extra = published_files(opened, Path(made), creators, labels)
+            extra = published_files(opened, Path(made), creators)
         return _push(opened, open_target(target), extra, progress or Quiet())
 
 
@@ -460,12 +449,11 @@ def state_terms(store: Store, terms: Terms) -> None:
 
 
 def _push(
-    store: Store, target: Target, published: PublishedFiles, progress: Progress
+    store: Store, target: Target, extra: Mapping[str, Path], progress: Progress
 ) -> Copied:
     root = Path(store.files.address)
     record = store.record
     data = store.store_json()
-    extra = published.paths
     names_there = target.names()
     seal_there = _check_target(target, store, names_there)
     if seal_there and seal_there != store.seal:
@@ -498,7 +486,7 @@ def _push(
         n_sent += 1
     target.finish(f"The store {store.seal[:16]}")
     changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
-    notes = list(published.notes)
+    notes = []
     if any(withdrawn_by(record.replaces)):
         note = target.forget()
         if note:

@@ -178,6 +178,8 @@ def test_no_server_and_no_such_scheme(server: WebServer) -> None:
         open_store("ftp://example.org/store")
     with pytest.raises(FixUsage, match="invalid address"):
         open_store("hf://only-an-owner")
+    with pytest.raises(FixUsage, match="invalid address"):
+        open_store("hf://lab/films/tokens")
 
 
 def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:
@@ -231,13 +233,15 @@ def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None
         hub.exists = True
         hub.commits.append("the first")
         with pytest.raises(NotFound, match="no store here"):
-            open_store("hf://lab/films/tokens")
+            open_store("hf://lab/films")
         for file in (root / "tokens").rglob("*"):
             if file.is_file():
-                hub.files[file.relative_to(root).as_posix()] = file.read_bytes()
+                hub.files[file.relative_to(root / "tokens").as_posix()] = (
+                    file.read_bytes()
+                )
         hub.history[hub.head] = dict(hub.files)
-        store = open_store("hf://lab/films/tokens")
-        assert store.location == "hf://lab/films/tokens"
+        store = open_store("hf://lab/films")
+        assert store.location == "hf://lab/films"
         hub.commits.append("the second")
         hub.files = {}
         hub.history[hub.head] = {}
