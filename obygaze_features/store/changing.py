@@ -196,6 +196,7 @@ def subset(
         recipe=opened.recipe,
         manifest=opened.record.manifest,
         makers=opened.record.makers,
+        replaces=_withdrawals_of([opened]),
         origins=[Origin(opened.location, opened.seal)],
         terms=opened.terms,
     )

@@ -18,6 +18,7 @@ from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,
     Mismatch,
+    NotFound,
     ObygazeError,
     Stopped,
 )
@@ -34,7 +35,6 @@ from obygaze_features.store.exporting import (
     refuse_pictures,
 )
 from obygaze_features.store.files import (
-    MOST_DOCUMENT_BYTES,
     FolderFiles,
     Range,
 )
@@ -68,7 +68,6 @@ from obygaze_features.store.records import (
     FileMark,
     Replaced,
     StoreRecord,
-    decode,
     seal_of,
     withdrawn_by,
 )
@@ -203,12 +202,21 @@ def _copy_at(target: Path, store: Store) -> Store | None:
     taken = "a folder or file that is not a copy of this store has this name"
     if has_store:
         copy = open_store(target)
-        if copy.seal in (store.seal, *(entry.seal for entry in store.record.replaces)):
+        if copy.seal == store.seal or _takes_place(store.record, copy):
             return copy
         taken = "another store has this name"
         if store.seal in [entry.seal for entry in copy.record.replaces]:
             taken = "the store here is later than this one, which it replaces"
     raise AlreadyThere(taken, where=str(target), hint="choose another name")
+
+
+def _takes_place(record: StoreRecord, there: Store) -> bool:
+    """Return whether a store may take the place of an earlier one.
+
+    A part lists what was withdrawn from its source, but has fewer rows.
+    """
+    seals = [entry.seal for entry in record.replaces]
+    return there.seal in seals and record.rows.total >= len(there)
 
 
 def _hidden_of(target: Path, seal: str) -> Path:
@@ -424,10 +432,9 @@ def push(
         hint += "" if publish else ", or --no-licence"
         require_licence(opened.terms, opened.location, hint)
     with tempfile.TemporaryDirectory() as made:
-        extra = {}
-        if publish:
-            extra = published_files(opened, Path(made), creators)
-        return _push(opened, open_target(target), extra, progress or Quiet())
+        folder = Path(made)
+        extra = published_files(opened, folder, creators) if publish else {}
+        return _push(opened, open_target(target), extra, folder, progress or Quiet())
 
 
 def state_terms(store: Store, terms: Terms) -> None:
@@ -449,11 +456,15 @@ def state_terms(store: Store, terms: Terms) -> None:
 
 
 def _push(
-    store: Store, target: Target, extra: Mapping[str, Path], progress: Progress
+    store: Store,
+    target: Target,
+    extra: Mapping[str, Path],
+    folder: Path,
+    progress: Progress,
 ) -> Copied:
+    """Send a store with extra files; store.json waits in a folder until it is sent, last."""
     root = Path(store.files.address)
     record = store.record
-    data = store.store_json()
     names_there = target.names()
     seal_there = _check_target(target, store, names_there)
     if seal_there and seal_there != store.seal:
@@ -481,8 +492,12 @@ def _push(
             target.remove(name)
     for name, path in extra.items():
         target.put(name, path, hash_of(path))
+    # If another store has taken its place meanwhile, the files may be of both.
+    data = store.store_json()
     if seal_there != store.seal:
-        target.put(STORE_JSON, root / STORE_JSON, FileMark(len(data), store.seal))
+        path = folder / STORE_JSON
+        path.write_bytes(data)
+        target.put(STORE_JSON, path, FileMark(len(data), store.seal))
         n_sent += 1
     target.finish(f"The store {store.seal[:16]}")
     changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
@@ -506,17 +521,14 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
     seal = ""
     record = store.record
     known = {*record.files, STORE_JSON, CARD, *PUBLISHED}
-    data = b""
     if STORE_JSON in names:
         # Another process that sends a store may have removed it meanwhile.
-        with suppress(FileNotFoundError):
-            data = target.files().read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
-    if data:
-        seal = seal_of(data)
-        if seal != store.seal:
-            there = decode(data, StoreRecord, target.location)
-            if seal not in [entry.seal for entry in record.replaces]:
-                is_later = store.seal in [entry.seal for entry in there.replaces]
+        with suppress(NotFound):
+            there = open_store(target.files())
+            seal = there.seal
+        if seal not in ("", store.seal):
+            if not _takes_place(record, there):
+                is_later = store.seal in [entry.seal for entry in there.record.replaces]
                 raise AlreadyThere(
                     "the target has a store that replaces this one"
                     if is_later
@@ -524,7 +536,7 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
                     where=target.location,
                     hint="another address",
                 )
-            known.update(there.files)
+            known.update(there.record.files)
     strange = [name for name in names if name not in known and not _is_part(name)]
     is_ours = bool(set(record.files) & set(names))
     if CARD in names and not is_ours:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import making
 from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.copying import pull
+from obygaze_features.store.copying import pull, push
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
@@ -476,3 +477,22 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
         with pytest.raises(AlreadyThere, match="being filled or changed"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
+
+
+def test_a_part_keeps_what_was_withdrawn_from_its_source(
+    store: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(store, old)
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    subset(store, tmp_path / "part", films=["film-4", "film-5"])
+    merge([tmp_path / "part", old], tmp_path / "both")
+    rows = open_store(tmp_path / "both").rows
+    assert {row.status for row in rows if row.movie_id == FILM} == {WITHDRAWN}
+    assert not has_planted(tmp_path / "both")
+    # A part never takes the place of a store that has more rows.
+    with pytest.raises(AlreadyThere, match="another store is there"):
+        push(tmp_path / "part", old, no_licence=True)
+    with pytest.raises(AlreadyThere, match="another store has this name"):
+        pull(tmp_path / "part", old)
+    assert open_store(old).record.rows.ok > 6
