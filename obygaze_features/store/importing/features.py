@@ -163,8 +163,7 @@ def import_features(
         source: The file or folder.
         path: The new store: a name or a folder.
         arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id; in npz and
-            hdf5 also clip_ids, ids, id, names, video_names or keys]
+        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
             of them. [default: also, for tokens; else none]
