@@ -7,7 +7,7 @@ no store. A copy whose source was replaced becomes the new store; what was withd
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,6 @@ from obygaze_features.store.exporting import (
 )
 from obygaze_features.store.files import (
     FolderFiles,
-    Range,
 )
 from obygaze_features.store.finding import Copy, find_copies, text_of_copies
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
@@ -86,7 +85,6 @@ TERMS = "Licence"
 PUBLICATION = "Publication"
 # The card of a store begins with its head; the pages of servers do not.
 _CARD_START = b"---"
-_PIECES_AT_ONCE = 64
 _ATTEMPTS = 5
 
 
@@ -323,7 +321,7 @@ def _fetch_all(
                 part.replace(path)
             else:
                 where = f"{store.location}/{name}"
-                write_pieces(_pieces(store, name), path, mark, where, parts)
+                write_pieces(store.listed.pieces(name), path, mark, where, parts)
                 n_sent += 1
                 n_bytes += mark.n_bytes
         progress.advance(mark.n_bytes)
@@ -341,21 +339,6 @@ def _fetch_all(
     mark = FileMark(len(data), seal_of(data))
     write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
     return n_sent, n_bytes
-
-
-def _pieces(store: Store, name: str) -> Iterator[memoryview]:
-    """Yield the bytes of a listed file."""
-    n_bytes = store.record.files[name].n_bytes
-    size = store.files.piece_bytes
-    # Some at a time: a length that a stranger states must not decide how long a list becomes.
-    for first in range(0, n_bytes, size * _PIECES_AT_ONCE):
-        after = min(first + size * _PIECES_AT_ONCE, n_bytes)
-        ranges = [
-            Range(name, start, min(start + size, after))
-            for start in range(first, after, size)
-        ]
-        for data in store.listed.parts(ranges):
-            yield data.data
 
 
 def _card_of(store: Store) -> bytes:

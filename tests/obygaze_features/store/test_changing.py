@@ -25,6 +25,7 @@ from support.withdrawn_stores import (
 from support.written_stores import (
     MANIFEST,
     a_recipe,
+    check_all,
     check_store,
     some_rows,
 )
@@ -46,7 +47,6 @@ from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import WITHDRAWN, Row
-from obygaze_features.store.verifying import verify
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_subset_has_its_rows_numbered_anew(store: Path, tmp_path: Path) -> Non
     assert document["replaces"] == []
     assert document["fingerprint"] == a_recipe().fingerprint
     assert made.n_clips == 8
-    assert not verify(tmp_path / "part", hashes=True, decode=True).problems
+    check_all(tmp_path / "part")
 
 
 def test_a_subset_of_arrays_links_the_files_that_stay(
@@ -329,7 +329,7 @@ def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
         str(tmp_path / "b"),
     ]
     assert made.n_clips == N_ROWS
-    assert not verify(tmp_path / "both", hashes=True, decode=True).problems
+    check_all(tmp_path / "both")
 
 
 def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
 
 
 def test_a_verification_reads_every_file(server: WebServer) -> None:
-    report = verify(f"{server.url}/pooled", hashes=True, decode=True)
+    report = verify(f"{server.url}/pooled", hashes=True)
     assert not report.problems
     assert report.n_bytes < server.n_bytes
 
