@@ -65,7 +65,7 @@ def seal(
             filling = Filling.open(target)
         except NotFound:
             if seal_at(target):
-                return Written(target, seal_at(target), ())
+                return Written(target, seal_at(target))
             raise
         if is_sealed(filling):
             remove_filling(filling)
@@ -101,7 +101,7 @@ def _seal(
     )
     hidden = make_hidden(target, filling.tag)
     try:
-        seal_of_store, warnings = build_store(hidden, source, contents)
+        seal_of_store = build_store(hidden, source, contents)
         if before:
             is_first = replace_store(hidden, target, before.seal)
         else:
@@ -112,8 +112,8 @@ def _seal(
         raise Mismatch("another store has this name now", where=str(target))
     remove_filling(filling)
     if not is_first:
-        return Written(target, seal_at(target), ())
-    return Written(target, seal_of_store, (*warnings, *source.warnings()))
+        return Written(target, seal_at(target))
+    return Written(target, seal_of_store, tuple(source.warnings()))
 
 
 class Replacement(NamedTuple):

@@ -419,3 +419,20 @@ def test_halves_among_singles_do_not_halve_the_others(tmp_path: Path) -> None:
         store.read("frames", [0, 4])[:, 0, 0],
         [np.float16(1 / 3), np.float32(1 / 3)],
     )
+
+
+def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
+    random = np.random.default_rng(3).normal(size=(75, 16))
+    arrays = {
+        "a": random * (np.arange(75) > 50)[:, None],
+        "b": np.repeat(random[:, :1], 16, axis=1),
+        "c": np.repeat(random[:15], 5, axis=0),
+        "d": random,
+        "length": np.zeros((75, 1)),
+    }
+    ids = [f"m-{number}" for number in range(75)]
+    file = saved(tmp_path / "f.npz", clip_id=ids, **arrays)
+    done = import_features("npz", file, tmp_path / "s")
+    found = {line.partition(" rows")[0] for line in done.warnings}
+    assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
+    assert "zeros" in done.warnings[0]
