@@ -39,7 +39,7 @@ from obygaze_features.store.importing.reader import (
 )
 from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import Array
-from obygaze_features.store.making import new_store, write_store
+from obygaze_features.store.making import new_store, rows_not_finite, write_store
 from obygaze_features.store.recipe import ORIGIN, Recipe
 from obygaze_features.store.records import Manifest
 from obygaze_features.store.rows import FAILED, Row
@@ -497,10 +497,8 @@ def converted(values: Values, stored: Stored) -> tuple[Values, dict[int, str]]:
     with np.errstate(over="ignore"):  # what is too large is found below
         rows = values.astype(dtype, copy=False)
     problems: dict[int, str] = {}
-    if not np.isfinite(rows).all():
-        is_bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
-        for place in np.flatnonzero(is_bad).tolist():
-            problems[place] = _not_finite(values[place], stored)
+    for place in rows_not_finite(rows):
+        problems[place] = _not_finite(values[place], stored)
     return rows, problems
 
 
