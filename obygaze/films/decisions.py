@@ -99,6 +99,11 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     return score_of_clip
 
 
+def is_margin(score: float, decision: bool) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    return not 0 <= score <= 1 or decision != (score > 0.5)
+
+
 def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     return {

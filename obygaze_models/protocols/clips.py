@@ -121,14 +121,6 @@ class ClipTable:
             return film_and_scene(self.films, np.zeros(len(self)))
         return film_and_scene(self.films, self.scenes)
 
-    @cached_property
-    def scene_of_clip(self) -> Mapping[str, tuple[str, int]] | None:
-        """The film of each clip and its position there, or None as for `scenes`."""
-        if self.scenes is None:
-            return None
-        scenes = zip(self.films.tolist(), self.scenes.tolist(), strict=True)
-        return dict(zip(self.ids, scenes, strict=True))
-
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text."""
         return np.array(

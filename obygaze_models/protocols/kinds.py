@@ -4,9 +4,7 @@ The kinds with their settings, rules and defaults are those of `models.registry`
 
 `C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
 `C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
-A list alone is a choice where the setting of a kind of obygaze has one value. Whether a setting of
-an own class may be a list is not known: there, a list is a value where the default is one, and else
-an error that asks for a grid.
+A list alone is a value where the default is a list, and else an error that asks for a grid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +20,6 @@ CAV = "cav"  # concept vectors alone, which `obygaze train` takes
 DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 AGAINST_EN = " against EN"
 KINDS = registry.KINDS
-LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
 GRID = "grid"
 BY_TASK = "by_task"
 OTHER_TASKS = "other"
@@ -43,20 +40,20 @@ def setting_rules(kind: str) -> dict[str, Rule]:
     if not registry.is_kind(kind):
         return {}
     settings = registry.find_kind(kind).settings
-    return {name: _or_choice(kind, name, setting) for name, setting in settings.items()}
+    return {name: _or_choice(setting) for name, setting in settings.items()}
 
 
-def _or_choice(kind: str, name: str, setting: registry.Setting) -> Rule:
+def _or_choice(setting: registry.Setting) -> Rule:
     rule = _or_by_task(setting.rule)
     a_grid = list_of(rule, least=1)
     takes_lists = isinstance(setting.default, list | tuple)
 
     def check(value: Any) -> str | None:
-        values = grid_of(kind, name, value)
+        values = grid_of(value)
         if values is not None:
             reason = a_grid(values)
             return f"as a grid {reason}" if reason else None
-        if isinstance(value, list | tuple) and kind not in KINDS and not takes_lists:
+        if isinstance(value, list | tuple) and not takes_lists:
             return (
                 "must be one value, or for a choice { grid = [...] } "
                 "(a list that is the value itself: { grid = [[...]] })"
@@ -88,22 +85,19 @@ def _is_by_task(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() == {BY_TASK}
 
 
-def grid_of(kind: str, name: str, value: Any) -> Sequence[Any] | None:
-    """Return the values to choose from, or None where the setting has one value."""
-    if isinstance(value, Mapping) and value.keys() == {GRID}:
-        values = value[GRID]
-        return values if isinstance(values, list | tuple) else [values]
-    has_one_value = kind in KINDS and name not in LISTS
-    if has_one_value and isinstance(value, list | tuple):
-        return value
-    return None
+def grid_of(value: Any) -> Sequence[Any] | None:
+    """Return the values to choose from, or None where a setting has one value."""
+    if not isinstance(value, Mapping) or value.keys() != {GRID}:
+        return None
+    values = value[GRID]
+    return values if isinstance(values, list | tuple) else [values]
 
 
 def candidates(model: Model) -> list[Settings]:
     """Return the combinations of settings to choose from, one if there is no choice."""
     combinations: list[Settings] = [{}]
     for name, value in model.settings.items():
-        values = grid_of(model.kind, name, value)
+        values = grid_of(value)
         if values is None:
             values = [value]
         combinations = [

@@ -32,10 +32,22 @@ from obygaze_models.protocols.kinds import (
     for_task,
     setting_rules,
 )
-from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
+from obygaze_models.protocols.schema import (
+    SCHEMA,
+    Model,
+    Protocol,
+    Splits,
+    Task,
+)
 
 MAX_BYTES = 1_000_000
 BEST_OF_FOLDS = "best_of_folds"
+# The keys of splits that a kind does not read.
+OF_OTHER_KINDS = ("scheme", "column", "test", "choose")
+UNUSED_KEYS = {
+    "published": ("folds", "never", "column", "test", "choose"),
+    "fixed": ("folds", "never", "scheme"),
+}
 
 
 def protocol_names() -> list[str]:
@@ -379,7 +391,16 @@ def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
     both = sorted(set(splits.test) & set(splits.choose))
     if both:
         document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
-    if splits.kind in ("published", "fixed") and splits.never:
-        document.add("splits.never", f"has no meaning in {splits.kind} splits")
-    if splits.kind in ("kfold", "group_kfold") and splits.folds < 2:
+    if splits.kind == "kfold" and splits.folds < 2:
         document.add("splits.folds", f"must be at least 2, got {splits.folds}")
+    if splits.kind == "nested" and splits.folds == 1:
+        document.add("splits.folds", "must be at least 2, or 0 for one of each film")
+    default = Splits()
+    for key in UNUSED_KEYS.get(splits.kind, OF_OTHER_KINDS):
+        if getattr(splits, key) != getattr(default, key):
+            document.add(f"splits.{key}", f"has no meaning in {splits.kind} splits")
+    if splits.kind in UNUSED_KEYS and splits.validation == "each":
+        problem = f"each has no meaning in {splits.kind} splits"
+        document.add("splits.validation", problem)
+    if protocol.balancing != "none" and not splits.follow_scheme:
+        document.add("balancing", "needs published splits and a scheme")

@@ -148,7 +148,7 @@ def _folds(clips: _Clips, train: str) -> IntArray:
         folds = _own_folds(clips)
         folds[never & (folds != OUTSIDE)] = folds.max() + 1
         return folds
-    if splits.kind == "leave_one_group_out" or not splits.folds:
+    if not splits.folds:
         return folds_by_group(films)
     strata = (
         table.levels

@@ -34,8 +34,6 @@ SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
     "published",
     "kfold",
-    "group_kfold",
-    "leave_one_group_out",
     "nested",
     "fixed",
 )
@@ -64,14 +62,6 @@ class Data:
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
     erase: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Feature:
-    """What the store of this name must hold."""
-
-    backbone: str = ""
-    array: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,6 +109,8 @@ def _baseline(value: Any) -> str | None:
 class Splits:
     """The clips for training, validation and test, for every task from one fold of each clip.
 
+    `kind`: "nested" tests whole films, each alone or in so many `folds`; "kfold" divides clips,
+    "published" has a fold column for each task, "fixed" one split.
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     films that train and are never tested. `column` with `test`, `choose` (and the rest training)
     is for data that come with one split. `scheme` names a function that makes training sets from
@@ -254,7 +246,6 @@ class Protocol:
     leakage: Literal["error", "warn"] = "error"
     balancing: Literal["none", "rotated"] = "none"
     data: Data = field(default_factory=Data)
-    features: Mapping[str, Feature] = field(default_factory=dict)
     tasks: Mapping[str, Task] = field(default_factory=dict)
     splits: Splits = field(default_factory=Splits)
     models: Mapping[str, Model] = field(default_factory=dict)

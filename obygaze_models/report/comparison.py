@@ -68,8 +68,7 @@ NO_LEAK = Leak(
     in_validation=0,
     in_concepts=0,
     leaked=0,
-    neighbours=None,
-    same_film=None,
+    same_film=0,
     clips=(),
 )
 

@@ -34,7 +34,6 @@ METRIC_NAMES = {
     "ap": "AP",
     "auc": "AUC",
     "brier": "Brier",
-    "ece": "ECE",
 }
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}

@@ -139,7 +139,7 @@ def run(
         obygaze run --list
         obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
-        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
+        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
         obygaze run my-protocol.toml --manifest films --store clip=S --json
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true

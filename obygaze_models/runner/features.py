@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.manifest.model import unannotated_id
@@ -22,7 +22,7 @@ from obygaze_models.models.common import (
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.protocols.schema import Data, Protocol
 
 NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"
@@ -94,10 +94,7 @@ def read_features(
     """
     features = []
     for name, store in stores.items():
-        wanted = protocol.features.get(name, Feature())
-        features.append(
-            read_store(name, store, table, protocol.data, wanted, of_frames)
-        )
+        features.append(read_store(name, store, table, protocol.data, of_frames))
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -108,19 +105,10 @@ def read_store(
     store: Store,
     table: ClipTable,
     data: Data,
-    wanted: Feature,
     of_frames: bool | None,
 ) -> Features:
     """Return the features of a store for the clips of a table."""
-    backbone = store.recipe.title
-    if wanted.backbone and not is_backbone(backbone, wanted.backbone):
-        raise Mismatch(
-            f"the protocol needs features of {wanted.backbone!r} as {name!r}, "
-            f"this store has features of {backbone!r}",
-            where=store.location,
-            hint=f"--store {name}=ANOTHER",
-        )
-    array = choose_array(store, (wanted.array,) if wanted.array else data.array)
+    array = choose_array(store, data.array)
     _check_shape(store, array, data, of_frames)
     matrix, store_ids = _read(store, table, array, data)
     X, is_real = _values(store, array, matrix)
@@ -152,7 +140,7 @@ def read_store(
     row_of[clips] = np.arange(len(clips))
     origin: dict[str, Any] = {
         "location": store.location,
-        "backbone": backbone,
+        "backbone": store.recipe.title,
         "array": array,
         "dtype": store.array(array).dtype,
         "width": int(X.shape[-1]),

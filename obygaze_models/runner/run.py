@@ -337,7 +337,7 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
         by_features.update(t.leak.copies)
         by_name.update(set(t.leak.clips).difference(t.leak.copies))
         if t.seed == cell.seeds[0]:
-            of_known_films.append(t.leak.same_film or 0)
+            of_known_films.append(t.leak.same_film)
     # Runs that are averaged test the same clips.
     same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)
     return {
@@ -359,7 +359,6 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
                 "n_validation": t.n_validation,
                 "leaked": t.leak.leaked,
                 "copies": len(t.leak.copies),
-                "neighbours": t.leak.neighbours,
                 "same_film": t.leak.same_film,
                 "threshold": t.tuned,
                 "chosen": dict(t.chosen),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import (
-    CALIBRATION_METRICS,
+    BRIER,
     MARGIN_METRICS,
     METRICS,
     RANKING_METRICS,
@@ -252,12 +252,8 @@ class Cell:
             runs.setdefault(run, []).append(recalibrated)
         of_runs = []
         for of_run in runs.values():
-            of_runs.append(evaluate(Predictions.join(of_run), CALIBRATION_METRICS))
-        means = {}
-        for name in CALIBRATION_METRICS:
-            of_metric = [values[name] for values in of_runs]
-            means[name] = float(np.mean(of_metric))
-        return means
+            of_runs.append(evaluate(Predictions.join(of_run), [BRIER])[BRIER])
+        return {BRIER: float(np.mean(of_runs))}
 
     @cached_property
     def fold_values(self) -> list[dict[str, float]]:

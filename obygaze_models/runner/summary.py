@@ -560,16 +560,12 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    kind = splits["kind"]
-    leaves_out_each = kind == "leave_one_group_out"
-    if kind in ("nested", "group_kfold"):
-        leaves_out_each = not splits["folds"]
+    leaves_out_each = splits["kind"] == "nested" and not splits["folds"]
     if n_folds <= MANY_FOLDS or not leaves_out_each:
         return ""
     return (
-        f"Each model is fitted {n_folds:,} times for a task, because one film at a "
-        f"time is left out: --set splits.kind=nested --set splits.validation=next "
-        f"--set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
+        f"Each model is fitted {n_folds:,} times for a task, because one film at a time is left"
+        f" out: --set splits.validation=next --set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
     )
 
 

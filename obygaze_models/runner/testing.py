@@ -146,7 +146,7 @@ class StoreRun:
         table = self.table
         return LeakIndex.of(
             table.ids,
-            scene_of_clip=table.scene_of_clip,
+            table.films.tolist(),
             clip_of=table.clip_of,
             copies=copies,
         )
@@ -332,7 +332,7 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
     table = run.table
     is_possible = {
         "oracle": table.has_concept.any(),
-        "neighbour": table.scene_of_clip is not None,
+        "neighbour": table.scenes is not None,
     }
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
     outcomes: Outcomes = {}

@@ -42,12 +42,18 @@ from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.testing import fit_every_clip, store_runs
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
+from obygaze_models.zoo.info import (
+    FeatureSpec,
+    Metric,
+    ModelInfo,
+    TrainingClips,
+    TrainingData,
+)
 from obygaze_models.zoo.saving import save_model
 
 # The levels of clips with a concept that a vector is found from, and the negatives beside EN.
 RATED = ("HN", "S")
-CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
+CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier")
 
 
 def training_protocol(
@@ -269,7 +275,7 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        offered = grid_of(model.kind, name, value)
+        offered = grid_of(value)
         if offered is None:
             continue
         # A record has the value for the task where there is one for each.
@@ -284,9 +290,7 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
 def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of those settings of which a model offers several."""
     names = [
-        name
-        for name, value in model.settings.items()
-        if grid_of(model.kind, name, value) is not None
+        name for name, value in model.settings.items() if grid_of(value) is not None
     ]
     return {name: values.get(name) for name in names}
 
@@ -349,20 +353,20 @@ def _model_info(
     )
 
 
-def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, dict[str, object]]:
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
     """
     report = run.protocol["report"]
     names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
-    metrics: dict[str, dict[str, object]] = {}
+    metrics = {}
     for cell in models:
         prefix = f"{cell.test}: " if len(models) > 1 else ""
         for name in names:
             if name in cell.of_metric:
-                ci = list(cell.ends(name))
-                metrics[prefix + name] = {"value": cell.value(name), "ci": ci}
+                ci = cell.ends(name)
+                metrics[prefix + name] = Metric(value=cell.value(name), ci=ci)
     return metrics
 
 

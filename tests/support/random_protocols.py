@@ -308,12 +308,14 @@ def draw_task(random: Random, one: Experiment, name: str) -> dict[str, Any]:
 
 def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, Any]:
     """Draw the splits."""
-    kinds = ["nested", "nested", "leave_one_group_out", "kfold", "group_kfold", "fixed"]
+    kinds = ["nested", "nested", "nested", "kfold", "fixed"]
     kind = "published" if published else pick(random, kinds)
     splits: dict[str, Any] = {"kind": kind, "seed": int(random.integers(4))}
-    if kind in ("kfold", "group_kfold") or (kind == "nested" and chance(random, 0.3)):
+    if kind == "kfold" or (kind == "nested" and chance(random, 0.4)):
         splits["folds"] = int(random.integers(2, 5))
-    splits["validation"] = pick(random, ["next", "next", "none", "each"])
+    splits["validation"] = pick(random, ["next", "next", "none"])
+    if kind in ("nested", "kfold") and chance(random, 0.25):
+        splits["validation"] = "each"
     if published:
         splits["scheme"] = pick(
             random, ["none", "none", f"{SCHEMES}:text_splits", f"{SCHEMES}:code_splits"]
@@ -336,13 +338,26 @@ def draw_models(random: Random) -> dict[str, Any]:
         "ridge": lambda: {"class_weight": pick(random, ["none", "balanced"])},
         "logistic": lambda: {
             "C": pick(
-                random, [0.01, 0.1, 1.0, 10.0, [0.1, 1.0], {"grid": [1.0, 0.01, 5.0]}]
+                random,
+                [
+                    0.01,
+                    0.1,
+                    1.0,
+                    10.0,
+                    {"grid": [0.1, 1.0]},
+                    {"grid": [1.0, 0.01, 5.0]},
+                ],
             ),
             "class_weight": pick(random, ["none", "balanced"]),
         },
-        "svm": lambda: {"C": pick(random, [0.1, 1.0, "published", [0.1, "published"]])},
+        "svm": lambda: {
+            "C": pick(random, [0.1, 1.0, "published", {"grid": [0.1, "published"]}])
+        },
         "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
-        "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
+        "pcbm-lr": lambda: {
+            "C": pick(random, [0.1, 1.0, {"grid": [0.1, 1.0]}]),
+            "cross_fit": 2,
+        },
         "pcbm-dt": lambda: {"max_depth": 2},
         "pcbm-h": lambda: {},
     }
@@ -376,7 +391,7 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
     ]
     report: dict[str, Any] = {
         "replicates": int(pick(random, [2, 20])),
-        "primary": pick(random, [*metrics, "ap", "auc", "brier", "ece"]),
+        "primary": pick(random, [*metrics, "ap", "auc", "brier"]),
         "confidence": pick(random, [0.5, 0.9, 0.95]),
         "compare": chance(random, 0.7),
         "error_analysis": chance(random, 0.3),

@@ -92,7 +92,6 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "max_depth": 2,
         "min_samples_leaf": 6,
         "random_state": 0,
-        "class_weight": None,
     }
     assert build("pcbm-dt").residual is None
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)

@@ -27,9 +27,10 @@ def test_folds_are_numbers_and_empty_cells_are_outside() -> None:
 def test_positions_are_scenes_or_ranks_by_start_time() -> None:
     timed = [("a", 9.0), ("b", 1.0), ("a", 3.0)]
     clips = [Clip(f"c{i}", m, start_s=s, end_s=s + 1) for i, (m, s) in enumerate(timed)]
-    found = ClipTable("m", clips, ()).scene_of_clip
-    assert found == {"c0": ("a", 1), "c1": ("b", 2), "c2": ("a", 0)}
-    assert ClipTable("m", clips[::2], ()).scene_of_clip is None, (
+    found = ClipTable("m", clips, ()).scenes
+    assert found is not None
+    assert found.tolist() == [1, 2, 0]
+    assert ClipTable("m", clips[::2], ()).scenes is None, (
         "of one film nothing is near another"
     )
 

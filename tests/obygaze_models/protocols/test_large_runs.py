@@ -56,13 +56,13 @@ def test_values_within_films_are_those_of_weights_that_draw_one_film(
         rows = np.flatnonzero(films_of_clips % n_folds == number)
         scores = rng.integers(0, 30, size=len(rows)) / 30
         truth = rng.random(len(rows)) < 0.4
-        leak = Leak("", len(rows), 0, 0, 0, 0, None, None, ())
+        leak = Leak("", len(rows), 0, 0, 0, 0, 0, ())
         predictions = Predictions.of(truth, scores)
         for seed in (0, 1):
             fold = ScoredFold(str(number), seed, rows, predictions, 9, 9, leak)
             tested.append(fold)
     cell = Cell("a", "a", "ridge", "", True, tested, is_averaged=averaged)
-    metrics = ("ap", "auc", "accuracy", "brier", "ece", "f1_macro")
+    metrics = ("ap", "auc", "accuracy", "brier", "f1_macro")
     names, values = cell.by_film(films_of_clips.astype(np.str_), metrics)
     films_in_order = np.array([str(film) for film in range(12)])
     assert names == sorted(films_in_order.tolist())

@@ -30,7 +30,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row
-from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.protocols.schema import Data, Protocol
 from obygaze_models.runner.features import NOT_FINITE, read_store
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -137,17 +137,6 @@ class TestMissing:
         with pytest.raises(FixInput, match="reads one vector"):
             gather(quick("honest", 'data.array=["frames"]'), manifest, "", {"x": store})
 
-    def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
-        store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick("honest", "features.x.backbone=x-clip*", *RIDGE)
-        with pytest.raises(
-            Mismatch, match="this store has features of 'toy'"
-        ) as caught:
-            run_on(tmp_path, protocol, manifest, {"x": store})
-        assert caught.value.exit_code == 5
-        fine = replace(protocol, features={"x": Feature(backbone="TOY")})
-        assert gather(fine, manifest, "", {"x": store}).stores
-
     def test_stores_that_were_not_given_or_not_asked_for(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
@@ -171,7 +160,7 @@ class TestMissing:
         (features,) = inputs.stores
         assert np.linalg.norm(features.X, axis=1) == pytest.approx(1.0)
         assert list(features.missing) == [manifest.clip_ids[3]]
-        plain = read_store("x", store, inputs.table, Data(), Feature(), False)
+        plain = read_store("x", store, inputs.table, Data(), False)
         assert not plain.missing
 
 

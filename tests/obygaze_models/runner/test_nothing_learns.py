@@ -58,10 +58,10 @@ BY_THE_TEXT = (
 SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "nested": ((), True),
     "each film validates": (
-        ("splits.kind=leave_one_group_out", "splits.validation=each"),
+        ("splits.kind=nested", "splits.validation=each"),
         True,
     ),
-    "groups of films": (("splits.kind=group_kfold", "splits.folds=2"), True),
+    "groups of films": (("splits.kind=nested", "splits.folds=2"), True),
     "fixed, by film": ((*FIXED, "splits.column=whole"), True),
     "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
@@ -77,11 +77,11 @@ LEARNING: dict[str, tuple[str, ...]] = {
     "scaled": ("data.scale=standard",),
     "erased": ('data.erase=["Body"]',),
     "chosen settings": (
-        "models.logistic.C=[0.01, 10.0]",
-        "models.svm.C=[0.01, 10.0]",
+        "models.logistic.C.grid=[0.01, 10.0]",
+        "models.svm.C.grid=[0.01, 10.0]",
         "models.mlp.hidden={grid=[[4], [8]]}",
-        "models.pcbm-lr.C=[0.01, 10.0]",
-        "models.pcbm-dt.max_depth=[1, 3]",
+        "models.pcbm-lr.C.grid=[0.01, 10.0]",
+        "models.pcbm-dt.max_depth.grid=[1, 3]",
     ),
 }
 LINEAR_VECTORS = tuple(

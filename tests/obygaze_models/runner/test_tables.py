@@ -256,6 +256,7 @@ def test_training_tasks_are_compared_on_one_test(tmp_path: Path) -> None:
         "models.mlp.max_epochs=2",
         "models.mlp.min_epochs=1",
         "splits.scheme=none",
+        "balancing=none",
     )
     run = run_on(tmp_path, *changes, name="paper-table2", manifest=manifest)
     contrasts = [
@@ -420,7 +421,7 @@ def test_a_bound_of_ap_counts_positive_clips() -> None:
 
 
 def leak() -> Leak:
-    return Leak("", 0, 0, 0, 0, 0, None, None, ())
+    return Leak("", 0, 0, 0, 0, 0, 0, ())
 
 
 def test_resampling_of_many_clips_takes_bounded_memory() -> None:

@@ -97,8 +97,6 @@ def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
     card = (folder / "README.md").read_text("utf-8")
     assert f"Cite for the features: {CITATION}" in card
     assert "Licence of the features: CC-BY-4.0." in card
-    croissant = json.loads((folder / "croissant.json").read_text("utf-8"))
-    assert croissant["citeAs"].endswith(CITATION)
     call_obygaze("-C", lab, "report", "mine-named", "--format", "html").ok()
     report = (lab / "runs" / "mine-named" / "report.html").read_text("utf-8")
     assert CITATION in report and "CC-BY-4.0" in report
