@@ -12,7 +12,7 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, matching, whole
+from obygaze_features.core.schema_rules import choice, filled, whole
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import (
@@ -62,9 +62,7 @@ class TableMapping:
     modalities: Annotated[
         Mapping[str, str], Table(others=filled, names=concept_name)
     ] = field(default_factory=dict)
-    delimiter: Annotated[str, matching("[,;|\t]", "one of , ; | or a tab")] = ""
     separator: Annotated[str, filled] = "|"
-    encoding: Annotated[str, filled] = ""
     sheet: Annotated[str, filled] = ""
     header_row: Annotated[int | None, whole(1)] = None
     times: Annotated[str, choice(get_args(TimeForm))] = ""
@@ -115,7 +113,7 @@ def read(
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
-            is written: separator, encoding, header_row, times.
+            is written: separator, header_row, times.
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
@@ -141,11 +139,10 @@ def read(
     table = read_table(
         path,
         required=required,
-        delimiter=chosen.delimiter or None,
+        delimiter=None,
         skip_blank=True,
         violations=violations,
         content="clips",
-        encoding=chosen.encoding,
         sheet=chosen.sheet,
         header_row=chosen.header_row,
     )
@@ -209,8 +206,6 @@ def _chosen_mapping(
         mapping = read_mapping(Path(mapping))
     mapping = mapping or TableMapping()
     # A mapping is for tables of both kinds; options are for this one.
-    if is_workbook(csv):
-        mapping = replace(mapping, encoding="")
     if not is_workbook(csv):
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
