@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import AlreadyThere, FixUsage
@@ -15,11 +15,7 @@ from obygaze_features.core.schema_check import Table, Violations, read_toml, tab
 from obygaze_features.core.schema_rules import choice, filled, whole
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
-from obygaze_features.manifest.adapters.table_times import (
-    TIMES,
-    TableTimes,
-    TimeForm,
-)
+from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
 from obygaze_features.manifest.io import clips_of, toml_string
 from obygaze_features.manifest.model import (
     COLUMNS,
@@ -65,7 +61,6 @@ class TableMapping:
     separator: Annotated[str, filled] = "|"
     sheet: Annotated[str, filled] = ""
     header_row: Annotated[int | None, whole(1)] = None
-    times: Annotated[str, choice(get_args(TimeForm))] = ""
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
     unit: Annotated[Unit, choice(UNITS)] = "clip"
@@ -113,7 +108,7 @@ def read(
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
-            is written: separator, header_row, times.
+            is written: separator, header_row.
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
@@ -146,12 +141,15 @@ def read(
         sheet=chosen.sheet,
         header_row=chosen.header_row,
     )
-    times_of_table = _times_of(table, path, chosen)
     sources = _sources(table, chosen)
     cells = []
     for row in table.rows:
         given = _cells_by_target(row, sources, chosen.id)
-        cells.append(_values_of_clip(row, given, chosen, times_of_table))
+        cells.append(
+            _values_of_clip(
+                row, given, chosen, has_decimal_comma=table.delimiter != ","
+            )
+        )
     _check_totals(table.rows, cells, chosen)
     _check_ids(table.rows, cells, chosen)
     _name_by_annotator(cells)
@@ -272,15 +270,6 @@ def _cells_by_target(
     return cells
 
 
-def _times_of(table: CsvTable, path: Path, mapping: TableMapping) -> TableTimes:
-    """Return how the times of a table are read."""
-    return TableTimes(
-        mapping.times,
-        has_decimal_comma=table.delimiter != ",",
-        is_spreadsheet=is_workbook(path),
-    )
-
-
 def _hint(table: CsvTable) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
@@ -295,7 +284,8 @@ def _values_of_clip(
     row: TableRow,
     given: Mapping[str, str],
     mapping: TableMapping,
-    times: TableTimes,
+    *,
+    has_decimal_comma: bool,
 ) -> dict[str, str]:
     """Return the cells of one row with ids, seconds and canonical words."""
     cells = dict(given)
@@ -305,7 +295,10 @@ def _values_of_clip(
         if cells[column] != given_name:
             cells[f"given_{column}"] = given_name
     for column in TIMES:
-        cells[column] = times.seconds(row, column, cells.get(column, ""))
+        cell = cells.get(column, "")
+        cells[column] = in_seconds(
+            row, column, cell, has_decimal_comma=has_decimal_comma
+        )
     if "scene" not in cells:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)

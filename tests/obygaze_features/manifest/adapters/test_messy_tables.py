@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -106,7 +105,11 @@ def test_forms_and_cells_that_make_no_id_are_refused(
         ("level", "oui", "unknown level 'oui'"),
         ("concepts", "sun", "unknown concept 'sun'"),
         ("concepts", '"Look, Body"', "'Look, Body'"),
-        ("start_s,end_s", "1:10,1:20", "write hours too: 0:1:10, or times = 'm:ss'"),
+        (
+            "start_s,end_s",
+            "1:10,1:20",
+            "may be minutes or hours; write hours too: 0:1:10",
+        ),
         ("start_s,end_s", "soon,later", "'soon' is not a time"),
         ("level", "S,,", "expected 3 cells as in the header, got 5"),
     ],
@@ -307,60 +310,6 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     write_workbook(tmp_path / "moods.xlsx", moods)
     joined = call_obygaze("manifest", "join", "t", "moods.xlsx", "--json", cwd=tmp_path)
     assert joined.ok().json()["columns"] == {"mood": 1}
-
-
-def ends_of(
-    tmp_path: Path, times: Sequence[str], *words: str
-) -> tuple[list[str], list[float | None]]:
-    """Import a CSV file with these times; return what was said, and the times in seconds."""
-    rows = "".join(f"c{n},m,0,{time}\n" for n, time in enumerate(times))
-    data = f"clip_id,movie_id,start_s,end_s\n{rows}".encode()
-    lines = imported(tmp_path, data, *words)
-    if any(line.startswith("Error") for line in lines):
-        return lines, []
-    clips = read_manifest(tmp_path / "manifests" / "t.toml")
-    return lines, [clip.end_s for clip in clips]
-
-
-@pytest.mark.parametrize(
-    ("form", "times", "expected"),
-    [
-        (
-            "m:ss",
-            ["0:05", "1:10", "75:30.5", "1:00:10", "90.5"],
-            "5 70 4530.5 3610 90.5",
-        ),
-        ("h:mm", ["0:05", "1:10", "1:10:05"], "300 4200 4205"),
-        ("h:mm", ["0:05:00", "1:10:00", "75:30:00"], "300 4200 271800"),
-        ("m:ss", ["0:05", "1:10:00"], "5 4200"),
-    ],
-)
-def test_what_1_10_means_can_be_said(
-    tmp_path: Path, form: str, times: list[str], expected: str
-) -> None:
-    _, ends = ends_of(tmp_path, times, *mapping(tmp_path, f"times = {form!r}"))
-    assert ends == [float(seconds) for seconds in expected.split()]
-
-
-def test_a_spreadsheet_has_taken_minutes_for_hours(tmp_path: Path) -> None:
-    header = ["clip_id", "movie_id", "start_s", "end_s"]
-    # What 1:10 becomes where it is typed into a cell that is not text.
-    rows = [header, ["a", "m", 0, timedelta(hours=1, minutes=10)]]
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    minutes = mapping(tmp_path, "times = 'm:ss'")
-    refused = imported_workbook(tmp_path, path, *minutes)
-    assert refused[0].startswith("t.xlsx:2: column 'end_s': '1:10:00' has hours")
-    rows = [header, ["a", "m", "0:00", "1:10"]]
-    path = write_workbook(tmp_path / "t.xlsx", {"Clips": rows})
-    imported_workbook(tmp_path, path, *minutes)
-    (clip,) = read_manifest(tmp_path / "manifests" / "t.toml")
-    assert (clip.start_s, clip.end_s) == (0, 70)
-
-
-def test_what_1_10_means_has_two_forms(tmp_path: Path) -> None:
-    assert "times = 'm:ss'" in ends_of(tmp_path, ["1:10"])[0][0]
-    lines, _ = ends_of(tmp_path, ["1:10"], *mapping(tmp_path, "times = 'mm:ss'"))
-    assert "m:ss, h:mm" in "\n".join(lines)
 
 
 def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
