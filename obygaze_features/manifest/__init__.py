@@ -19,10 +19,6 @@ if TYPE_CHECKING:
         ConceptVocabulary as ConceptVocabulary,
     )
     from obygaze_features.manifest.grouping import (
-        concept_vocabulary as concept_vocabulary,
-    )
-    from obygaze_features.manifest.grouping import group_concepts as group_concepts
-    from obygaze_features.manifest.grouping import (
         grouped_concepts as grouped_concepts,
     )
     from obygaze_features.manifest.io import check_manifest as check_manifest
@@ -57,9 +53,7 @@ else:
         ),
         "obygaze_features.manifest.grouping": (
             "ConceptVocabulary",
-            "group_concepts",
             "grouped_concepts",
-            "concept_vocabulary",
         ),
         "obygaze_features.manifest.io": (
             "check_manifest",
