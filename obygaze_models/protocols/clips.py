@@ -42,6 +42,8 @@ class ClipTable:
     of_any_annotator: Sequence[Clip] = ()
     # The clips are parts of films, each read from the windows in it.
     of_segments: bool = False
+    # All clips of the manifest: together they say what the times of a clip count.
+    of_manifest: Sequence[Clip] = ()
     # What may be wrong with the clips, by the name of the remark in a run.
     remarks: Mapping[str, str] = field(default_factory=dict)
     # The view of the annotations, such as `visual`.
@@ -56,13 +58,18 @@ class ClipTable:
         return [clip.clip_id for clip in self.clips]
 
     @cached_property
+    def spans(self) -> Mapping[str, Span]:
+        """Start and end of the clips in their films, by clip id, where these are known."""
+        return spans_in_films(self.of_manifest or [*self.of_any_annotator, *self.clips])
+
+    @cached_property
     def clip_of(self) -> Mapping[str, str]:
         """What is read for each row, by its id: rows of several annotators may be about one clip.
 
         Segments of one film with the same start and end are one clip.
         """
         clip_of = {}
-        spans = spans_in_films(self.clips) if self.of_segments else {}
+        spans = self.spans if self.of_segments else {}
         for clip in self.clips:
             name = unannotated_id(clip)
             if clip.clip_id in spans:
@@ -106,10 +113,9 @@ class ClipTable:
             return None
         if None not in scenes:
             return np.array(scenes, dtype=np.intp)
-        spans = spans_in_films(self.clips)
-        if len(spans) < len(self):
+        if any(clip not in self.spans for clip in self.ids):
             return None
-        starts = [spans[clip.clip_id][0] for clip in self.clips]
+        starts = [self.spans[clip][0] for clip in self.ids]
         order = np.lexsort((np.array(starts, dtype=np.float64), self.films))
         ranks = np.empty(len(self), dtype=np.intp)
         ranks[order] = np.arange(len(self))
@@ -141,12 +147,11 @@ class ClipTable:
         """
         rows: dict[tuple[str, str], list[Clip]] = defaultdict(list)
         everyone = self.of_any_annotator or self.clips
-        spans = spans_in_films([*everyone, *self.clips])
         for clip in everyone:
             rows[clip.movie_id, clip.extra.get("annotator", "")].append(clip)
         marked: dict[str, dict[str, _AnnotatorRows]] = defaultdict(dict)
         for (film, annotator), clips in rows.items():
-            marked[film][annotator] = _AnnotatorRows.of(clips, spans)
+            marked[film][annotator] = _AnnotatorRows.of(clips, self.spans)
         others = []
         for clip in self.clips:
             annotator = clip.extra.get("annotator", "")
@@ -154,7 +159,7 @@ class ClipTable:
             for other, other_rows in marked.get(clip.movie_id, {}).items():
                 if not annotator or other in ("", annotator):
                     continue
-                about = other_rows.about(clip, spans.get(clip.clip_id))
+                about = other_rows.about(clip, self.spans.get(clip.clip_id))
                 if about:
                     highest.append(max(about, key=_rank))
             others.append(highest)
@@ -241,6 +246,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         viewed.clips,
         _of_any_annotator(viewed, selected, data.where),
         of_segments=bool(data.segments),
+        of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, data),
         view=data.view,
     )
