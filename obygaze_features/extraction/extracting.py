@@ -27,12 +27,10 @@ from obygaze_features.extraction.compute import (
     Uploads,
     clip_threads,
     computer_for,
-    computes_on_gpu,
 )
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
-from obygaze_features.extraction.gpu import GpuPageLocks
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     FEATURES,
@@ -383,7 +381,7 @@ def _fill(
     n_rows = 0
     rows = together[0].filling.rows
     with (
-        _decode_pool(together, run, listener) as pool,
+        DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
         _fillers(together, run) as stores,
     ):
         clips = _clips_of_rows(rows, plan.clips)
@@ -422,14 +420,6 @@ def _clips_of_rows(
             clip = PlannedClip(row.clip_id, row.movie_id)
         planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
     return planned
-
-
-def _decode_pool(together: Sequence[Begun], run: Run, listener: Listener) -> DecodePool:
-    """Return the processes that decode; a GPU reads the memory in which pictures arrive."""
-    locks = None
-    if any(computes_on_gpu(store.backbone) for store, _ in together):
-        locks = GpuPageLocks(run.resources.device, listener.note)
-    return DecodePool(run.resources.workers, timeout_s=run.timeout_s, locks=locks)
 
 
 @contextmanager
