@@ -78,6 +78,7 @@ MAX_MESSAGE = 300
 SHOWN_OF_KIND = 3
 # The most kinds that are.
 SHOWN_KINDS = 6
+_GOT = re.compile(r", got `[^`]*`")
 _QUOTED_OR_NUMBER = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 _INVALID: Any = object()
 T = TypeVar("T")
@@ -233,7 +234,8 @@ class Typed:
             for meta in get_args(self.type)[1:]:
                 if isinstance(meta, Meta) and meta.description:
                     return f"must be {meta.description}"
-            message = str(error)
+            # What was got is said behind it, with its value.
+            message = _GOT.sub("", str(error))
             return message[0].lower() + message[1:]
         return None
 

@@ -64,7 +64,6 @@ def write_windows(
     *,
     window: Frames = None,
     stride: Frames = None,
-    fps: Amount = None,
     seconds: Amount = None,
     every: Amount = None,
     workers: Annotated[
@@ -76,15 +75,14 @@ def write_windows(
     """Cut whole films into windows.
 
     FILMS is a folder of films, a CSV table with the columns movie_id and video, or a manifest whose
-    clips are linked to films. Each film is read once. Give --window and --stride, with --fps or
-    without, or --seconds and --every.
+    clips are linked to films. Each film is read once. Give --window and
+    --stride, or --seconds and --every.
 
     Args:
         films: The films.
         name: Name of the manifest.
         window: Pictures in a window.
         stride: Pictures from window to window.
-        fps: Take pictures at this rate. [default: all]
         seconds: Seconds of a window.
         every: Seconds from window to window.
         workers: Processes that read films.
@@ -94,14 +92,13 @@ def write_windows(
     Commands:
         obygaze manifest windows films/ -o films --window 16 --stride 16
         obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
-        obygaze manifest windows mobygaze -o slow --fps 2 --window 16 --stride 8
+        obygaze manifest windows mobygaze -o overlapping --window 16 --stride 8
     """
     here = Workspace.of(workspace)
     path = here.new_manifest(name)
     grid = Grid(
         window=window or 0,
         stride=stride or 0,
-        fps=fps or 0,
         seconds=seconds or 0,
         every=every or 0,
     ).check()

@@ -104,7 +104,6 @@ def extract(
     batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
-    reason: Annotated[str, Option(group=ADVANCED)] = "",
     watch: Annotated[Watch, PYTHON_ONLY] = watch_nothing,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
@@ -132,7 +131,6 @@ def extract(
         batch: Clips computed at once. [default: as many as fit]
         mixed: Add to clips of another version or kind of device.
         seal_now: Seal what is there; the other clips fail with 'not extracted'.
-        reason: Why a finished store is changed, in one sentence.
         watch: Is called with each row that is decoded, and whether it failed.
         progress: Show a progress bar on stderr.
         note: Is called with what a person should know before the run.
@@ -169,7 +167,6 @@ def extract(
                 mixed=mixed,
                 as_planned=as_planned,
                 seal_now=seal_now,
-                reason=reason,
                 licence=licence,
             )
             runs.append(run)
@@ -199,7 +196,6 @@ class Run:
     mixed: bool
     as_planned: bool
     seal_now: bool
-    reason: str
     licence: str
 
 
@@ -470,9 +466,7 @@ def _seal_if_complete(one: Begun, run: Run) -> Sequence[str]:
     if filling.plan.replaces:
         # A store keeps its terms, which a person may have corrected in its card.
         terms = Terms(run.licence)
-    return seal(
-        store.path, seal_now=run.seal_now, reason=run.reason, terms=terms
-    ).warnings
+    return seal(store.path, seal_now=run.seal_now, terms=terms).warnings
 
 
 def _is_as_before(filling: Filling) -> bool:

@@ -224,6 +224,6 @@ def _grid_of(store: WindowStore) -> Mapping[str, Any]:
 
 def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:
     """Return how far times of the windows of a film may differ and still be equal."""
-    if not len(start_s) or not grid.get("window") or grid.get("fps"):
+    if not len(start_s) or not grid.get("window"):
         return ROUNDING_S
     return PICTURE_SHARE * float(np.median(end_s - start_s)) / float(grid["window"])

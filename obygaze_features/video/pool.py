@@ -160,8 +160,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
-        for memory in self._memories.values():
-            memory.unlock()
 
     def __exit__(self, *_: object) -> None:
         """Close the pool."""

@@ -562,7 +562,7 @@ def test_kept_frames_serve_without_the_films(
 def test_kept_frames_of_other_times_are_refused(films: Manifest, world: Path) -> None:
     run(films, world, "frames:descriptors")
     before = everything_in(world / "stores")
-    with pytest.raises(Mismatch, match="since their frames were kept") as error:
+    with pytest.raises(Mismatch, match="since the frames were kept") as error:
         run(moved(films, 3, ""), world)
     assert list(error.value.details) == ["tt0-003: start_s was not given, is 0.2"]
     assert everything_in(world / "stores") == before
@@ -591,9 +591,7 @@ def test_more_clips_come_behind_and_only_they_are_computed(
     store = world / "stores" / STORE
     seal_before = open_store(store).seal
     computed: list[int] = []
-    run(
-        films, world, watch=lambda row, failed: computed.append(row), reason="all films"
-    )
+    run(films, world, watch=lambda row, failed: computed.append(row))
     after = open_store(store)
     assert sorted(computed) == list(range(16, 36))
     assert after.clip_ids[:16].tolist() == [c.clip_id for c in films.clips[20:36]]
@@ -634,9 +632,7 @@ def test_a_further_array_without_all_videos_changes_nothing(
     before = everything_in(tmp_path / "stores")
     unmounted = tmp_path / "videos" / str(films.clips[20].video)
     unmounted.rename(tmp_path / "elsewhere.mp4")
-    with pytest.raises(
-        Mismatch, match="1 clips cannot get the further arrays"
-    ) as error:
+    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays") as error:
         run(manifest, tmp_path, arrays=["clip", "frames"])
     clip_id = films.clips[20].clip_id
     assert list(error.value.details) == [f"{clip_id}: its video is not there"]
@@ -1025,5 +1021,5 @@ def test_a_plan_counts_and_measures_and_writes_nothing(
     (store,) = plan_extraction(films, "descriptors", workspace=world).stores
     assert (store.clips, store.to_extract) == (N_CLIPS, 6)
     assert store.n_bytes == 6 * row_bytes
-    with pytest.raises(Mismatch, match="changed since they were extracted"):
+    with pytest.raises(Mismatch, match="changed since the extraction"):
         plan_extraction(moved(films, 3), "descriptors", workspace=world)

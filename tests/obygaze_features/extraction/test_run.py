@@ -82,8 +82,8 @@ def test_hints_speak_of_what_happened_in_this_run(world: Path) -> None:
     assert again.code == 3
     assert "correct their files" not in again.stderr
     assert "manifest link" not in again.stderr
-    assert "2 clips failed before; --retry-failed tries them again" in again.stderr
-    assert "1 clips have no video" in again.stderr
+    assert "2 clips failed before; --retry-failed tries again" in again.stderr
+    assert "1 clip without a video" in again.stderr
     retried = run(world, "--retry-failed")
     assert hint in retried.stderr
     assert "manifest link" not in retried.stderr
@@ -233,7 +233,7 @@ def test_a_plan_says_what_a_run_does(world: Path) -> None:
         .json()["stores"]
     )
     assert cost["to_extract"] == cost["n_bytes"] == 0
-    assert f"{N_CLIPS - 3} clips are there already" in cost["sentences"]
+    assert f"{N_CLIPS - 3} clips already there" in cost["sentences"]
 
 
 def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
