@@ -242,12 +242,29 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
     # In the layout of the hub's cache, so that the node knows whose weights they are.
     repository = repository_folder(card.checkpoint)
     copy = Path(to) / "hub" / repository.name
-    snapshot = copy / "snapshots" / files.folder.name
-    shutil.copytree(files.folder, snapshot, dirs_exist_ok=True)
+    _copy_snapshot(files.folder, copy)
     reference = copy / "refs" / card.revision
     reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(files.folder.name, encoding="ascii")
     return {**weights, "folder": str(copy)}
+
+
+def _copy_snapshot(snapshot: Path, copy: Path) -> None:
+    """Copy the files of a snapshot, each with its name in the hub's cache: large ones' sha256."""
+    links = copy / "snapshots" / snapshot.name
+    links.mkdir(parents=True, exist_ok=True)
+    blobs = copy / "blobs"
+    blobs.mkdir(exist_ok=True)
+    for file in snapshot.iterdir():
+        stored = file.resolve()
+        link = links / file.name
+        link.unlink(missing_ok=True)
+        if file.is_symlink():
+            shutil.copyfile(stored, blobs / stored.name)
+            link.symlink_to(Path("..", "..", "blobs", stored.name))
+        elif file.is_file():
+            # A system without links has the files themselves here, whose sha256 is not known.
+            shutil.copyfile(file, link)
 
 
 def _has_texts(card: Card) -> bool:

@@ -205,7 +205,6 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     plan, begun = _begin(run)
     for sentence in _before_the_run(plan, run.workspace):
         listener.note(sentence)
-    n_rows = 0
     warnings: list[str] = []
     gone: list[Begun] = []
     try:
@@ -213,7 +212,7 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
             listener.expect(_count_missing_clips(begun))
             for together in _with_the_same_rows(begun):
                 if not stop:
-                    n_rows += _fill(together, plan, run, stop, listener)
+                    _fill(together, plan, run, stop, listener)
         for one in begun:
             if _is_gone(one):
                 gone.append(one)
@@ -223,10 +222,6 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
         _forget_own_plans(begun)
         raise
     if gone and not stop:
-        if not n_rows:
-            # Another process planned the same, failed, and forgot it before a block was begun. What
-            # is wrong there, such as a device, may be right here: all is compared again.
-            return _extract(run, stop, listener)
         warnings += map(_nothing_was_added, gone)
     states = [store_status(store.path) for store in plan.stores]
     return Extraction(states, stop, next_steps(plan, states), warnings)
@@ -371,10 +366,9 @@ def _fill(
     run: Run,
     stop: StopFlag,
     listener: Listener,
-) -> int:
-    """Compute what is missing in stores with the same rows; return how many rows were decoded."""
+) -> None:
+    """Compute what is missing in stores with the same rows."""
     resources = run.resources
-    n_rows = 0
     rows = together[0].filling.rows
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
@@ -398,9 +392,7 @@ def _fill(
 
         with closing(fill(stores, decode, stop)) as filled:
             for row, failed in filled:
-                n_rows += 1
                 listener.row(rows[row].clip_id, row, failed)
-    return n_rows
 
 
 def _clips_of_rows(

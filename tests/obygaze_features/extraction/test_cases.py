@@ -90,9 +90,7 @@ def test_the_same_clips_are_kept() -> None:
 def test_a_store_of_other_clips_is_refused() -> None:
     done = work([CLIP_A], [ROW_B])
     assert found(done) == {"clips of another manifest": 1, "new": 1}
-    with pytest.raises(
-        Mismatch, match="no clip of this store is in the manifest"
-    ):
+    with pytest.raises(Mismatch, match="no clip of this store is in the manifest"):
         done.refuse("films.clip")
 
 
@@ -167,7 +165,7 @@ def test_a_video_that_was_replaced_is_refused(
 ) -> None:
     done = work([CLIP_A], [ROW_A], filling=filling, facts={"a.mp4": now})
     assert found(done) == {"video replaced": 1}
-    with pytest.raises(Mismatch, match="1 clips changed"):
+    with pytest.raises(Mismatch, match="1 clip changed"):
         done.refuse("films.clip")
 
 
