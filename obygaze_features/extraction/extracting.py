@@ -7,7 +7,7 @@ run does stands below it.
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from obygaze_features.core.console import ProgressBars, progress_bars, silent
@@ -154,22 +154,20 @@ def extract(
         )
         clips = read_manifest(manifest, workspace=here)
         shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
-        runs = []
-        for resources in shares:
-            run = Run(
-                manifest=clips,
-                targets=targets,
-                workspace=here,
-                resources=resources,
-                timeout_s=timeout_s,
-                accept_damaged=accept_damaged,
-                retry_failed=retry_failed,
-                mixed=mixed,
-                as_planned=as_planned,
-                seal_now=seal_now,
-                licence=licence,
-            )
-            runs.append(run)
+        run = Run(
+            manifest=clips,
+            targets=targets,
+            workspace=here,
+            resources=shares[0],
+            timeout_s=timeout_s,
+            accept_damaged=accept_damaged,
+            retry_failed=retry_failed,
+            mixed=mixed,
+            as_planned=as_planned,
+            seal_now=seal_now,
+            licence=licence,
+        )
+        runs = [replace(run, resources=resources) for resources in shares]
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
