@@ -29,10 +29,9 @@ from support.extracted_stores import (
     bytes_of,
     films_with_failures,
     no_work_is_left,
-    own_model,
     run,
 )
-from support.extraction import film_folder, keep_manifest
+from support.extraction import keep_manifest
 from support.videos import write_video
 
 from obygaze_features import backbones
@@ -495,24 +494,6 @@ def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
     monkeypatch.setattr(BlockWriter, step, write)
     run(films, world)
     assert bytes_of(store) == bytes_of(undisturbed)
-
-
-# --- Frames that do not exist ---
-
-
-def test_a_backbone_without_a_mask_needs_all_its_frames(tmp_path: Path) -> None:
-    """18 pictures at 25 a second have one frame a second; 100 have four."""
-    manifest = film_folder(tmp_path, 3)
-    long_film = tmp_path / "videos" / str(manifest.clips[1].video)
-    write_video(long_film, numbers=range(100), size=(64, 48))
-    backbone = own_model(tmp_path, "fps")
-    run(manifest, tmp_path, backbone)
-    store = open_store(tmp_path / "stores" / "films.own")
-    assert store.status().is_ok.tolist() == [False, True, False]
-    reason = store.status().reasons[0].sentence
-    assert reason == "too-short: 1 of 4 frames exist, and own needs all of them"
-    assert "mask" not in [array.name for array in store.record.arrays]
-    assert np.isfinite(store.read("time_s", [1])).all()
 
 
 # --- Frames that were kept ---
