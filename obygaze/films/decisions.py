@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
@@ -20,7 +21,6 @@ from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    groups,
     metric_name,
     value_text,
 )
@@ -139,7 +139,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    films = groups(cell.n_films, run)
+    films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 
