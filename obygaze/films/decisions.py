@@ -16,7 +16,6 @@ from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
-from obygaze_models.report.clips import is_margin
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
@@ -98,6 +97,11 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
             **facts,
         }
     return score_of_clip
+
+
+def is_margin(score: float, decision: bool) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    return not 0 <= score <= 1 or decision != (score > 0.5)
 
 
 def run_facts(run: Run) -> dict[str, Any]:
