@@ -207,7 +207,7 @@ class Explainer:
         trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
         clip_of_id = {clip.clip_id: clip for clip in trained}
         clip_of_id |= {unannotated_id(clip): clip for clip in trained}
-        rows, _ = read_features(self.model, self.store, trained)
+        rows, _ = read_features(self.model, self.store, trained, of_films=self.manifest)
         names = self.model.info.concepts
         has_concept = []
         for clip_id in rows.clip_ids.tolist():
@@ -221,7 +221,9 @@ class Explainer:
         info = self.model.info
         bottleneck = self.model.estimator
         listed = self.model.clips
-        rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
+        rows, _ = read_features(
+            self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
+        )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
         x = rows.values.astype(np.float64)
