@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import cohen_kappa_score
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
-from obygaze_models.report.clips import is_margin
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    groups,
     metric_name,
     value_text,
 )
@@ -119,7 +118,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     is_probability = True
     for fits in predictions_by_clip(run, cell).values():
         for fit in fits:
-            if is_margin(fit["score"], fit["decision"]):
+            if _is_margin(fit["score"], fit["decision"]):
                 is_probability = False
     unit = "distance from the boundary"
     if is_probability:
@@ -133,10 +132,15 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     }
 
 
+def _is_margin(score: float, decision: bool) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    return not 0 <= score <= 1 or decision != (score > 0.5)
+
+
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    films = groups(cell.n_films, run)
+    films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 

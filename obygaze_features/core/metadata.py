@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.files import pretty_json
 from obygaze_features.core.outside import Medium, safe_text, visible
@@ -71,10 +71,9 @@ def number_type(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Publication:
-    """A store or a model that is published, for every form of metadata.
+    """A store that is published, for every form of metadata.
 
     Args:
-        kind: "store" or "model", which decides the sentences on responsible use.
         name: A short name.
         title: A title in words.
         description: A few sentences.
@@ -88,7 +87,6 @@ class Publication:
         facts: Further facts that the templates use.
     """
 
-    kind: Literal["store", "model"]
     name: str
     title: str
     description: str

@@ -233,7 +233,6 @@ def _publication(
         citations.append(labels.header.citation or "")
     n_clips = record.rows.total
     return Publication(
-        kind="store",
         name=f"{manifest.name}.{title}",
         title=f"Features of {manifest.name}: {title}",
         description=f"Features of {n_clips:,} clips of the manifest {manifest.name!r};"

@@ -142,11 +142,6 @@ class Recipe:
         return facts
 
     @property
-    def stated_facts(self) -> dict[str, Any]:
-        """What the importer of unknown features said of how they were made, without their files."""
-        return {key: value for key, value in self.facts.items() if key != ORIGIN}
-
-    @property
     def another_store(self) -> str:
         """How features of this recipe get another store: a hint for errors.
 

@@ -549,12 +549,10 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
         return files
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
         document = json.loads(files["model.json"])
-        for key, name in (("arrays", "model.safetensors"), ("card", "README.md")):
+        for name in ("model.safetensors", "README.md"):
             own = files[name]
-            document[key] = {
-                "bytes": len(own),
-                "sha256": hashlib.sha256(own).hexdigest(),
-            }
+            mark = [len(own), hashlib.sha256(own).hexdigest()]
+            document["files"][name] = mark
         document.pop("sha256", None)
         text = json.dumps(
             document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
