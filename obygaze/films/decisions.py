@@ -182,7 +182,9 @@ class Explainer:
         info = self.model.info
         bottleneck = self.model.estimator
         listed = self.model.clips
-        rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
+        rows, _ = read_features(
+            self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
+        )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
         x = rows.values.astype(np.float64)

@@ -79,8 +79,6 @@ class Publication:
         description: A few sentences.
         collection: What it was made from.
         licence: Its licence.
-        label_licence: The licence of labels that are published with it, "" where it is not
-            stated; None without labels.
         citation: What to cite for it.
         created: The day it was made, as 2026-01-31.
         creators: Who made it, each as "Family, Given" or the name of an institution.
@@ -92,24 +90,10 @@ class Publication:
     description: str
     collection: str
     licence: str = ""
-    label_licence: str | None = None
     citation: str = ""
     created: str = ""
     creators: Sequence[str] = ()
     facts: Mapping[str, Any] | None = None
-
-    @property
-    def has_one_licence(self) -> bool:
-        """Whether one licence holds for all that is published."""
-        return self.label_licence is None or self.label_licence == self.licence
-
-    @property
-    def licences(self) -> str | list[str]:
-        """Its licence; where its labels have another one, both."""
-        if self.has_one_licence:
-            return self.licence
-        names = [self.licence, self.label_licence or "labels: not stated"]
-        return list(filter(None, names))
 
     def document(self, name: str, package: str = CORE, **facts: Any) -> bytes:
         """Return the document of a name, such as `CROISSANT_FILE`.
@@ -123,7 +107,7 @@ class Publication:
             name.lstrip("."),
             package,
             publication=self,
-            spdx=spdx_of(self.licence) if self.has_one_licence else "",
+            spdx=spdx_of(self.licence),
             **facts,
         )
         if not name.endswith(".json"):

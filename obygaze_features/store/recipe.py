@@ -25,8 +25,6 @@ SECTIONS = (
 # In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
-MOST_CHARACTERS = 2**18
-
 
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
@@ -104,11 +102,6 @@ class Recipe:
             raise FixInput(
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
-        if len(text) > MOST_CHARACTERS:
-            raise FixInput(
-                f"a recipe has at most {MOST_CHARACTERS} characters, got {len(text)}",
-                where="recipe",
-            )
         is_unknown = value.get("unknown") is True
         if is_unknown:
             # An unknown recipe may be without facts.

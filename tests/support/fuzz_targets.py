@@ -162,7 +162,7 @@ def read_store(files: Tree, folder: Path) -> None:
         lambda: describe_as_card(store),
         store.status,
         lambda: list(store.rows),
-        lambda: verify(store, hashes=True, decode=True),
+        lambda: verify(store, hashes=True),
         *(
             lambda name=name: store.matrix(name, missing="drop")
             for name in store.feature_arrays

@@ -20,10 +20,10 @@ import pytest
 from msgspec import structs
 from safetensors.numpy import load, save
 from support.cli import call_obygaze
-from support.fake_hub import fake_hub
+from support.fake_hub import hub_here
 from support.kills import kill_everywhere
 from support.saved_models import write_model_json
-from support.store_servers import s3_server, web_server
+from support.store_servers import bucket_here, web_server
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import (
@@ -711,25 +711,13 @@ def test_push_to_a_folder_replaces_another_model_only_with_force(
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    boto3 = pytest.importorskip("boto3")
-    with s3_server(tmp_path / "moto") as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        s3 = boto3.resource("s3", endpoint_url=environment["AWS_ENDPOINT_URL"])
-        s3.Bucket("films").create()
+    with bucket_here(tmp_path / "moto", monkeypatch):
         yield "s3://films/models/toy"
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    package = pytest.importorskip("huggingface_hub")
-    constants = pytest.importorskip("huggingface_hub.constants")
-    real = package.HfApi
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setenv("HF_TOKEN", "hf_abc")
-    with fake_hub() as server:
-        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=server.url))
+    with hub_here(monkeypatch):
         yield "hf://lab/films"
 
 
