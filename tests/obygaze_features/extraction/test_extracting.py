@@ -20,7 +20,7 @@ from msgspec import structs
 from stories.films import import_films
 from stories.workspace import Workspace as StoryWorkspace
 from support.checkpoints import save_tiny, write_tiny_card
-from support.damage import change_packets, flip_bits
+from support.damage import flip_bits_visibly
 from support.extracted_stores import (
     BROKEN,
     EMPTY,
@@ -505,7 +505,7 @@ def test_a_clip_that_needs_a_damaged_picture_is_refused(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path, 3)
     film = tmp_path / "videos" / str(manifest.clips[1].video)
     whole = write_video(tmp_path / "whole.mp4", numbers=range(60), size=(64, 48))
-    change_packets(whole, film, {30, 31}, flip_bits)
+    flip_bits_visibly(whole, film, {30, 31})
     run(manifest, tmp_path)
     status = open_store(tmp_path / "stores" / STORE).status()
     assert status.is_ok.tolist() == [True, False, True]
