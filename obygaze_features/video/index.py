@@ -130,15 +130,6 @@ class FrameIndex:
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 
-    def key_before(self, position: int) -> int:
-        """Return the last key frame that is stored before a packet or in it; 0 if there is none."""
-        return int(self.keys[self.keys <= position].max(initial=0))
-
-    def is_shown_before_key(self, position: int) -> bool:
-        """Return whether the picture of a packet is shown before the key frame stored before it."""
-        is_shown = self.ranks[position] >= 0
-        return bool(is_shown) and self.start_of(position) < self.key_before(position)
-
     def runs(self, positions: Iterable[int], late: int) -> list[PacketRun]:
         """Return the fewest runs of packets that hold `positions`.
 
@@ -201,20 +192,16 @@ class FrameIndex:
     def affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
         """Return for each picture whether it, or one it may be built on, is damaged or missing.
 
-        `damage` are the positions at which a decoder found an error. A picture that is stored after
-        a key frame and shown before it matters for nothing behind that key frame.
+        `damage` are the positions at which a decoder found an error.
         """
         starts = np.array([self.start_of(position) for position in positions], np.int64)
         stops = np.array(positions, np.int64) + 1
-        shown_before_key = {at for at in damage if self.is_shown_before_key(at)}
         is_broken = self.broken.copy()
-        is_broken[list(set(damage) - shown_before_key)] = True
+        is_broken[list(damage)] = True
         n_broken = np.append(0, np.cumsum(is_broken))
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        for position in shown_before_key:
-            has_broken |= (starts <= self.start_of(position)) & (position < stops)
         return has_broken | has_lost
 
     def corrected(self, out: Sequence[int], damage: Damage) -> Self:

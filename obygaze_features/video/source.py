@@ -54,8 +54,7 @@ class Outcome:
 
     `keys` are the positions of pictures that are key frames according to the decoder, `corrupt`
     those of pictures that it calls corrupt, and `reports` those of the packets that it had got when
-    it reported an error, which may be as many packets late as `late` says. `before_key` has, for
-    each of these packets whose picture is shown before the key frame stored before it, that frame.
+    it reported an error, which may be as many packets late as `late` says.
     """
 
     late: int
@@ -63,7 +62,6 @@ class Outcome:
     keys: set[int] = field(default_factory=set)
     corrupt: set[int] = field(default_factory=set)
     reports: list[int] = field(default_factory=list)
-    before_key: dict[int, int] = field(default_factory=dict)
 
     @property
     def has_reports(self) -> bool:
@@ -75,8 +73,7 @@ class Outcome:
         """Return the positions of the packets that a report may be about.
 
         What is reported of a picture that came out after a whole key frame is not about packets
-        before that key frame, and of a picture that is shown before the whole key frame stored
-        before it, not about that key frame.
+        before that key frame.
         """
         place = {position: place for place, position in enumerate(self.out)}
         whole_keys = self.keys - self.corrupt - set(self.reports)
@@ -87,9 +84,8 @@ class Outcome:
                 for key in whole_keys.intersection(packets):
                     if place[key] < place[position]:
                         packets = range(max(key, packets.start), position + 1)
-            spared = whole_keys.intersection([self.before_key.get(position, -1)])
-            damage.update(set(packets) - spared)
-        return damage | (set(self.before_key.values()) - whole_keys)
+            damage.update(packets)
+        return damage
 
     def denies_key(self, position: int) -> bool:
         """Return whether the decoder reads a packet without an error, but not as a key frame."""
@@ -279,9 +275,6 @@ class VideoSource:
         outcome.late = self.late
         if has_failed or count_errors() > n_before:
             outcome.reports.append(position)
-            # At the end, it may be about any picture that comes out.
-            if packet is not None:
-                self._note_key(position, outcome)
         for frame in frames:
             at = position if frame.pts is None else int(frame.pts)
             outcome.out.append(at)
@@ -289,14 +282,8 @@ class VideoSource:
                 outcome.keys.add(at)
             if frame.is_corrupt:
                 outcome.corrupt.add(at)
-                self._note_key(at, outcome)
             is_finished |= bool(sink(at, frame))
         return is_finished
-
-    def _note_key(self, position: int, outcome: Outcome) -> None:
-        """Keep which key frame a reported picture is shown before, though it is stored after it."""
-        if self.film.index.is_shown_before_key(position):
-            outcome.before_key[position] = self.film.index.key_before(position)
 
     def positions(self, stop: int) -> list[int]:
         """Return the positions of the pictures, up to packet `stop`, as they come out."""

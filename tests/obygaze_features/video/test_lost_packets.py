@@ -387,46 +387,6 @@ def test_what_a_report_may_be_about(
     assert (corrupt.damage, corrupt.has_reports) == ({3}, True)
 
 
-def test_a_report_about_pictures_shown_before_a_key_frame_is_not_about_that_key_frame() -> (
-    None
-):
-    out, before_key = [0, 1, 4, 6, 7], {5: 4}
-    whole = Outcome(2, out, keys={0, 4}, reports=[5], before_key=before_key)
-    assert whole.damage == {3, 5}
-    # A key frame of the container alone: pictures behind it may be built on those before it.
-    denied = Outcome(2, out, keys={0}, reports=[5], before_key=before_key)
-    assert denied.damage == {3, 4, 5}
-    corrupt = Outcome(2, out, keys={0}, corrupt={5}, before_key=before_key)
-    assert corrupt.damage == {4, 5}
-
-
-@pytest.mark.parametrize("how", ["drop", "remove"])
-def test_a_verdict_does_not_depend_on_what_is_asked_for_together(
-    how: str, tmp_path: Path
-) -> None:
-    """Pictures shown before a key frame are reported; nothing behind it needs them."""
-    case = Case("hevc", "open", "mp4", "25", "whole", "none")
-    whole = make(case, tmp_path)
-    assert whole is not None
-    path = damage(whole, tmp_path / "damaged.mp4", how, 0)
-    info, clip = all_of(path)
-    marked = clip.substituted.tolist()
-    third_key = int(info.index.ranks[info.index.keys[2]])
-    ranks = range(third_key - 12, third_key + 4)
-    alone = []
-    for rank in ranks:
-        try:
-            decode_clip(path, View(1), ranks=[rank])
-            alone.append(False)
-        except BadVideo as error:
-            assert error.reason == "damaged"
-            alone.append(True)
-    assert alone == [marked[rank] for rank in ranks]
-    assert any(marked[:third_key]) and not any(marked[third_key:])
-    known = pictures_of(whole)
-    assert all(frame.tobytes() in known for frame in clip.pictures[third_key:])
-
-
 @pytest.mark.parametrize(
     ("case", "how", "seed"),
     [
