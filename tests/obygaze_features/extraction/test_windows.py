@@ -344,7 +344,7 @@ def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
         mask=np.ones(4, np.bool_),
         total=12,
         damaged=False,
-        missing=0.0,
+        is_incomplete=False,
     )
     placed = sweep._placed(clip, window)
     assert placed.time_s == pytest.approx([0.4, 0.5, 0.6, 0.7])
