@@ -23,7 +23,6 @@ KINDS = (
     "backbones",
     "indexes",
     "segments",
-    "proxies",
 )
 MAKERS = {
     "manifests": "obygaze manifest import --help",

@@ -53,7 +53,7 @@ def scored_clips(run: ReportRun, cell: CellRows) -> dict[str, list[ScoredClip]]:
     means = {}
     for clip_id, of_clip in by_clip.items():
         means[clip_id] = fmean(row["score"] for row in of_clip)
-    are_margins = any(_is_margin(row["score"], row["decision"]) for row in rows)
+    are_margins = any(is_margin(row["score"], row["decision"]) for row in rows)
     threshold = 0.0 if are_margins else 0.5
     farthest = max(map(abs, means.values()), default=1.0) or 1.0
     spans = spans_in_films(run.clips.values())
@@ -70,7 +70,7 @@ def scored_clips(run: ReportRun, cell: CellRows) -> dict[str, list[ScoredClip]]:
     return grouped(tested, lambda clip: clip.clip.movie_id)
 
 
-def _is_margin(score: float, decision: bool) -> bool:
+def is_margin(score: float, decision: bool) -> bool:
     """Return whether a score cannot be a probability, which is positive above one half."""
     return not 0 <= score <= 1 or decision != (score > 0.5)
 
