@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
-from obygaze_models.report.clips import is_margin
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    groups,
     metric_name,
     value_text,
 )
@@ -100,6 +99,11 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     return score_of_clip
 
 
+def is_margin(score: float, decision: bool) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    return not 0 <= score <= 1 or decision != (score > 0.5)
+
+
 def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     return {
@@ -139,7 +143,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    films = groups(cell.n_films, run)
+    films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 

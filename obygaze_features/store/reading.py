@@ -448,7 +448,7 @@ class Store:
         self.seal = seal
         self.listed = ListedFiles(files, record.files)
         self.table = RowTable(self.listed, record)
-        self._arrays = Arrays(self.listed, record)
+        self.arrays = Arrays(self.listed, record)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A name or a relative path may mean another store elsewhere; the address does not.
@@ -567,7 +567,7 @@ class Store:
         """
         wanted = np.asarray(rows, dtype=np.int64)
         known = array if isinstance(array, Array) else self.array(array)
-        return self._arrays.read(known, wanted)
+        return self.arrays.read(known, wanted)
 
     def status(self) -> Status:
         """Return the status of every row."""
@@ -771,13 +771,13 @@ class Store:
         if missing == "error":
             self._raise_absent(reasons)
         if missing == "nan" and not present.all():
-            values = self._arrays.reserve(array, len(present))
+            values = self.arrays.reserve(array, len(present))
             values[~present] = np.nan
-            values[present] = self._arrays.read(array, selection.rows[present])
+            values[present] = self.arrays.read(array, selection.rows[present])
             return Matrix(values, present, selection, reasons)
         if not present.all():
             selection = selection[present]
-        values = self._arrays.read(array, selection.rows)
+        values = self.arrays.read(array, selection.rows)
         return Matrix(values, present, selection, reasons)
 
     def _presence(

@@ -78,8 +78,8 @@ def write_concept_maps(
             f"{array} is not as wide as a token", hint="a store with the array pooled"
         )
     directions_of_film = directions_by_film(inputs)
-    groups = inputs.table.column(protocol.splits.group).tolist()
-    film_of = dict(zip(inputs.table.ids, groups, strict=True))
+    films = inputs.table.films.tolist()
+    film_of = dict(zip(inputs.table.ids, films, strict=True))
     present = np.array(inputs.table.ids)[features.present]
     names = common_names(directions_of_film)
     if not names:
