@@ -338,7 +338,6 @@ def measure_agreement(
             raise FixInput(
                 "agreement needs clips that two annotators have labelled, got none",
                 where=tables,
-                hint="obygaze manifest project shows the label of each annotator",
             )
         raise FixInput(
             "agreement needs two annotators of the same film, got one of each",

@@ -196,7 +196,6 @@ def typical_margins(
         if has.all() or not has.any():
             raise FixTraining(
                 f"concept {name} is in all training clips or in none",
-                hint="leave that concept out",
             )
         medians[0, column] = np.median(margins[~has, column])
         medians[1, column] = np.median(margins[has, column])

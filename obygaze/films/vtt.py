@@ -72,7 +72,6 @@ def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
             raise FixInput(
                 f"expected times such as 00:01:02.500 --> 00:01:04.000, got {plain(timed)[:60]!r}",
                 where=str(path),
-                hint="correct the cue",
             )
         *cells, payload = cue.groups("")
         start_s = _seconds(cells[:3])
@@ -81,7 +80,6 @@ def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
             raise FixInput(
                 f"the cue ends before it begins: {timed}",
                 where=str(path),
-                hint="correct its times",
             )
         for annotator, spoken in _voices(payload):
             yield _mark_of(ReadMark(annotator, start_s, end_s), spoken, timed, path)
@@ -112,7 +110,6 @@ def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
         raise FixInput(
             f"the cue {timed} has the levels {', '.join(levels)}, expected one",
             where=str(path),
-            hint="make a cue for each level",
         )
     return mark._replace(
         level=levels[0] if levels else "",
@@ -127,7 +124,6 @@ def _level(word: str, timed: str, path: Path) -> str:
         raise FixInput(
             f"the cue {timed} has the level {word!r}, expected one of {', '.join(LEVELS)}",
             where=str(path),
-            hint="correct the cue",
         )
     return level
 

@@ -143,7 +143,6 @@ def make_windows(
     if errors:
         raise FixInput(
             f"{count(len(errors), 'film')} cannot be read",
-            hint="move these files away, or repair them",
             details=[f"{error.where}: {error.message}" for error in errors],
         )
     cut = []
@@ -155,14 +154,12 @@ def make_windows(
                 f"a window has at least one picture, and {grid.seconds:g} s are less than a"
                 f" picture of {video} ({1 / film.fps:.4g} s)",
                 where=str(films),
-                hint="use a longer window",
             )
         cut.append(film)
     if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
         raise FixInput(
             "no film holds a whole window",
             where=str(films),
-            hint="use a shorter window",
         )
     header = structs.replace(
         source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
@@ -198,18 +195,16 @@ def _videos_of(
                 "a film needs an id and a video, got"
                 f" movie_id {movie_id!r} and video {video!r}",
                 where=str(films),
-                hint="complete the row, or remove it",
             )
         if videos.setdefault(movie_id, video) != video:
             raise FixInput(
                 f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}",
                 where=str(films),
-                hint="one video for each film",
             )
     if not videos:
         raise FixInput(
             "no film with a video",
             where=str(films),
-            hint="obygaze manifest link, or a folder of films",
+            hint="obygaze manifest link --help",
         )
     return header, folder, videos

@@ -127,9 +127,7 @@ class Extraction(StatusOfStores):
         self.stop.raise_if_stopped(kept_clips(self.parts))
         has_clips = any(state.clips > state.withdrawn for state in self.parts)
         if has_clips and not any(state.ok for state in self.parts):
-            raise ObygazeError(
-                "no clip was extracted", hint="correct what the lines above list"
-            )
+            raise ObygazeError("no clip was extracted")
 
 
 def kept_clips(states: Sequence[StoreStatus]) -> str:

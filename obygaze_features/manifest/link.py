@@ -155,7 +155,6 @@ def find_videos(folder: Path) -> tuple[str, ...]:
         raise FixInput(
             "these names cannot be in a manifest",
             where=str(folder),
-            hint="rename these files",
             details=[ascii(name) for name in files.unusable],
         )
     return files.names
@@ -168,11 +167,9 @@ def list_videos(folder: Path) -> VideoFiles:
     folder is entered twice. The `._` files that macOS leaves beside others are no videos.
     """
     if not folder.exists():
-        raise NotFound("no such folder", where=str(folder), hint="check the path")
+        raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
-        raise FixInput(
-            "expected a folder, got a file", where=str(folder), hint="name its folder"
-        )
+        raise FixInput("expected a folder, got a file", where=str(folder))
     names = sorted(_walk(folder))
     videos = [name for name in names if not name.lower().endswith(STILL_SUFFIXES)]
     chosen = videos or names

@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import re
+import shlex
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -169,9 +170,7 @@ def read_table(
     if data is None and is_workbook(path):
         if encoding:
             problem = "an encoding is for text files, a spreadsheet has none"
-            raise FixUsage(
-                problem, where=str(path), hint="remove encoding from the mapping"
-            )
+            raise FixUsage(problem, where=str(path))
         table = _read_workbook(path, required, collected, sheet, header_row)
         if content and not table.rows and not collected:
             collected.add(None, None, f"the table has no {content}")
@@ -225,10 +224,11 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     """Raise an error for what is no table by its first bytes."""
     start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
     stream.seek(0)
-    hint = "save the table as CSV (UTF-8) or as .xlsx"
+    hint = ""
     kind = FEATURES.get(path.suffix.lower())
     if kind is not None:
-        hint = f"obygaze store import {kind} {path}"
+        name = shlex.quote(path.stem)
+        hint = f"obygaze store import {kind} {shlex.quote(str(path))} -o {name}"
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"

@@ -78,7 +78,6 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
         raise FixInput(
             f"{path.suffix} files are not read, only {', '.join(READ)} and CSV",
             where=str(path),
-            hint="save it as .xlsx or as CSV",
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
     for row, column in _last_cells(path):
@@ -123,7 +122,6 @@ def _unreadable(path: Path, error: BaseException) -> FixInput:
     return FixInput(
         f"this is no spreadsheet that can be read: {first_line(error)}",
         where=str(path),
-        hint="open it in a spreadsheet program, and save it as .xlsx without a password",
     )
 
 
@@ -135,7 +133,6 @@ def _refuse_large(last_row: int, last_column: int, path: Path) -> None:
         raise FixInput(
             f"the sheet has cells up to {last}, expected at most {MAX_CELLS:,} cells",
             where=str(path),
-            hint="delete what stands far below or to the right of the table, or save it as CSV",
         )
 
 
@@ -258,7 +255,7 @@ def _last_cells(path: Path) -> list[Position]:
             if size > MAX_ARCHIVE:
                 limit = human(MAX_ARCHIVE)
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
-                raise FixInput(problem, where=str(path), hint="save it as CSV")
+                raise FixInput(problem, where=str(path))
             return _last_cells_of_xlsx(archive)
     except (
         zipfile.BadZipFile,

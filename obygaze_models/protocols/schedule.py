@@ -214,7 +214,6 @@ def _never_tested(clips: _Clips) -> BoolArray:
         raise FixInput(
             f"splits.never: no clip has the {splits.group} {unknown[0]!r}{meant}",
             where=table.name,
-            hint="obygaze manifest stats lists the films",
         )
     if never.all():
         message = f"splits.never names every {splits.group}, so that nothing is tested"

@@ -393,7 +393,7 @@ def read_folder(folder: Path) -> Run:
     path = folder / RUN_FILE
     if not path.is_file():
         raise NotFound(
-            "no finished run here", where=str(path), hint="obygaze run PROTOCOL"
+            "no finished run here", where=str(path), hint="obygaze run --help"
         )
     try:
         about = parse_json(path.read_bytes())
