@@ -105,6 +105,7 @@ def manifest_path(
     elif not isinstance(manifest, os.PathLike):
         raise FixUsage(
             f"expected a manifest, its name or its file, got {type(manifest).__name__}",
+            hint="obygaze manifest import --help",
         )
     else:
         # A path object is the path of a file, never a name: "./films" has become "films" in it.

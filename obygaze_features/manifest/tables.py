@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
@@ -280,11 +280,15 @@ def open_file(path: Path) -> BinaryIO:
     require_file(path)
     size = path.stat().st_size
     if size > MAX_FILE:
-        raise FixInput(
+        raise Corrupt(
             f"the file has {human(size)}, expected at most {human(MAX_FILE)}",
             where=str(path),
         )
     return path.open("rb")
+
+
+def _no_text(violations: Violations) -> Corrupt:
+    return Corrupt(f"the file is UTF-16 or not text; {SAVE_AS}", where=violations.path)
 
 
 def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
@@ -292,8 +296,7 @@ def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
     if not encoding and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     if not encoding and b"\x00" in data:
-        violations.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
-        return io.BytesIO()
+        raise _no_text(violations)
     try:
         text = data.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
@@ -321,8 +324,7 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
             return
         if number == 1:
             if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw:
-                violations.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
-                return
+                raise _no_text(violations)
             raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             text = raw.decode("utf-8")

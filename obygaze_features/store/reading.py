@@ -250,6 +250,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
+            hint="obygaze store import --help",
         )
     try:
         data = _store_json_of(files)

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.lazy import need
 
@@ -69,6 +69,9 @@ REASONS = {
     "error": "the same command again",
 }
 
+# Reasons that are mistakes of the person who asks, not faults of the file.
+USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
+
 # Called again and again during a long task.
 Progress = Callable[[], None]
 
@@ -88,6 +91,8 @@ class BadVideo(FixInput):
         super().__init__(message, where=str(path), hint=REASONS[reason])
         self.stage = stage
         self.reason = reason
+        if reason not in USUAL:
+            self.exit_code = Corrupt.exit_code
 
 
 def no_progress() -> None:

@@ -70,7 +70,9 @@ def test_another_encoding_is_refused_and_then_chosen(
 def test_bytes_that_are_no_text_and_unknown_encodings_are_refused(
     tmp_path: Path,
 ) -> None:
-    assert "UTF-16 or not text" in imported(tmp_path, bytes(range(256)))[0]
+    (tmp_path / "t.csv").write_bytes(bytes(range(256)))
+    refused = call_obygaze("manifest", "import", "csv", "t.csv", cwd=tmp_path)
+    assert (refused.code, "UTF-16 or not text" in refused.stderr) == (4, True)
     for name in ("cp9999", "undefined", "hex"):
         chosen = mapping(tmp_path, f"encoding = {name!r}")
         error, cure = imported(tmp_path, b"a\n", *chosen)
