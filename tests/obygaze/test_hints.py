@@ -14,6 +14,7 @@ from support.cli import ROOT, call_obygaze, commands
 from support.experiments import films, planted, write_workspace
 
 from obygaze.cli import root
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.store import open_store
 from obygaze_models.runner.datasets import dataset
 
@@ -80,7 +81,7 @@ def test_the_hint_belongs_to_the_mistake(
 def test_an_array_of_frames_is_refused_with_the_arrays_that_are_not(
     workspace: Path,
 ) -> None:
-    with pytest.raises(Exception, match="one vector of each clip") as caught:
+    with pytest.raises(ObygazeError, match="one vector of each clip") as caught:
         dataset("mine", "made-up", array="frames", workspace=workspace)
     assert caught.value.hint == "another array: clip"
     assert open_store("mine", workspace=workspace).feature_arrays == ("clip", "frames")
@@ -94,8 +95,7 @@ def texts_in(tree: ast.AST) -> Iterator[str]:
             inside.update(node.values)
             parts = []
             for part in node.values:
-                is_text = isinstance(part, ast.Constant)
-                parts.append(str(part.value) if is_text else "x")
+                parts.append(str(part.value) if isinstance(part, ast.Constant) else "x")
             yield "".join(parts)
         elif node not in inside and isinstance(node, ast.Constant):
             yield str(node.value)
