@@ -299,7 +299,8 @@ class Agreement:
         )
         pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
         alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
-        return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"
+        meaning = _meaning(self.measures["alpha"])
+        return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}\n\n{meaning}"
 
 
 @described_as_in(project_segments)
@@ -362,6 +363,20 @@ def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
             ]
             rows.append((name.replace("_", " ").replace("ns", "NS"), *cells))
     return rows
+
+
+def _meaning(alpha: float | None) -> str:
+    """Return what the mean of Krippendorff's alpha over films means."""
+    scale = "1 is complete agreement, 0 agreement by chance"
+    if alpha is None:
+        return f"{scale}."
+    if alpha >= 0.8:
+        answer = "labels that agree so far can be relied on"
+    elif alpha >= 0.667:
+        answer = "from .667 to .80, only tentative conclusions can be drawn"
+    else:
+        answer = "below .667, the labels depend on who gave them"
+    return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
 
 
 def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:

@@ -17,6 +17,14 @@ LEVEL_NAMES = {
     "NS": "not sure",
     "S": "sure",
 }
+
+
+def level_words(levels: Iterable[str]) -> str:
+    """Return the codes of levels with their words."""
+    words = [f"{level} {LEVEL_NAMES[level]}" for level in levels]
+    return f"levels: {', '.join(words)}"
+
+
 INK = "#2b2b2b"
 MUTED = "#77756f"
 PALE = "#ecebe7"

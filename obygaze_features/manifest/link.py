@@ -7,6 +7,7 @@ linking again, also to another folder, has the same result.
 
 import os
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -98,7 +99,7 @@ class LinkReport:
 
     @property
     def notes(self) -> list[str]:
-        """The clips that match several files, those without a video, and files without a clip."""
+        """The clips that are not linked, files without a clip, and the next command."""
         notes = [
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
@@ -116,6 +117,8 @@ class LinkReport:
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
+        name = shlex.quote(self.manifest.name)
+        notes.append(f"next: obygaze extract plan {name} -b descriptors")
         return notes
 
     @property

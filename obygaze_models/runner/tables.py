@@ -9,6 +9,7 @@ finished run.
 import csv
 import io
 import math
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,6 +262,11 @@ class Run:
     def quiet_text(self) -> str:
         """What -q prints: where the run is."""
         return str(self.folder)
+
+    @property
+    def notes(self) -> list[str]:
+        """The next command."""
+        return [f"next: obygaze report {shlex.quote(self.folder.name)}"]
 
     def to_json(self) -> dict[str, Any]:
         """Return where the run is, and its values and differences over all films."""
