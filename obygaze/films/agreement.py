@@ -371,7 +371,7 @@ def _meaning(alpha: float | None) -> str:
     if alpha is None:
         return f"{scale}."
     if alpha >= 0.8:
-        answer = "labels that agree so far can be relied on"
+        answer = "labels that agree so well can be relied on"
     elif alpha >= 0.667:
         answer = "from .667 to .80, only tentative conclusions can be drawn"
     else:

@@ -93,7 +93,8 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
 def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
     """Return the line with the words of each task, if the tasks have titles."""
     words = []
-    for name in dict.fromkeys(cell.facts["test"] for cell in cells):
+    names = [cell.facts[key] for key in ("train", "test") for cell in cells]
+    for name in dict.fromkeys(names):
         task = run.protocol["tasks"].get(name, {})
         if task.get("title"):
             words.append(f"{name}: {task['title']}")

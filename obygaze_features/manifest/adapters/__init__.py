@@ -161,8 +161,9 @@ class SavedManifest:
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")
             name = str(self.path)
-        notes += compute_stats(self.manifest).notes
-        if any(clip.video for clip in self.manifest):
+        stats = compute_stats(self.manifest)
+        notes += stats.notes
+        if stats.is_linked and stats.without_video < stats.clips:
             notes.append(
                 f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
             )
