@@ -161,8 +161,6 @@ def _shown_details(error: ObygazeError, *, is_verbose: bool) -> list[str]:
     """Return the lines to print before an error: all of them, or few and how to see the others."""
     if is_verbose:
         return list(error.details)
-    if error.brief:
-        return [*error.brief, f"-v shows all {len(error.details)} lines"]
     shown = list(error.details[:SHOWN_DETAILS])
     n_more = len(error.details) - len(shown)
     if n_more:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
     Audit,
     Finding,
@@ -28,7 +27,7 @@ from obygaze_models.evaluation.group_tests import (
     summary,
     with_holm,
 )
-from obygaze_models.evaluation.permutation import p_equals, p_text
+from obygaze_models.evaluation.permutation import p_equals
 from obygaze_models.text_vectors import Selection, in_view, select_groups
 
 CONCEPTS = "concepts"
@@ -105,21 +104,6 @@ class AnnotationAudit(Audit):
         sentences += summary(self.tests, _sentence)
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
-    def plot(self) -> Plot:
-        """Return the share of the clips of both groups with each value, the smallest p first."""
-        points = []
-        pairs = sorted(
-            zip(self.tests, self.intervals, strict=True), key=lambda pair: pair[0].p
-        )
-        for test, (in_x, in_y) in pairs:
-            note = f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}"
-            points.append(
-                Point(f"{test.a}: {test.x}", float(test.s_x.mean()), in_x, note)
-            )
-            points.append(Point(f"{test.a}: {test.y}", float(test.s_y.mean()), in_y))
-        label = "share of the clips of a group, with 95 % over films"
-        return Plot(f"Clips with each value of {self.column}", points, label)
-
 
 def audit_annotations(
     manifest: Manifest | str | Path,
@@ -147,8 +131,7 @@ def audit_annotations(
 
     Commands:
         obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
-        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN' \\
-            --figure figures/emotions
+        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN'
         obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
     """
     manifest = in_view(manifest, workspace=workspace)

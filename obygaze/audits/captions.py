@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Annotated
 
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
-    Audit,
+    DrawnAudit,
     Finding,
     Interval,
     audit_command,
@@ -31,7 +30,7 @@ from obygaze.audits.texts import (
     source_name,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.options import Option
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_models.evaluation.permutation import (
     PValue,
     holm,
@@ -99,7 +98,7 @@ class GroupContrast:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CaptionAudit(Audit):
+class CaptionAudit(DrawnAudit):
     """The rate of each list in each group, and the tests of each list between groups.
 
     `rare_words` has, for each list, the words that were left out because all captions together
@@ -165,7 +164,7 @@ def audit_captions(
     text: str = "caption",
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
-    words: str | Path | WordLists = "emotions",
+    words: Annotated[WordLists | None, PYTHON_ONLY] = None,
     min_occurrences: Annotated[int, Option(least=0)] = 0,
 ) -> CaptionAudit:
     """Count how often captions use the words of a list, by group.
@@ -180,7 +179,7 @@ def audit_captions(
         text: The column of the captions.
         group: The columns whose values are the groups.
         cluster: The columns of the film or image; by default each caption is its own cluster.
-        words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
+        words: Sets of words by name. By default those of Wolfe et al. (2023).
         min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
             (2023) use 100.
 
@@ -192,10 +191,9 @@ def audit_captions(
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
         obygaze audit captions captions/ --group group --cluster image,face --min-occurrences 100
         obygaze audit captions captions.csv --group race,gender,class --cluster image
-        obygaze audit captions captions.csv --words my-words.toml --json
     """
     groups = GroupNames(column_names(group))
-    lists = read_words(words)
+    lists = read_words("emotions") if words is None else words
     captions = read_texts(
         source,
         text,
@@ -213,7 +211,7 @@ def audit_captions(
         raise FixInput(
             f"no word of the lists has {min_occurrences} occurrences in all captions",
             where=source_name(source),
-            hint="--min-occurrences, or --words with other lists",
+            hint="use a smaller --min-occurrences",
         )
     not_tested = _why_not_tested(captions, groups)
     contrasts: list[GroupContrast] = []
@@ -353,4 +351,4 @@ def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> lis
     return [count_words(caption.text, words).total() for caption in captions]
 
 
-command = audit_command(audit_captions, "captions")
+command = audit_command(audit_captions, "captions", CaptionAudit)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.gender import cut_shares
 from obygaze.audits.result import (
     Audit,
@@ -80,17 +79,6 @@ class CoocAudit(Audit):
                 "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
                 "counts for each."
             )
-
-    def plot(self) -> Plot:
-        """Return the share of each thing, the largest first."""
-        points = []
-        for thing in sorted(self.things, key=lambda thing: -(thing.share or 0.0)):
-            if thing.share is not None:
-                note = f"n = {sum(thing.counts.values())}"
-                points.append(Point(thing.thing, thing.share, thing.ci or (), note))
-        xlabel = f"share of {self.genders[0]}, with 95 % over clusters"
-        title = "Words of which gender are used with each thing"
-        return Plot(title, points, xlabel, 1 / 2)
 
 
 def _row_of(thing: CoOccurrence) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.reliability import cronbach_alpha
-from obygaze.audits.result import Audit, Finding, audit_command
+from obygaze.audits.result import DrawnAudit, Finding, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
@@ -70,7 +70,7 @@ class PromptReliability:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EatAudit(Audit):
+class EatAudit(DrawnAudit):
     """The association tests of one call, corrected together.
 
     `prompts` has Cronbach's alpha of each attribute of several texts.
@@ -288,4 +288,4 @@ def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Fl
     return np.asarray(unit_rows(w, name) @ difference)
 
 
-command = audit_command(audit_eat, "eat")
+command = audit_command(audit_eat, "eat", EatAudit)

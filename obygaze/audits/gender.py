@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -118,20 +117,6 @@ class GenderAudit(Audit):
         for number, scored in enumerate(self.rows, 1):
             rows.append((number, scored.score, scored.note or None))
         return ("row", "score", "note"), rows
-
-    def plot(self) -> Plot:
-        """Return the share of 'man' in the scores of each caption; else the scores."""
-        if not self.estimates:
-            rows = [Point(f"row {i}", row.score) for i, row in enumerate(self.rows, 1)]
-            return Plot("Gender scores", rows, "score")
-        points = []
-        for row in self.estimates:
-            share = row.ratio_to_man
-            if share is not None:
-                points.append(Point(row.caption, share, (), f"{share:.1f} %"))
-        points.sort(key=lambda point: -point.value)
-        title = "Share of 'man' in the two scores, in percent"
-        return Plot(title, points, "woman  ←  →  man", 50)
 
 
 def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:

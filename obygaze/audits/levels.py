@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
     Audit,
     Finding,
@@ -172,19 +171,6 @@ class LevelAudit(Audit):
             f"({p_equals(self.p)}, the largest p of a step)."
         )
 
-    def plot(self) -> Plot:
-        """Return the mean number of concepts by annotator and level."""
-        points = []
-        for annotator in self.annotators:
-            for level in annotator.levels:
-                if level.mean is None:
-                    continue
-                label = f"{annotator.annotator}: {level.level}"
-                note = count(level.n_clips, self.unit)
-                points.append(Point(label, level.mean, level.interval, note))
-        label = f"concepts a {self.unit}, with 95 % over films"
-        return Plot(f"Concepts by level: {self.source}", points, label)
-
 
 def audit_levels(
     manifest: Manifest | str | Path,
@@ -208,7 +194,7 @@ def audit_levels(
 
     Commands:
         obygaze audit levels obygaze12
-        obygaze audit levels mobygaze --view visual --figure figures/levels
+        obygaze audit levels mobygaze --view visual
     """
     manifest = in_view(manifest, view, workspace)
     clips = [clip for clip in manifest if clip.level in LEVELS[1:]]

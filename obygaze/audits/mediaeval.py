@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.mediaeval_runs import (
     AffectScore,
     Precision,
@@ -110,24 +109,6 @@ class MediaEvalAudit(Audit):
         title = "MediaEval 2015, Affective Impact of Movies"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
-    def plot(self) -> Plot:
-        """Return the score of each run, with what clips that were not returned could add."""
-        points = []
-        for run, name, score in self.scores:
-            ends: tuple[float, ...] = ()
-            if isinstance(score, AffectScore):
-                value = score.accuracy
-                chance = score.random
-                ends = value, value + (score.n - score.n_returned) / score.n
-            else:
-                value = score.ap_trec
-                chance = score.ap_random
-            points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
-        label = "line: clips that were not returned"
-        return Plot(
-            "ap_trec of violence, accuracy of valence and arousal", points, label
-        )
-
 
 def audit_mediaeval(
     runs: Annotated[Sequence[str | Path], Option("--run")],
@@ -159,7 +140,7 @@ def audit_mediaeval(
 
     Commands:
         obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
-        obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
+        obygaze audit mediaeval --manifest liris-accede --run affect.txt
     """
     if (qrels is None) == (manifest is None):
         sources = "neither" if qrels is None else "both"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
     Audit,
     Finding,
@@ -75,17 +74,6 @@ class ReliabilityAudit(Audit):
             )
         title = f"Reliability: {self.source}"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
-
-    def plot(self) -> Plot:
-        """Return both alphas with their intervals."""
-        points = []
-        if self.cronbach is not None:
-            ends = self.cronbach_interval
-            points.append(Point("Cronbach's alpha", self.cronbach, ends))
-        if self.krippendorff is not None:
-            ends = self.krippendorff_interval
-            points.append(Point("Krippendorff's alpha", self.krippendorff, ends))
-        return Plot("Reliability", points, "alpha, with 95 % over clusters")
 
 
 def audit_reliability(

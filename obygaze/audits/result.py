@@ -39,10 +39,6 @@ class Audit(ABC):
     def finding(self) -> Finding:
         """Return the title, the table and the sentences for a reader."""
 
-    @abstractmethod
-    def plot(self) -> Plot:
-        """Return what the figure shows."""
-
     def to_json(self) -> dict[str, Any]:
         """Return every number as one JSON document."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
@@ -60,43 +56,56 @@ class Audit(ABC):
             f"<{type(self).__name__}: {finding.title[:80]}, {len(finding.rows)} rows>"
         )
 
-    def draw(self, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
-        """Draw the figure into STEM.svg and STEM.png; return both paths.
+    def write(
+        self, *, table: str | Path | None = None, force: bool = False
+    ) -> list[Path]:
+        """Write the audit to the given file and return the paths that were written.
 
         Args:
-            stem: The path without its suffix.
+            table: The CSV file for the table, at full precision.
             force: Replace files that have other contents.
         """
-        return save_plot(self.plot(), stem, force=force)
+        if table is None:
+            return []
+        finding = self.finding()
+        data = csv_bytes(finding.headers, finding.rows)
+        write_new(Path(table), data, force=force)
+        return [Path(table)]
+
+
+class DrawnAudit(Audit):
+    """An audit with a figure."""
+
+    @abstractmethod
+    def plot(self) -> Plot:
+        """Return what the figure shows."""
 
     def write(
         self,
         *,
         table: str | Path | None = None,
-        figure: str | Path | None = None,
         force: bool = False,
+        figure: str | Path | None = None,
     ) -> list[Path]:
         """Write the audit to the given files and return the paths that were written.
 
         Args:
             table: The CSV file for the table, at full precision.
-            figure: The figure: PATH.svg and PATH.png.
             force: Replace files that have other contents.
+            figure: The figure: PATH.svg and PATH.png.
         """
-        written: list[Path] = []
-        finding = self.finding()
-        if table is not None:
-            written.append(Path(table))
-            data = csv_bytes(finding.headers, finding.rows)
-            write_new(written[-1], data, force=force)
+        written = super().write(table=table, force=force)
         if figure is not None:
-            written += self.draw(figure_stem(Path(figure)), force=force)
+            stem = figure_stem(Path(figure))
+            written += save_plot(self.plot(), stem, force=force)
         return written
 
 
-def audit_command(function: Callable[..., Audit], name: str) -> click.Command:
+def audit_command(
+    function: Callable[..., Audit], name: str, result: type[Audit] = Audit
+) -> click.Command:
     """Return the command of a function that returns an audit, with the options of its files."""
-    return command_of(function, name, then=Audit.write)
+    return command_of(function, name, then=result.write)
 
 
 Interval = list[float | None]

@@ -1,6 +1,7 @@
 """Texts with columns from a table or a folder of files, and lists of words."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.schema_check import Table, read_toml
-from obygaze_features.core.schema_rules import list_of, mapping_of, near
+from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.tables import read_table
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Sequence[Mapping[str, str]]
-SHIPPED = ("emotions", "gender")
 # The files of the captions that Wolfe et al. (2023) published.
 NAMES = "{image}_{face}_{group}_{copy}"
 _FILE_NAME = re.compile(
@@ -209,27 +208,8 @@ def count_words(caption: str, words: frozenset[str]) -> Counter[str]:
     return Counter(token for token in tokens(caption) if token in words)
 
 
-def _word(value: object) -> str | None:
-    if isinstance(value, str) and value and tokens(value) == [value]:
-        return None
-    return "must be one word in lower case, without comma or full stop"
-
-
-_WORDS = Table({"lists": mapping_of(list_of(_word, least=1, unique=False))}, ("lists",))
-
-
-def read_words(lists: str | Path | WordLists) -> WordLists:
-    """Return the word lists of a shipped file ("emotions", "gender") or of a TOML file."""
-    if isinstance(lists, Mapping):
-        return lists
-    shipped = files(__package__).joinpath("words", f"{lists}.toml")
-    path = shipped if lists in SHIPPED else Path(lists)
-    if not path.is_file():
-        hint = f"one of {', '.join(SHIPPED)}, or the path of a TOML file"
-        raise NotFound(
-            f"no word lists called {str(lists)!r}", where=str(path), hint=hint
-        )
-    document = read_toml(path.read_bytes(), str(lists))
-    checked = document.check(_WORDS)
-    document.raise_if_any("the word lists are not valid")
-    return {title: frozenset(words) for title, words in checked["lists"].items()}
+def read_words(name: str) -> WordLists:
+    """Return the word lists of a file of this package: "emotions" or "gender"."""
+    path = files(__package__).joinpath("words", f"{name}.toml")
+    lists = tomllib.loads(path.read_text(encoding="utf-8"))["lists"]
+    return {title: frozenset(words) for title, words in lists.items()}

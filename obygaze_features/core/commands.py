@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
@@ -217,14 +216,6 @@ class LazyGroup(click.Group):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
-
-    def shell_complete(
-        self, ctx: click.Context, incomplete: str
-    ) -> list[CompletionItem]:
-        """Complete the commands without importing them."""
-        rows = [row for row in self._rows(ctx) if row[0].startswith(incomplete)]
-        commands = [CompletionItem(name, help=summary) for name, summary in rows]
-        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
         rows = []

@@ -32,7 +32,6 @@ class ObygazeError(Exception):
         hint: What to do or type next.
         details: Lines printed before the error, in a traceback after it: each violation of a file,
             each failed clip.
-        brief: The lines that are printed in place of `details` where few are asked for.
     """
 
     exit_code = 1
@@ -44,16 +43,14 @@ class ObygazeError(Exception):
         where: str | None = None,
         hint: str | None = None,
         details: Sequence[str] = (),
-        brief: Sequence[str] = (),
     ) -> None:
         self.message = _line(message)
         super().__init__(self.message)
         self.where = where and _line(where)
         self.hint = _line(hint) if hint else None
         self.details = tuple(map(_line, details))
-        self.brief = tuple(map(_line, brief))
         # In Python, a traceback prints them below the text of the error.
-        for line in self.brief or self.details:
+        for line in self.details:
             self.add_note(f"  {line}")
 
     def __reduce__(self) -> tuple[Any, ...]:

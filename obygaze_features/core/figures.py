@@ -1,7 +1,7 @@
 """Figures in one style; the same data give the same bytes."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -94,41 +94,6 @@ def _printed(write: Callable[..., Any], *left_out: str) -> bytes:
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
         write(stream, metadata=dict.fromkeys(left_out))
     return stream.getvalue()
-
-
-def draw_bars(
-    axes: Any,
-    middles: Iterable[float],
-    heights: Iterable[float],
-    colors: Sequence[str] | str,
-    *,
-    bottom: float,
-    width: float = 1.0,
-    zorder: float = 1.0,
-) -> None:
-    """Draw vertical bars as one artist, which takes a fraction of the time of `axes.bar`.
-
-    Args:
-        axes: The matplotlib axes; its limits are not changed.
-        middles: The middle of each bar.
-        heights: The height of each bar.
-        colors: One colour, or one for each bar.
-        bottom: Where all bars begin.
-        width: The width of all bars.
-        zorder: The order of drawing.
-    """
-    from matplotlib.collections import PolyCollection
-
-    corners = []
-    for middle, height in zip(middles, heights, strict=True):
-        left = middle - width / 2
-        top = bottom + height
-        right = left + width
-        corners.append([(left, bottom), (left, top), (right, top), (right, bottom)])
-    axes.add_collection(
-        PolyCollection(corners, facecolors=colors, linewidths=0, zorder=zorder),
-        autolim=False,
-    )
 
 
 def spread_dots(values: Sequence[float], least: float) -> list[float]:

@@ -74,11 +74,6 @@ AnyRule: TypeAlias = "Rule | Table | Rows"
 MAX_LISTED = 1000
 # A value may be as long as a file; the message keeps its start and its end.
 MAX_MESSAGE = 300
-# How many violations of one kind are printed where not all are asked for.
-SHOWN_OF_KIND = 3
-# The most kinds that are.
-SHOWN_KINDS = 6
-_QUOTED_OR_NUMBER = re.compile(r"""'[^']*'|"[^"]*"|[0-9]+""")
 _INVALID: Any = object()
 T = TypeVar("T")
 Sha256 = Annotated[
@@ -94,24 +89,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a table of a file: a value of the annotated type for each key."""
 
 
-class _Kind:
-    """Violations that differ in what is quoted and counted only: how many, and the first few."""
-
-    def __init__(self) -> None:
-        self.n = 0
-        self.line_of_message: dict[str, str] = {}
-
-    def add(self, message: str, line: str) -> None:
-        """Count a violation; its line is shown unless others with its words are."""
-        self.n += 1
-        self.line_of_message.setdefault(message, line)
-
-    @property
-    def shown(self) -> list[str]:
-        """The first lines with different words."""
-        return list(self.line_of_message.values())[:SHOWN_OF_KIND]
-
-
 class Violations:
     """The violations of one file, each with its line and column.
 
@@ -124,7 +101,6 @@ class Violations:
         self.path = str(path)
         self.names = names or {}
         self.lines: list[str] = []
-        self._kinds: dict[tuple[str | None, str], _Kind] = {}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -137,25 +113,6 @@ class Violations:
         if column is not None:
             message = f"column {self.names.get(column, column)!r}: {message}"
         self.lines.append(f"{where}: {message}")
-        # What is quoted and counted differs from row to row; the words around it name the kind.
-        kind = _QUOTED_OR_NUMBER.sub("", message)
-        self._kinds.setdefault((column, kind), _Kind()).add(message, self.lines[-1])
-
-    def by_kind(self) -> list[str]:
-        """Return the first violations of each kind, and how many more there are of it.
-
-        The list is empty where no kind has more of them than are shown.
-        """
-        if all(kind.n <= SHOWN_OF_KIND for kind in self._kinds.values()):
-            return []
-        shown = []
-        for kind in list(self._kinds.values())[:SHOWN_KINDS]:
-            shown += kind.shown
-            if kind.n > len(kind.shown):
-                shown.append(f"  ... and {kind.n - len(kind.shown)} more like this")
-        if len(self._kinds) > SHOWN_KINDS:
-            shown.append(f"... and {len(self._kinds) - SHOWN_KINDS} more kinds")
-        return shown
 
     def raise_if_any(
         self,
@@ -179,9 +136,6 @@ def raise_together(
         lines += violations.lines
     if not lines:
         return
-    brief: list[str] = []
-    if len(files) == 1:
-        brief = files[0].by_kind()
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
@@ -192,7 +146,6 @@ def raise_together(
         where=", ".join(paths),
         hint=hint or "correct what is listed, then the same command again",
         details=details,
-        brief=brief,
     )
 
 

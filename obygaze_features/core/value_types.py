@@ -91,12 +91,7 @@ def _range_in_words(least: float | None, most: float | None, *, is_open: bool) -
 
 
 class Words(click.Choice[Any]):
-    """One of several words; a person may type `-` where a word has `_`."""
-
-    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
-        """Return the form in which what was typed is compared with the values."""
-        text = super().normalize_choice(choice, ctx)
-        return text if text in self.choices else text.replace("-", "_")
+    """One of several words."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Return what the value must be, with the word that was perhaps meant."""

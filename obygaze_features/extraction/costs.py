@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from obygaze_features.extraction.planning import (
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.times import long_clips
 from obygaze_features.store.placing import has_links
 from obygaze_features.video.pool import DecodePool
 
@@ -53,12 +54,16 @@ class StoreCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be."""
+    """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be.
+
+    `warnings` are about the clips.
+    """
 
     clips: int
     with_video: int
     decode_s: float | None
     stores: Sequence[StoreCost]
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, bytes and seconds."""
@@ -125,7 +130,9 @@ def plan_extraction(
     )
     plan = plan_stores(clips, targets, here, device=device)
     plan.refuse_changes()
-    return cost_of(plan, here)
+    cost = cost_of(plan, here)
+    long = long_clips(clips)
+    return replace(cost, warnings=(long,)) if long else cost
 
 
 def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:

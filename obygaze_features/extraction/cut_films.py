@@ -21,7 +21,7 @@ from obygaze_features.manifest.io import (
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 from obygaze_features.manifest.tables import read_table
-from obygaze_features.manifest.windows import Grid
+from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.manifest.workbooks import is_workbook
 
 GRID = "Grid"
@@ -77,16 +77,16 @@ def write_windows(
 
     FILMS is a folder of films, a CSV table with the columns movie_id and video, or a manifest whose
     clips are linked to films. Each film is read once. Give --window and --stride, with --fps or
-    without, or --seconds and --every.
+    without, or --seconds and --every. Without --stride or --every, windows follow each other.
 
     Args:
         films: The films.
         name: Name of the manifest.
         window: Pictures in a window.
-        stride: Pictures from window to window.
+        stride: Pictures from window to window. [default: those of a window]
         fps: Take pictures at this rate. [default: all]
         seconds: Seconds of a window.
-        every: Seconds from window to window.
+        every: Seconds from window to window. [default: those of a window]
         workers: Processes that read films.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
@@ -100,10 +100,10 @@ def write_windows(
     path = here.new_manifest(name)
     grid = Grid(
         window=window or 0,
-        stride=stride or 0,
+        stride=stride or window or 0,
         fps=fps or 0,
         seconds=seconds or 0,
-        every=every or 0,
+        every=every or seconds or 0,
     ).check()
     manifest = make_windows(
         films, grid, workspace=here, name=path.stem, workers=workers or usable_cores()
@@ -149,12 +149,7 @@ def make_windows(
     for movie_id, video in sorted(videos.items()):
         index, _ = film_index(folder / video, indexes)
         film = film_of(movie_id, video, index)
-        if 0 < grid.seconds * film.fps < 1 - ROUNDING:
-            raise FixUsage(
-                f"a window has at least one picture, and {grid.seconds:g} s are less than a"
-                f" picture of {video} ({1 / film.fps:.4g} s)",
-                where=str(films),
-            )
+        refuse_short(grid, film)
         cut.append(film)
     if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
         raise FixInput(
@@ -165,6 +160,23 @@ def make_windows(
         source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
     )
     return Manifest(name, header, Windows(tuple(cut), grid))
+
+
+def refuse_short(grid: Grid, film: Film) -> None:
+    """Raise an error if a window is shorter than a picture of a film."""
+    window_s = grid.seconds
+    if grid.fps:
+        window_s = grid.window / grid.fps
+    picture_s = film.duration_s / film.n_frames
+    if film.fps:
+        picture_s = 1 / film.fps
+    if 0 < window_s < picture_s * (1 - ROUNDING):
+        raise FixUsage(
+            f"a window has at least one picture, and {window_s:g} s are less than a"
+            f" picture of {film.video} ({picture_s:.4g} s)",
+            where=film.movie_id,
+            hint="use a longer window",
+        )
 
 
 def _videos_of(

@@ -14,14 +14,16 @@ Times are in seconds. Pictures of a film are numbered from 0 by its rate.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, Manifest, Windows
 
 FILM_COLUMNS = ("film_start_s", "film_end_s")
 RATE_COLUMN = "framerate"
@@ -33,6 +35,8 @@ IN_FILE = "time in the video"
 IN_A_ROW = "clips in a row: their times in the film are unknown"
 # The length of a clip in a row whose own length is not known.
 NOMINAL_S = 10.0
+# A model sees a few pictures of a clip, such as 16, however long the clip is.
+LONG_S = 600.0
 
 # Start and end in seconds.
 Span = tuple[float, float]
@@ -346,3 +350,29 @@ def _pieces(clips: Iterable[Clip], spans: Mapping[str, Span]) -> list[Piece]:
             offset_s = clip.start_s or 0.0
             pieces.append(Piece(*spans[clip.clip_id], clip.video, offset_s))
     return pieces
+
+
+def long_clips(manifest: Manifest) -> str:
+    """Return a sentence on clips that are long for the pictures that a model sees; "" without any.
+
+    No video is opened: the only clip of a film, if it is a whole file, counts as long.
+    """
+    if isinstance(manifest.clips, Windows):
+        return ""
+    n_clips_of_film = Counter(clip.movie_id for clip in manifest)
+    long = []
+    for clip in manifest:
+        if clip.start_s is not None and clip.end_s is not None:
+            is_long = clip.end_s - clip.start_s > LONG_S
+        else:
+            is_alone = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
+            is_long = is_alone and bool(clip.video)
+        if is_long:
+            long.append(clip.clip_id)
+    if not long:
+        return ""
+    return (
+        f"{count(len(long), manifest.header.unit)} with a whole film or more than"
+        f" {LONG_S / 60:.0f} minutes: {few(long, 3)}; a model sees a few pictures of each,"
+        " obygaze manifest windows cuts films into windows"
+    )

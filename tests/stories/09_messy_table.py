@@ -16,7 +16,6 @@ from support.cli import Result, call_obygaze
 from support.workbooks import write_workbook
 
 from stories.films import write_films
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 MAPPING = """\
@@ -303,9 +302,8 @@ def test_a_row_of_totals_is_no_film(ws: Workspace) -> None:
     assert "clips.csv:4: only ids; delete the row if it is a row of totals" in text
 
 
-@fails_today("U1: a film without a table is one clip of 16 pictures, however long")
 def test_a_film_without_a_table_is_said_to_be_one_clip(ws: Workspace) -> None:
     write_films(ws.path("videos"), "lake")
     text = ws("manifest import folder videos -o films").text
     text += ws("extract plan films -b descriptors").text
-    not_yet("windows" in text, "who has whole films learns of windows")
+    assert "windows" in text, "who has whole films learns of windows"

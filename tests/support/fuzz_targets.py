@@ -290,7 +290,6 @@ def text_targets(folder: Path) -> list[Target]:
     """Manifests, protocols, cards, tables and lists of words."""
     from importlib.resources import files as package
 
-    import obygaze.audits
     import obygaze_features.backbones
     import obygaze_models.protocols
 
@@ -303,11 +302,9 @@ def text_targets(folder: Path) -> list[Target]:
         for tree in _each(cards, "c.toml")
         if _error_of(lambda tree=tree: _read_card(tree, folder)) is None
     ]
-    words = package(obygaze.audits).joinpath("words")
     return [
         Target("protocol", protocol_files, _read_protocol, 16),
         Target("card", card_files, _read_card, 8),
-        Target("words", _each(words, "w.toml"), _read_words, 5),
         Target("manifest", [MANIFEST], _read_manifest, 16),
         Target(
             "table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8
@@ -388,12 +385,6 @@ def _read_card(files: Tree, folder: Path) -> None:
 
     card = card_from(read_toml(files.get("c.toml", b""), "c.toml"))
     _ = card.sha256, repr(card)
-
-
-def _read_words(files: Tree, folder: Path) -> None:
-    from obygaze.audits.texts import read_words
-
-    read_words(written(files, folder) / "w.toml")
 
 
 def _read_manifest(files: Tree, folder: Path) -> None:

@@ -1,8 +1,9 @@
 """What differs between operating systems: locks, renames, syncs, signals, limits, users.
 
 Nothing else imports a module that only some systems have, or asks which system runs. `posix` is for
-Linux and macOS, `windows` for Windows; both have the same functions. A system is known by what it
-has and not by its name, so that a test can take `fcntl` away.
+Linux and macOS, `windows` for Windows. What decode workers and forks need is in `posix` alone:
+Windows has neither (HAS_DECODE_WORKERS, CAN_FORK). A system is known by what it has and not by its
+name, so that a test can take `fcntl` away.
 """
 
 from importlib.util import find_spec

@@ -12,14 +12,12 @@ import errno
 import io
 import msvcrt
 import os
-import select
-import socket
 import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,32 +29,21 @@ __all__ = [
     "NO_LINKS",
     "STOP_SIGNALS",
     "TAKES_ENDED_PORTS",
-    "allow_open_files",
-    "block_signals",
     "cpu_quota",
-    "end_with_parent",
     "exchange_names",
-    "is_readable",
     "memory_bytes",
-    "most_open_files",
     "open_lock",
-    "open_memory",
     "open_without_links",
-    "receive_with_files",
     "remove_file",
     "rename_folder",
     "replace_file",
-    "send_with_file",
-    "signals_blocked",
     "sync_file",
     "sync_folder",
     "sync_path",
     "take_lock",
     "typed_path",
-    "unblock_signals",
     "usable_cores",
     "use_utf8_streams",
-    "was_killed",
 ]
 
 CAN_FORK: bool = False
@@ -75,7 +62,6 @@ RETRY_S = 3.0
 PAUSE_S = 0.05
 # What msvcrt.locking answers where another process has the lock.
 _LOCKED = (errno.EACCES, errno.EDEADLK)
-_OPEN_FILES = 8192  # the most that the C library allows
 
 
 def open_lock(folder: Path) -> int:
@@ -222,56 +208,3 @@ def memory_bytes() -> int:
     if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
         raise ctypes.WinError()
     return int(status.total_physical)
-
-
-def most_open_files() -> int:
-    """Return how many files this process may open."""
-    return _OPEN_FILES
-
-
-def allow_open_files(n_files: int) -> None:
-    """Do nothing: the C library has one limit, which cannot be changed."""
-
-
-def block_signals() -> None:
-    """Do nothing: signals reach the main thread only."""
-
-
-def unblock_signals() -> None:
-    """Undo `block_signals`."""
-
-
-@contextmanager
-def signals_blocked() -> Iterator[None]:
-    """Do nothing: there are no forks, inside which an interrupt would be lost."""
-    yield
-
-
-def end_with_parent() -> None:
-    """Do nothing: there are no forks."""
-
-
-def was_killed(exit_code: int | None) -> bool:
-    """Return False: who ends a process chooses its exit code."""
-    return False
-
-
-def open_memory() -> int:
-    """Return an open file, which is removed when it is closed."""
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def send_with_file(channel: socket.socket, data: bytes, descriptor: int) -> int:
-    """Raise an error: an open file cannot be sent to another process; see HAS_DECODE_WORKERS."""
-    raise NotImplementedError
-
-
-def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """Raise an error: an open file cannot be sent to another process; see HAS_DECODE_WORKERS."""
-    raise NotImplementedError
-
-
-def is_readable(channel: socket.socket, timeout_s: float) -> bool:
-    """Return whether something can be read from a socket, at most after some seconds."""
-    return bool(select.select([channel], [], [], timeout_s)[0])

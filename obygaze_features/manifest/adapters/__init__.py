@@ -26,6 +26,7 @@ from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
+from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,
     canonical_level,
@@ -127,7 +128,7 @@ class SavedManifest:
             "name": self.manifest.name,
             "path": str(self.path),
             "sha256": manifest_sha256(self.manifest),
-            "warnings": list(self.warnings_of_files),
+            "warnings": self.warnings,
             **self.facts_of_files,
             **compute_stats(self.manifest).to_json(),
         }
@@ -141,8 +142,9 @@ class SavedManifest:
 
     @property
     def warnings(self) -> list[str]:
-        """Return what should be known of the files."""
-        return list(self.warnings_of_files)
+        """Return what should be known of the files and of the clips."""
+        long = long_clips(self.manifest)
+        return [*self.warnings_of_files, long] if long else [*self.warnings_of_files]
 
     @property
     def notes(self) -> list[str]:

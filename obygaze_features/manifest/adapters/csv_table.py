@@ -422,15 +422,24 @@ def _check_totals(
     cells: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
-    """Add a violation for each row that has ids alone, where other rows have times."""
-    if not any(values["start_s"] for values in cells):
-        return
+    """Add a violation for each row that has ids alone, where other rows have times.
+
+    Where no row has times, it is the last row, if it alone has only ids, and a film of its own.
+    """
     of_ids = {"", *columns_of_form(mapping.id)}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
+    only_ids = []
     for row in rows:
         filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
         if filled_columns <= of_ids:
-            row.add(None, "only ids; delete the row if it is a row of totals")
+            only_ids.append(row)
+    if not any(values["start_s"] for values in cells):
+        films = [values["movie_id"] for values in cells]
+        is_last = len(rows) > 1 and only_ids == [rows[-1]]
+        if not is_last or films.count(films[-1]) > 1:
+            return
+    for row in only_ids:
+        row.add(None, "only ids; delete the row if it is a row of totals")
 
 
 def _check_ids(
@@ -454,7 +463,7 @@ def _check_ids(
                     f"{first_given!r} and {given_name!r} both become {id_!r}; rename one",
                 )
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
-        if first_film != movie_id:
+        if values["clip_id"] and first_film != movie_id:
             problem = (
                 f"the clip {values['clip_id']!r} is in the film {first_film!r} too"
             )

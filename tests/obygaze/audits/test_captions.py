@@ -165,26 +165,9 @@ def test_co_occurrence_by_hand() -> None:
     assert dog.printed == (0.75, 0.25)
 
 
-def test_shipped_lists_and_own_ones(tmp_path: Path) -> None:
+def test_shipped_lists() -> None:
     assert set(read_words("emotions")) == {"AN", "SA", "HA"}
     assert not read_words("gender")["man"] & read_words("gender")["woman"]
-    path = tmp_path / "own.toml"
-    path.write_text('[lists]\nx = ["a"]\n', encoding="utf-8")
-    assert read_words(str(path)) == {"x": frozenset({"a"})}
-    for text in (
-        '[lists]\nx = ["a b"]',
-        '[lists]\nx = ["a,"]',
-        '[lists]\nx = ["A"]',
-        "[lists]\nx = []",
-        "[lists]\nx = 3",
-        "x = 1",
-        "x =",
-    ):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(FixInput):
-            read_words(str(path))
-    with pytest.raises(NotFound):
-        read_words("none")
 
 
 def test_published_cases() -> None:

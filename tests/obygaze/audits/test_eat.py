@@ -139,7 +139,7 @@ def test_of_many_tests_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
         finding.sentences[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
     )
     assert {test.p for test in result.tests} == {2 / 252}
-    result.draw(tmp_path / "f")
+    result.write(figure=tmp_path / "f")
     drawn = (tmp_path / "f.svg").read_text("utf-8")
     assert "(40 of 50 rows)" in drawn
     assert ">A3 / B<" in drawn

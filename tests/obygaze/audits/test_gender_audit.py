@@ -53,13 +53,8 @@ def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
         [0.66, 0.33],
     )
     assert document["mean_ratio_to_man"] == pytest.approx(145 / 3)
-    stdout = (
-        call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f")
-        .ok()
-        .stdout
-    )
-    assert "cut after two decimals" in stdout
-    assert (tmp_path / "f.png").stat().st_size > 1000
+    done = call_obygaze("audit", "gender-score", table).ok()
+    assert "cut after two decimals" in done.stdout
 
 
 def test_two_zero_scores_have_no_ratio(tmp_path: Path) -> None:
@@ -69,7 +64,7 @@ def test_two_zero_scores_have_no_ratio(tmp_path: Path) -> None:
         None,
         None,
     )
-    call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok()
+    call_obygaze("audit", "gender-score", table).ok()
 
 
 @pytest.mark.parametrize(
@@ -102,13 +97,6 @@ def test_tables_with_missing_columns_or_rows(tmp_path: Path) -> None:
     ):
         done = call_obygaze("audit", "gender-score", write(tmp_path / "t.csv", text))
         assert (done.code, document in done.stderr) == (1, True), done.stderr
-
-
-def test_many_captions_are_drawn_in_part(tmp_path: Path) -> None:
-    rows = "".join(f"a [MASK] {i},0.{i % 9 + 1},0,0.5,0,0.5\n" for i in range(60))
-    table = write(tmp_path / "t.csv", ESTIMATION + rows)
-    call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok()
-    assert "Share of 'man'" in (tmp_path / "f.svg").read_text("utf-8")
 
 
 def test_a_table_that_extract_captions_filled_is_scored(tmp_path: Path) -> None:

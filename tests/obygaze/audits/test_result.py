@@ -15,7 +15,7 @@ from obygaze.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
-from obygaze.audits.result import ratio_interval
+from obygaze.audits.result import DrawnAudit, ratio_interval
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 
 VECTORS = {
@@ -101,11 +101,19 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         finding = audit.finding()
         assert str(audit).startswith(finding.title)
         folder = tmp_path / str(i)
-        written = audit.write(table=folder / "t.csv", figure=folder / "f")
-        assert [path.name for path in written] == ["t.csv", "f.svg", "f.png"]
+        written = audit.write(table=folder / "t.csv")
+        assert [path.name for path in written] == ["t.csv"]
         assert json.loads(json.dumps(audit.to_json()))
         assert len(written[0].read_text("utf-8").splitlines()) == 1 + len(finding.rows)
-        (folder / "f.png").write_bytes(b"another")
-        with pytest.raises(AlreadyThere):
-            audit.write(figure=folder / "f")
-        assert audit.write(figure=folder / "f.png", force=True) == written[1:]
+
+
+@pytest.mark.parametrize(
+    "audit", [audit_eat(vectors=VECTORS), audit_captions(ROWS)], ids=["eat", "captions"]
+)
+def test_an_audit_is_drawn_in_two_files(tmp_path: Path, audit: DrawnAudit) -> None:
+    written = audit.write(figure=tmp_path / "f")
+    assert [path.name for path in written] == ["f.svg", "f.png"]
+    (tmp_path / "f.png").write_bytes(b"another")
+    with pytest.raises(AlreadyThere):
+        audit.write(figure=tmp_path / "f")
+    assert audit.write(figure=tmp_path / "f.png", force=True) == written

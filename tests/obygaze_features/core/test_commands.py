@@ -105,22 +105,6 @@ def inner(): ...
     ]
 
 
-@pytest.mark.parametrize(
-    "typed, offered",
-    [
-        ("", ["zebra", "absent", "eager"]),
-        ("z", ["zebra"]),
-        ("e", ["eager"]),
-        ("x", []),
-        ("--", ["--help"]),
-    ],
-)
-def test_completion_imports_nothing_and_hides_what_is_hidden(lazy, typed, offered):
-    items = lazy.shell_complete(click.Context(lazy), typed)
-    assert [item.value for item in items] == offered
-    assert "lazily_imported" not in sys.modules
-
-
 def test_an_unknown_command_is_wrong_usage(lazy):
     result = CliRunner().invoke(lazy, ["zebu"])
     assert result.exit_code == 2

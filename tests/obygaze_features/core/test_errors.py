@@ -61,8 +61,6 @@ def test_a_traceback_has_the_lines_that_a_command_prints_before_the_error():
     lines = traceback.format_exception(error)
     assert "the task is not valid" in lines[0]
     assert lines[-1] == "  task: no class\n"
-    many = errors.FixInput("not valid", details=["a", "b", "c"], brief=["3 of a kind"])
-    assert traceback.format_exception(many)[-1] == "  3 of a kind\n"
 
 
 def test_an_error_reads_as_at_most_three_lines():

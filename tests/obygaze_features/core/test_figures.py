@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.figures import canvas, draw_bars, spread_dots
+from obygaze_features.core.figures import spread_dots
 
 
 def test_dots_that_would_hide_each_other_by_hand() -> None:
@@ -26,13 +26,3 @@ def test_any_two_dots_are_a_dot_or_a_step_apart(
     for i in range(len(values)):
         for j in range(i):
             assert abs(values[i] - values[j]) >= least or abs(moved[i] - moved[j]) >= 1
-
-
-def test_bars_have_the_corners_of_matplotlib_bars() -> None:
-    with canvas(2, 2) as (_, axes):
-        bars = axes.bar([0, 3], [1.0, 0.5], bottom=-1.7, width=0.9)
-        draw_bars(axes, [0, 3], [1.0, 0.5], ["red", "blue"], bottom=-1.7, width=0.9)
-        (drawn,) = axes.collections
-        for bar, path in zip(bars, drawn.get_paths(), strict=True):
-            assert path.get_extents().bounds == pytest.approx(bar.get_bbox().bounds)
-        assert drawn.get_facecolor()[1].tolist() == [0, 0, 1, 1]

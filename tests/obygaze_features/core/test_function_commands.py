@@ -141,7 +141,7 @@ def test_only_what_has_no_default_must_be_typed() -> None:
 
 
 def test_every_kind_of_parameter_is_typed() -> None:
-    inputs = ("s", "m", "--tail", "two-sided", "--draws", "3", "--scale", "2")
+    inputs = ("s", "m", "--tail", "two_sided", "--draws", "3", "--scale", "2")
     repeated = ("--pairs", "a", "b", "--pairs", "c", "d", "--run", "x", "--run", "y")
     assert values(*inputs, *repeated, "--drop-missing") == {
         **PLAIN,

@@ -456,6 +456,36 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
         write_manifest(good.with_column("x", {}), tmp_path / "y.toml")
 
 
+@pytest.mark.parametrize(
+    ("typed", "grid"),
+    [
+        (("--seconds", "2"), Grid(seconds=2, every=2)),
+        (("--window", "16"), Grid(16, 16)),
+        (("--window", "8", "--fps", "10"), Grid(8, 8, fps=10)),
+    ],
+)
+def test_without_a_stride_windows_follow_each_other(
+    short_films: Path, tmp_path: Path, typed: tuple[str, ...], grid: Grid
+) -> None:
+    words = ("manifest", "windows", short_films, "-o", "w", *typed)
+    call_obygaze(*words, cwd=tmp_path).ok()
+    assert read_manifest(tmp_path / "manifests" / "w.toml").header.grid == grid
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [Grid(seconds=0.03, every=0.03), Grid(1, 1, fps=30), Grid(2, 2, fps=60)],
+)
+@pytest.mark.parametrize("fps", [25.0, 0.0])
+def test_windows_are_not_shorter_than_a_picture(fps: float, grid: Grid) -> None:
+    # Of 64 pictures in 2.56 s, each is shown for .04 s, in the mean where the rate varies.
+    film = Film("lake", "lake.mp4", 64, fps, 2.56)
+    with pytest.raises(FixUsage, match="a window has at least one picture"):
+        cut_films.refuse_short(grid, film)
+    for long in (Grid(seconds=0.04, every=0.04), Grid(1, 1, fps=25), Grid(1, 1)):
+        cut_films.refuse_short(long, film)
+
+
 def test_a_million_windows_are_clips_at_once() -> None:
     grid = Grid(16, 16)
     films = tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(100))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     IN_FILE,
@@ -16,6 +16,7 @@ from obygaze_features.manifest.times import (
     film_rate,
     film_times,
     frames_between,
+    long_clips,
     span_in_file,
     span_in_film,
     spans_in_films,
@@ -152,3 +153,28 @@ def test_the_rate_of_a_film() -> None:
 def test_times_may_be_numbers_of_numpy() -> None:
     clips = [Clip("lake-1", "lake", None, "a.mp4", np.float64(0.1), np.float64(0.5))]
     assert film_times(clips, rate=PAL).frames_of("lake-1") == (2, 11)
+
+
+@pytest.mark.parametrize(
+    ("clips", "named"),
+    [
+        # A film that is one clip, however long it is: no video is opened.
+        ([Clip("lake", "lake", video="lake.mp4")], "1 clip "),
+        ([Clip("lake", "lake")], ""),
+        # Ten minutes, and a picture more.
+        ([Clip("lake-1", "lake", None, "lake.mp4", 60.0, 660.0)], ""),
+        ([Clip("lake-1", "lake", None, "lake.mp4", 60.0, 660.04)], "1 clip "),
+        # Files of their own: a scene, and one of two.
+        ([Clip("lake-1", "lake", 1, "lake-1.mp4")], ""),
+        ([Clip(f"lake-{n}", "lake", None, f"{n}.mp4") for n in "ab"], ""),
+    ],
+)
+def test_clips_that_are_long_for_a_few_pictures_are_named(
+    clips: list[Clip], named: str
+) -> None:
+    sentence = long_clips(Manifest("films", Header("films"), tuple(clips)))
+    assert bool(sentence) == bool(named)
+    assert sentence.startswith(named)
+    if named:
+        assert clips[0].clip_id in sentence
+        assert "obygaze manifest windows" in sentence

@@ -131,13 +131,13 @@ def test_forms_and_cells_that_make_no_id_are_refused(
         ("level", "S,,", "expected 3 cells as in the header, got 5"),
     ],
 )
-def test_each_kind_of_problem_is_listed_once(
+def test_the_first_problems_of_many_are_listed(
     tmp_path: Path, header: str, row: str, problem: str
 ) -> None:
     rows = "".join(f"c{number},m,{row}\n" for number in range(40))
     lines = imported(tmp_path, f"clip_id,movie_id,{header}\n{rows}".encode())
     assert problem in lines[0]
-    assert any(line.endswith("more like this") for line in lines)
+    assert any(line.endswith("more lines; -v shows them") for line in lines)
     assert len(lines) < 15
     if "unknown" in lines[0]:
         assert "[levels] and [concepts] translate words" in lines[-1]
@@ -201,6 +201,25 @@ def test_a_row_of_totals_is_refused_by_its_line(tmp_path: Path) -> None:
     rows = [",".join(row.split(",")[:2]) for row in TOTALS.splitlines()]
     lines = imported(tmp_path, "\n".join(rows).encode())
     assert lines[0] == "manifests/t.toml: 3 clips of 2 films"
+
+
+def test_a_last_row_of_sums_is_refused_also_where_no_row_has_times(
+    tmp_path: Path,
+) -> None:
+    rows = b"clip_id,movie_id,level\nlake-001,lake,S\nlake-002,lake,EN\nTotal,2,\n"
+    lines = imported(tmp_path, rows)
+    assert lines[0] == "t.csv:4: only ids; delete the row if it is a row of totals"
+    # The last clip of a film, which nobody has annotated.
+    lines = imported(tmp_path, rows.replace(b"Total,2,", b"lake-003,lake,"))
+    assert lines[0] == "manifests/t.toml: 3 clips of 1 film (EN 1, S 1)"
+
+
+def test_rows_without_a_film_or_a_clip_are_named(tmp_path: Path) -> None:
+    data = b"clip_id,movie_id,level\nlake-001,lake,S\nlake-002,,EN\n,lake,S\n"
+    lines = imported(tmp_path, data)
+    assert lines[0].startswith("t.csv:3: column 'movie_id': '' is not an id")
+    assert lines[1].startswith("t.csv:4: column 'clip_id': '' is not an id")
+    assert lines[2] == "Error: the table cannot be imported: 2 violations"
 
 
 def test_words_of_one_cell_that_mean_the_same_are_one_concept(tmp_path: Path) -> None:
@@ -268,7 +287,11 @@ def test_a_spreadsheet_as_a_person_keeps_it_becomes_a_manifest(
     chosen = mapping(tmp_path, "header_row = 3\nseparator = ','")
     words = (*MAPPED, *chosen, "--write-mapping", "m.toml")
     lines = imported_workbook(tmp_path, path, *words)
-    assert lines == ["manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)"]
+    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, HN 1, S 1)"
+    # More than an hour.
+    assert lines[1].startswith("Warning: 1 clip with a whole film or more than")
+    assert "Juno-001" in lines[1]
+    assert len(lines) == 2
     rows = (tmp_path / "manifests" / "t.csv").read_text("utf-8").splitlines()
     assert [row.split(",")[:8] for row in rows[1:]] == [
         ["Amelie-001", "Amelie", "1", "", "0.0", "5.0", "EN", ""],
