@@ -299,8 +299,12 @@ class Agreement:
         )
         pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
         alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
-        meaning = _meaning(self.measures["alpha"])
-        return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}\n\n{meaning}"
+        return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What the mean of Krippendorff's alpha means."""
+        return [_meaning(self.measures["alpha"])]
 
 
 @described_as_in(project_segments)
