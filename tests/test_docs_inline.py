@@ -25,8 +25,7 @@ from support.pages import pages
 from obygaze import cli
 from obygaze.command_table import COMMANDS
 from obygaze_features.core.errors import ObygazeError
-from obygaze_models.protocols import load_protocol
-from obygaze_models.protocols.reading import protocol_names
+from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.training import training_protocol
 
 PAGES = [page for page in pages() if page.suffix == ".md"]

@@ -29,10 +29,7 @@ ROOMS = [
         f"obygaze_features.{name}"
         for name in ("manifest", "store", "video", "backbones")
     ),
-    *(
-        f"obygaze_models.{name}"
-        for name in ("models", "evaluation", "protocols", "zoo")
-    ),
+    "obygaze_models.zoo",
     "obygaze.films",
     "obygaze.audits",
     "obygaze.audits.maps",

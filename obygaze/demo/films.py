@@ -13,6 +13,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
+from obygaze.films.mark_tables import SEGMENT_COLUMNS
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.lazy import need
 
@@ -29,14 +30,6 @@ SCENES_OF_A_FILM = (
     ("Body", "Look"),
 )
 ANNOTATORS = ("ada", "ben")
-SEGMENT_COLUMNS = (
-    "movie_id",
-    "annotator",
-    "start_frame",
-    "end_frame",
-    "level",
-    "concepts",
-)
 WARM = np.asarray((0.95, 0.62, 0.48), dtype=np.float32)
 Picture = npt.NDArray[np.float32]
 Y, X = np.meshgrid(

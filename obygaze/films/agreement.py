@@ -9,9 +9,7 @@ expected depends on the model of chance (the null):
 - `pooled`: both use the frequencies of both annotators together. With the correction (2n-1)/2n for
   drawing without replacement it is Krippendorff's alpha, which is given beside it.
 
-The distances are those of points on a line (EN 0, HN .3, NS .7, S 1), so that levels are numbers
-too: Cronbach's alpha of these numbers is given as well. It ignores that one annotator gives higher
-levels than the other.
+The distances are those of points on a line: EN 0, HN .3, NS .7, S 1.
 
 Distances are whole tenths, so that sums and ties are exact. Disorder depends only on how often
 each pair of levels occurs. So chance is simulated by random tables of these counts, not of labels:
@@ -102,18 +100,6 @@ class AnnotatorPair:
         if expected is None:
             return None
         return _gamma(self.observed, expected * 2 * self.n / (2 * self.n - 1))
-
-    @property
-    def cronbach(self) -> float | None:
-        """Cronbach's alpha of the levels as numbers; None where their sums are all equal."""
-        numbers = self.tenths[0]
-        first = _sum_of_squares(numbers, self.counts.sum(axis=1))
-        second = _sum_of_squares(numbers, self.counts.sum(axis=0))
-        sums = np.add.outer(numbers, numbers).ravel()
-        of_sums = _sum_of_squares(sums, self.counts.ravel())
-        if not of_sums:
-            return None
-        return float(2 * (1 - (first + second) / of_sums))
 
     def without_ns(self) -> Self:
         """Return the pair without the clips that an annotator labelled NS."""
@@ -235,9 +221,8 @@ def agreement(
 ) -> dict[str, Any]:
     """Return all measures of agreement of these pairs, as one JSON document.
 
-    `gamma`, `alpha` and `cronbach` are means over films (of the means over a film's pairs), which
-    the p-values belong to; `gamma_over_pairs`, `alpha_over_pairs` and `cronbach_over_pairs` are
-    means over all pairs, as in the paper.
+    `gamma` and `alpha` are means over films (of the means over a film's pairs), which the p-values
+    belong to; `gamma_over_pairs` and `alpha_over_pairs` are means over all pairs, as in the paper.
     A pair has no gamma where chance alone always agrees: it is null in `pairs`, and left out of
     means and p-values.
     """
@@ -293,7 +278,6 @@ class Agreement:
             "clips",
             *NULLS,
             "alpha",
-            "cronbach",
             "without NS",
             *NULLS,
         )
@@ -322,7 +306,7 @@ def measure_agreement(
 
     Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
     and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
-    is '-' where agreement by chance is complete. Krippendorff's and Cronbach's alpha are beside it.
+    is '-' where agreement by chance is complete. Krippendorff's alpha is beside it.
     Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
     `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
 
@@ -384,17 +368,13 @@ def _meaning(alpha: float | None) -> str:
 
 
 def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
-    """Return the rows of both alphas, as means over films and over pairs."""
+    """Return the rows of alpha, as means over films and over pairs."""
+    title = "Krippendorff's alpha"
     rows: list[tuple[object, ...]] = []
-    for ending in ("", "_without_ns"):
-        for key, title in (
-            ("alpha", "Krippendorff's alpha"),
-            ("cronbach", "Cronbach's alpha"),
-        ):
-            over_films = measures[f"{key}{ending}"]
-            over_pairs = measures[f"{key}_over_pairs{ending}"]
-            shown_title = f"{title} without NS" if ending else title
-            rows.append((shown_title, over_films, over_pairs))
+    for ending, shown_title in (("", title), ("_without_ns", f"{title} without NS")):
+        over_films = measures[f"alpha{ending}"]
+        over_pairs = measures[f"alpha_over_pairs{ending}"]
+        rows.append((shown_title, over_films, over_pairs))
     return rows
 
 
@@ -412,7 +392,6 @@ def _pair_row(
         pair["n"],
         *pair["gamma"].values(),
         pair["alpha"],
-        pair["cronbach"],
         without_ns["n"],
         *without_ns["gamma"].values(),
     )
@@ -432,14 +411,11 @@ def _measures(
         gamma[null] = mean_of_groups(films, gammas)
         gamma_over_pairs[null] = mean_of_groups(numbers, gammas)
     alphas = [pair.alpha for pair in pairs]
-    cronbachs = [pair.cronbach for pair in pairs]
     return {
         "gamma": gamma,
         "gamma_over_pairs": gamma_over_pairs,
         "alpha": mean_of_groups(films, alphas),
         "alpha_over_pairs": mean_of_groups(numbers, alphas),
-        "cronbach": mean_of_groups(films, cronbachs),
-        "cronbach_over_pairs": mean_of_groups(numbers, cronbachs),
         "p_value": {null: p_value(pairs, null, permutations, seed) for null in NULLS},
     }
 
@@ -447,7 +423,7 @@ def _measures(
 def _record(pair: AnnotatorPair, permutations: int, seed: int) -> dict[str, Any]:
     """Return the measures of one pair, of which there are no means."""
     measures = _measures([pair], permutations, seed)
-    for name in ("gamma_over_pairs", "alpha_over_pairs", "cronbach_over_pairs"):
+    for name in ("gamma_over_pairs", "alpha_over_pairs"):
         del measures[name]
     expected = {null: pair.expected(null) for null in NULLS}
     return {"n": pair.n, "observed": pair.observed, "expected": expected, **measures}
@@ -457,15 +433,6 @@ def _gamma(observed: float | None, expected: float | None) -> float | None:
     if observed is None or not expected:
         return None
     return 1.0 - observed / expected
-
-
-def _sum_of_squares(numbers: Ints, counts: Ints) -> Fraction:
-    """Return the sum of squares around the mean of numbers that occur `counts` times."""
-    n = int(counts.sum())
-    if not n:
-        return Fraction(0)
-    total = int(numbers @ counts)
-    return int(numbers**2 @ counts) - Fraction(total * total, n)
 
 
 def shuffled_tables(

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import cohen_kappa_score
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
@@ -18,7 +20,6 @@ from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    groups,
     metric_name,
     value_text,
 )
@@ -98,25 +99,9 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     return score_of_clip
 
 
-def agreement(
-    levels: Mapping[str, str], classes: Mapping[str, int], scores: Mapping[str, Score]
-) -> dict[str, Any]:
-    """Return how many clips an annotator and a model both judged, their agreement and kappa.
-
-    `classes` has the class, 0 or 1, of each level that is part of the model's task.
-    """
-    judgements = [
-        (bool(classes[levels[clip]]), score["positive"])
-        for clip, score in scores.items()
-        if levels.get(clip) in classes
-    ]
-    if not judgements:
-        return {"clips": 0, "agreement": None, "kappa": None}
-    observed = fmean(annotated == predicted for annotated, predicted in judgements)
-    annotator, model = (fmean(column) for column in zip(*judgements, strict=True))
-    chance = annotator * model + (1 - annotator) * (1 - model)
-    kappa = (observed - chance) / (1 - chance) if chance < 1 else None
-    return {"clips": len(judgements), "agreement": observed, "kappa": kappa}
+def is_margin(score: float, decision: bool) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    return not 0 <= score <= 1 or decision != (score > 0.5)
 
 
 def run_facts(run: Run) -> dict[str, Any]:
@@ -138,7 +123,11 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     scores = scores_of(run, cell)
     ends = [score[end] for score in scores.values() for end in ("low", "high")]
     most = max(map(abs, ends), default=1.0)
-    is_probability = all(0 <= end <= 1 for end in ends)
+    is_probability = True
+    for fits in predictions_by_clip(run, cell).values():
+        for fit in fits:
+            if is_margin(fit["score"], fit["decision"]):
+                is_probability = False
     unit = "distance from the boundary"
     if is_probability:
         unit = "probability"
@@ -154,24 +143,21 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    films = groups(cell.n_films, run)
+    films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 
 
 def _decisions_text(scores: Mapping[str, Score]) -> str:
     """Return how many clips a model calls positive, and how far it agrees beyond chance."""
-    levels = {}
-    for clip, score in scores.items():
-        levels[clip] = (
-            "positive" if score["positive"] == score["correct"] else "negative"
-        )
-    agreed = agreement(levels, {"positive": 1, "negative": 0}, scores)
-    n_positive = sum(score["positive"] for score in scores.values())
+    decided = [score["positive"] for score in scores.values()]
+    annotated = [score["positive"] == score["correct"] for score in scores.values()]
+    n_positive = sum(decided)
     n_agree = sum(score["correct"] for score in scores.values())
     kappa = "not defined"
-    if agreed["kappa"] is not None:
-        kappa = f"{agreed['kappa']:.2f}"
+    # Where both say the same of all clips, chance always agrees.
+    if len({*decided, *annotated}) > 1:
+        kappa = f"{cohen_kappa_score(annotated, decided):.2f}"
     return (
         f"It calls {n_positive} of {len(scores)} clips positive. {n_agree} of its decisions agree"
         f" with the annotation; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
@@ -220,7 +206,7 @@ class Explainer:
         trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
         clip_of_id = {clip.clip_id: clip for clip in trained}
         clip_of_id |= {unannotated_id(clip): clip for clip in trained}
-        rows, _ = read_features(self.model, self.store, trained)
+        rows, _ = read_features(self.model, self.store, trained, of_films=self.manifest)
         names = self.model.info.concepts
         has_concept = []
         for clip_id in rows.clip_ids.tolist():
@@ -229,36 +215,29 @@ class Explainer:
         margins = self.model.estimator.margins(rows.values)
         return typical_margins(margins, np.array(has_concept), names)
 
-    def explain(self, clip_id: str, switched: Mapping[str, bool]) -> dict[str, Any]:
-        """Return what each concept adds for a clip, and the probability if concepts were switched.
-
-        Args:
-            clip_id: The clip.
-            switched: Concepts that are given the margin of clips with them (True) or without.
-        """
+    def explain(self, clip_id: str) -> dict[str, Any]:
+        """Return what each concept adds for a clip, and the probability without and with it."""
         info = self.model.info
         bottleneck = self.model.estimator
         listed = self.model.clips
-        rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
+        rows, _ = read_features(
+            self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
+        )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
         x = rows.values.astype(np.float64)
         n = len(info.concepts)
-        margins_of_clip = bottleneck.margins(x)
-        margins = margins_of_clip.copy()
-        for column, name in enumerate(info.concepts):
-            if name in switched:
-                margins[0, column] = self.typical[int(switched[name]), column]
+        margins = bottleneck.margins(x)
         # Of each concept, a row without it and one with it.
         changed = np.repeat(margins, 2 * n, axis=0)
         changed[np.arange(2 * n), np.repeat(np.arange(n), 2)] = self.typical.T.ravel()
-        rows_of = np.vstack([margins_of_clip, margins, changed])
+        rows_of = np.vstack([margins, changed])
         probabilities = bottleneck.proba_of_margins(
             rows_of, np.repeat(x, len(rows_of), axis=0)
         )[:, -1]
         base, parts = bottleneck.contributions(x)
-        without_concept = probabilities[2::2]
-        with_concept = probabilities[3::2]
+        without_concept = probabilities[1::2]
+        with_concept = probabilities[2::2]
         concepts = []
         for column, name in enumerate(info.concepts):
             concepts.append(
@@ -280,7 +259,6 @@ class Explainer:
             "concepts": concepts,
             "base": base,
             "probability": probabilities[0],
-            "changed": probabilities[1],
             "rest": rest,
             "trained_on_it": trained_on_it,
         }

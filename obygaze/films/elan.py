@@ -10,7 +10,7 @@ or by a mapping. All other tiers are not used, and the import says so.
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path, PureWindowsPath
@@ -662,27 +662,6 @@ def notes_of(reports: Sequence[TierReport]) -> list[str]:
         files = "" if is_one_file else f" ({count(number, 'file')})"
         notes.append(f"tier {tier}: {made_of}{files}")
     return notes
-
-
-def used_mapping(
-    mapping: TierMapping, documents: Sequence[ElanDocument]
-) -> TierMapping:
-    """Return a mapping with all tiers of files and what they are."""
-    roles = dict(mapping.tiers)
-    annotators = dict(mapping.annotators)
-    for document in documents:
-        for tier in document.tiers:
-            role = roles.setdefault(tier.name, tier.role)
-            if role != tier.role:
-                raise FixInput(
-                    f"the tier {tier.name} is {role} in one file and {tier.role} in another,"
-                    " a mapping has one role for a tier",
-                    where=str(document.path),
-                    hint="import these files one after another, or name the tier in --mapping",
-                )
-            if tier.is_lane and tier.annotator == tier.name:
-                annotators.setdefault(tier.name, tier.annotator)
-    return replace(mapping, tiers=roles, annotators=annotators)
 
 
 def check_names(mapping: TierMapping, documents: Sequence[ElanDocument]) -> None:

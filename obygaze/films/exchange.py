@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +24,6 @@ from obygaze.films.elan import (
     check_names,
     notes_of,
     read_tier_mapping,
-    used_mapping,
     write_elan,
 )
 from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
@@ -37,19 +36,13 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.core.written_tables import (
-    SUFFIXES,
-    Columns,
-    check_table_name,
-    write_table,
-)
+from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.adapters.csv_table import write_mapping_file
 from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text
 from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.tables import CsvTable, open_file, read_table
+from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     FilmTimes,
@@ -67,8 +60,6 @@ VTT = ".vtt"
 TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
-# Names of tables of formats that are not written; they are no names of folders.
-_OTHER_TABLES = (".tsv", ".txt", ".xls", ".ods")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
 
@@ -139,8 +130,15 @@ def _rate_of_film(
 ) -> Fraction:
     """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
     rate = film_rate(clips)
-    if rate is None and fps:
-        return frame_rate(fps)
+    if fps is not None:
+        given_rate = frame_rate(fps)
+        if rate not in (None, given_rate):
+            raise FixUsage(
+                f"--fps {fps} is not the rate of the film {clips[0].movie_id} in the manifest",
+                where=manifest.name,
+                hint="leave out --fps",
+            )
+        return given_rate
     if rate is None and video is not None:
         rate = video_rate(video)
     if rate is None:
@@ -181,7 +179,7 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
 
 def _predicted(predictions: Path) -> Iterator[Marked]:
     """Yield the rows of a table of predictions: the annotator is the model, scores are comments."""
-    table = _table_of_predictions(predictions)
+    table = read_table(predictions, required=("clip_id",), content="predictions")
     makers = [
         name for name in ("task", "model", "store", "seed") if name in table.columns
     ]
@@ -194,15 +192,6 @@ def _predicted(predictions: Path) -> Iterator[Marked]:
         ]
         level = row.cells.get("decision", "")
         yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
-
-
-def _table_of_predictions(path: Path) -> CsvTable:
-    """Return a table of predictions, in each of the formats that `models predict -o` writes."""
-    return read_table(
-        path,
-        required=("clip_id",),
-        content="predictions",
-    )
 
 
 def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
@@ -246,25 +235,6 @@ def _relative_path(video: Path | None, folder: Path) -> str:
     return path if path.startswith("../") else f"./{path}"
 
 
-def clip_table(manifest: Manifest, predictions: Path | None = None) -> Columns:
-    """Return one row for each clip, times in seconds; with predictions one for each of these.
-
-    The columns of predictions come after those of the manifest; scores are numbers.
-    """
-    if predictions is None:
-        clips = [clip for clip in manifest if not _says_only_watched(clip)]
-        return manifest_columns(manifest.with_clips(clips))
-    table = _table_of_predictions(predictions)
-    predicted_clips = [manifest[row["clip_id"]] for row in table.rows]
-    columns = dict(manifest_columns(manifest.with_clips(predicted_clips)))
-    for name in table.columns:
-        if name not in columns:
-            is_score = _SCORE.fullmatch(name) is not None
-            cells = (row[name] for row in table.rows)
-            columns[name] = [_number(cell) if is_score else cell for cell in cells]
-    return columns
-
-
 def _says_only_watched(clip: Clip) -> bool:
     """Return whether a clip of a manifest of segments is no mark, but time that was watched."""
     if clip.level or clip.concepts or not clip.extra.get("annotator"):
@@ -288,14 +258,10 @@ def _number(cell: str) -> float | None:
 
 @dataclass(frozen=True)
 class ExportedSegments:
-    """The files of an export; `without_times` are the clips that are left out.
-
-    `other_rates` are the films for which a rate was given although the manifest has another one.
-    """
+    """The files of an export; `without_times` are the clips that are left out."""
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...]
-    other_rates: Mapping[str, Fraction] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and the clips that are left out."""
@@ -307,21 +273,11 @@ class ExportedSegments:
 
     @property
     def warnings(self) -> list[str]:
-        """Rates that are not used, and clips that are left out."""
-        warnings: list[str] = []
-        if self.other_rates:
-            rates = [
-                f"{movie_id} {frame_rate_text(rate)}"
-                for movie_id, rate in self.other_rates.items()
-            ]
-            warnings.append(
-                "--fps is not used for films whose rate the manifest has (framerate):"
-                f" {few(rates, 5)}"
-            )
-        if self.without_times:
-            n_clips = count(len(self.without_times), "clip")
-            warnings.append(f"{n_clips} without times: {few(self.without_times, 5)}")
-        return warnings
+        """The clips that are left out."""
+        if not self.without_times:
+            return []
+        n_clips = count(len(self.without_times), "clip")
+        return [f"{n_clips} without times: {few(self.without_times, 5)}"]
 
 
 def export_segments(
@@ -338,17 +294,16 @@ def export_segments(
 
     FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
     film becomes a file; ELAN also gets the time that was watched, as a tier. Of csv it is one table
-    of all clips, with times in seconds: a file named .csv or .xlsx, or
-    MANIFEST.csv in a folder. --predictions takes what `models predict` and `search` write with -o,
-    and the predictions.csv of a run.
+    of all clips, with times in seconds: -o names it, .csv or .xlsx. --predictions takes what
+    `models predict` and `search` write with -o, and the predictions.csv of a run.
 
     Args:
         kind: The format.
         manifest: The segments, or clips with levels or concepts.
         predictions: CSV of clips with scores, instead of the levels.
         fps: Frames per second of clips: 25, 23.976, 24000/1001. [default: that of the linked video]
-            A rate in the column framerate of the manifest takes precedence, with a warning.
-        folder: The folder for the files; of csv also the file.
+            Another rate than that in the column framerate of the manifest is an error.
+        folder: The folder for the files; of csv the file.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -362,8 +317,12 @@ def export_segments(
         raise FixUsage(f"unknown format {kind!r}", hint=f"one of {', '.join(FORMATS)}")
     table = None if predictions is None else Path(predictions)
     if kind == "csv":
-        return _export_clips(manifest, table, fps, Path(folder), force, workspace)
-    given_rate = None if fps is None else frame_rate(fps)
+        if table is not None or fps is not None:
+            raise FixUsage("--predictions and --fps are for elan and vtt")
+        marked = read_manifest(manifest, workspace=workspace)
+        clips = [clip for clip in marked if not _says_only_watched(clip)]
+        columns = manifest_columns(marked.with_clips(clips))
+        return ExportedSegments((write_table(folder, columns, force=force),), ())
     without_times: list[str] = []
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
@@ -382,12 +341,7 @@ def export_segments(
             where=str(manifest),
         )
     write_all_new(files, force=force)
-    other_rates = {}
-    if given_rate is not None:
-        other_rates = {
-            film.movie_id: film.fps for film in films if film.fps != given_rate
-        }
-    return ExportedSegments(tuple(files), tuple(without_times), other_rates)
+    return ExportedSegments(tuple(files), tuple(without_times))
 
 
 def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
@@ -396,27 +350,6 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
         return None
     path = Path(manifest)
     return path if path.suffix in TABLES and path.is_file() else None
-
-
-def _export_clips(
-    manifest: PathLike | Manifest,
-    predictions: Path | None,
-    fps: float | str | None,
-    path: Path,
-    force: bool,
-    workspace: PathLike | None,
-) -> ExportedSegments:
-    """Write the clips of a manifest as one table."""
-    marked = read_manifest(manifest, workspace=workspace)
-    if fps is not None:
-        problem = "--fps is for elan and vtt, the table of clips has times in seconds"
-        raise FixUsage(problem, hint="leave --fps out")
-    if path.suffix.lower() in _OTHER_TABLES and not path.is_dir():
-        check_table_name(path)
-    if path.suffix.lower() not in SUFFIXES:
-        path = path / f"{marked.name}.csv"
-    write_table(path, clip_table(marked, predictions), force=force)
-    return ExportedSegments((path,), ())
 
 
 class ImportedSegments(ImportedManifest):
@@ -451,12 +384,11 @@ def import_segments(
     fps: Annotated[float | str | None, Option("--fps", metavar="RATE")] = None,
     *,
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
-    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
 ) -> ImportedManifest:
     """Read segments from ELAN, WebVTT, or a table of marks.
 
-    FILES are .eaf and .vtt, each called after its film, a folder of them, and tables of marks as
-    for `manifest project`. What was watched is read from FILE.watched.csv beside a table.
+    FILES are .eaf and .vtt, each called after its film, and tables of marks as for `manifest
+    project`. What was watched is read from FILE.watched.csv beside a table.
 
     A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
     it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
@@ -468,7 +400,6 @@ def import_segments(
         fps: Frames per second: 25, 23.976. Of a table, the default is the column framerate; of
             ELAN it is that of the video which the file names, if it lies beside the file.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
-        write_mapping: Write the mapping that was used to this file; --mapping reads it again.
 
     Commands:
         obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
@@ -476,16 +407,11 @@ def import_segments(
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     given_rate = None if fps is None else frame_rate(fps)
-    paths: list[Path] = []
-    for file in files:
-        paths += _files_in(Path(file))
+    paths = [Path(file) for file in files]
     importer = _Importer(given_rate, _tier_mapping(mapping))
     for path in own_tables(paths):
         importer.read(path)
     importer.check()
-    if write_mapping is not None:
-        used = used_mapping(importer.mapping, importer.documents)
-        write_mapping_file(Path(write_mapping), used)
     if not importer.clips:
         raise _nothing_to_import(files, importer.reports)
     return importer.manifest(name, paths)
@@ -633,21 +559,6 @@ class _Importer:
         return imported
 
 
-def _files_in(path: Path) -> list[Path]:
-    """Return the files of ELAN in a folder, else those of WebVTT; a file as it is."""
-    if not path.is_dir():
-        return [path]
-    for suffix in (ELAN, VTT):
-        paths = sorted(path.glob(f"*{suffix}"))
-        if paths:
-            return paths
-    raise FixInput(
-        "the folder has no .eaf and no .vtt files",
-        where=str(path),
-        hint="name the files: FOLDER/*.csv",
-    )
-
-
 def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
     """Return a mapping of tiers; that of a file is read."""
     if isinstance(mapping, str | Path):
@@ -664,7 +575,7 @@ def _nothing_to_import(
         return FixInput(
             f"no tier has annotations that are used: {'; '.join(notes_of(reports))}",
             where=where,
-            hint="--write-mapping FILE, change in it what the tiers are, then --mapping FILE",
+            hint="--mapping FILE, which says under [tiers] what they are",
         )
     return FixInput(
         "no annotation has times",

@@ -77,7 +77,6 @@ def project_segments(
     output: Annotated[
         PathLike | None, Option("-o --output", is_file=True, group="Output")
     ] = None,
-    by_annotator: Annotated[bool, Option(group="Output")] = False,
     force: Annotated[bool, Option(group="Output")] = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
@@ -98,7 +97,6 @@ def project_segments(
         fps: Frames per second, to convert seconds where SEGMENTS has no column framerate.
         threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
-        by_annotator: -o: each annotator's rows, not the merge.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -107,16 +105,12 @@ def project_segments(
         obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
         obygaze manifest project mobygaze --every 30 -o levels.csv
     """
-    if by_annotator and output is None:
-        raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
     projected = project_tables(segments, clips, every, fps, share, workspace)
     path = None
     if output is not None:
         path = Path(output)
-        data = projection_to_csv(
-            projected.projection, projected.spans, by_annotator=by_annotator
-        )
+        data = projection_to_csv(projected.projection, projected.spans)
         write_new(path, data, force=force)
     return ProjectedLabels(projected.projection, projected.warnings, path)
 

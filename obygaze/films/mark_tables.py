@@ -33,12 +33,9 @@ SEGMENT_COLUMNS = (
     "level",
     "concepts",
 )
-# `when` is in UTC; `version` counts the changes of a mark from 1.
+# `when` is in UTC, `mark` an id.
 # `framerate` and the times make the table one that other programs can place on other clips.
-MORE_COLUMNS = (
-    *("framerate", "start_s", "end_s"),
-    *("comment", "when", "mark", "version"),
-)
+MORE_COLUMNS = ("framerate", "start_s", "end_s", "comment", "when", "mark")
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
 FRAME_COLUMNS = ("start_frame", "end_frame")
@@ -188,11 +185,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
     """
     violations = Violations(path)
     table = _read(path, violations)
-    for name in table.filled_columns:
-        if name not in columns:
-            violations.add(
-                1, name, "remove this column: the page writes the table anew"
-            )
+    refuse_other_columns(table, columns, violations)
     rates = _rates_of_films(table.rows, None)
     segments = []
     for row in table.rows:
@@ -208,6 +201,16 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
             segments.append(segment)
     violations.raise_if_any("this table of what was watched cannot be read")
     return Marks(tuple(segments), rates)
+
+
+def refuse_other_columns(
+    table: CsvTable, columns: Sequence[str], violations: Violations
+) -> None:
+    """Add the columns that would be lost, because the page writes the table anew."""
+    for name in table.filled_columns:
+        if name not in columns:
+            problem = "remove this column: the page writes the table anew"
+            violations.add(1, name, problem)
 
 
 def segment_of(

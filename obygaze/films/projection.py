@@ -31,7 +31,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS
 
 CSV_COLUMNS = (
-    *("annotator", "clip_id", "movie_id", "level", "concepts"),
+    *("clip_id", "movie_id", "level", "concepts"),
     *("overlap_frames", "clip_frames"),
 )
 DEFAULT_THRESHOLD = Fraction(1, 5)
@@ -290,25 +290,17 @@ def overlap_frames(segment: Segment, span: ClipSpan) -> int:
     return min(segment.end_frame, span.end_frame) - first + 1
 
 
-def projection_to_csv(
-    projection: Projection, spans: Iterable[ClipSpan], *, by_annotator: bool = False
-) -> bytes:
-    """Return the merged levels as CSV, or with `by_annotator` those of each annotator.
+def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> bytes:
+    """Return the merged levels as CSV.
 
     Where the frame rate of the clips is known, the rows have their times in seconds.
     """
     span_of = {span.clip_id: span for span in spans}
     has_times = all(span_of[row.clip_id].fps for row in projection.merged)
     columns = (*CSV_COLUMNS, *TIME_COLUMNS) if has_times else CSV_COLUMNS
-    rows: list[tuple[object, ...]] = []
-    if not by_annotator:
-        for row in projection.merged:
-            rows.append(_csv_cells(row, span_of[row.clip_id], has_times))
-        return csv_bytes(columns[1:], rows)
-    for annotator, levels in projection.by_annotator.items():
-        for row in levels:
-            cells = _csv_cells(row, span_of[row.clip_id], has_times)
-            rows.append((annotator, *cells))
+    rows = []
+    for row in projection.merged:
+        rows.append(_csv_cells(row, span_of[row.clip_id], has_times))
     return csv_bytes(columns, rows)
 
 

@@ -58,18 +58,6 @@ class WatchedTable:
             self._write(watched, {**known.rates, movie_id: rate})
         return watched[movie_id]
 
-    def remove(self, movie_id: str, stretches: Sequence[Stretch]) -> list[Stretch]:
-        """Remove stretches of a film, and return all that was watched of it."""
-        with locked(self.path.parent):
-            known = self._read()
-            watched = _stretches_by_film(known)
-            left = watched.get(movie_id, [])
-            for stretch in stretches:
-                left = _without(left, stretch)
-            watched[movie_id] = left
-            self._write(watched, known.rates)
-        return left
-
     def _write(
         self,
         watched: Mapping[str, Sequence[Stretch]],
@@ -96,21 +84,6 @@ def _stretches_by_film(marks: Marks) -> dict[str, list[Stretch]]:
         stretch = (segment.start_frame, segment.end_frame)
         stretches.setdefault(segment.movie_id, []).append(stretch)
     return {film: Stretches(pairs).pairs() for film, pairs in stretches.items()}
-
-
-def _without(stretches: Sequence[Stretch], removed: Stretch) -> list[Stretch]:
-    """Return stretches without the pictures of another one."""
-    start, end = removed
-    left = []
-    for first, last in stretches:
-        if last < start or first > end:
-            left.append((first, last))
-            continue
-        if first < start:
-            left.append((first, start - 1))
-        if last > end:
-            left.append((end + 1, last))
-    return left
 
 
 def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:

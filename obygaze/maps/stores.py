@@ -17,7 +17,6 @@ from obygaze_features.store.records import Origin
 
 MAPS = "maps"
 RANDOM = "random "  # how the names of random directions begin
-LEVEL_OF_CHANCE = 0.05
 DIMS = ("direction", "step", "grid_row", "grid_column")
 # Arrays of a store that its maps have too: which frames are real, and their times.
 OF_FRAMES = (MASK, "time_s", "asked_s")
@@ -30,48 +29,6 @@ def random_directions(width: int, n: int = 20) -> Directions:
     """Return random directions, always the same: the null of others."""
     drawn = np.random.default_rng(0).standard_normal((n, width))
     return {f"{RANDOM}{i}": direction for i, direction in enumerate(drawn, start=1)}
-
-
-@dataclass(frozen=True)
-class BesideRandom:
-    """How much a map of a clip varies, beside those of the random directions of the store."""
-
-    n_random: int
-    n_below: int  # random directions whose map varies less
-
-    @property
-    def passes(self) -> bool:
-        """Whether so large a variation is rarer than .05 among random directions."""
-        n_not_below = self.n_random - self.n_below
-        return (1 + n_not_below) / (1 + self.n_random) <= LEVEL_OF_CHANCE
-
-    def __str__(self) -> str:
-        if not self.n_random:
-            return "This store has no random directions to compare the map with."
-        verdict = "no more than chance may paint"
-        if self.passes:
-            verdict = "chance paints as much in at most 1 map of 20"
-        directions = f"{self.n_below} of {self.n_random} random directions"
-        return f"It varies over the pictures more than {directions}: {verdict}."
-
-
-def beside_random(names: Sequence[str], maps: NDArray[Any]) -> dict[str, BesideRandom]:
-    """Return each direction that is not random with how much its map varies beside random ones.
-
-    Args:
-        names: The directions.
-        maps: The maps of one clip [direction, step, row, column], without padding: a map whose mean
-            is not 0 would vary from step to step of the padding.
-    """
-    spread = maps.astype(np.float64).reshape(len(names), -1).std(axis=1)
-    is_random = np.array([name.startswith(RANDOM) for name in names])
-    of_random = spread[is_random]
-    compared = {}
-    for name, own_spread in zip(names, spread, strict=True):
-        if not name.startswith(RANDOM):
-            n_below = int((of_random < own_spread).sum())
-            compared[name] = BesideRandom(len(of_random), n_below)
-    return compared
 
 
 def grid_of(store: Store) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.files import pretty_json
 from obygaze_features.core.outside import Medium, safe_text, visible
@@ -71,47 +71,29 @@ def number_type(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Publication:
-    """A store or a model that is published, for every form of metadata.
+    """A store that is published, for every form of metadata.
 
     Args:
-        kind: "store" or "model", which decides the sentences on responsible use.
         name: A short name.
         title: A title in words.
         description: A few sentences.
         collection: What it was made from.
         licence: Its licence.
-        label_licence: The licence of labels that are published with it, "" where it is not
-            stated; None without labels.
         citation: What to cite for it.
         created: The day it was made, as 2026-01-31.
         creators: Who made it, each as "Family, Given" or the name of an institution.
         facts: Further facts that the templates use.
     """
 
-    kind: Literal["store", "model"]
     name: str
     title: str
     description: str
     collection: str
     licence: str = ""
-    label_licence: str | None = None
     citation: str = ""
     created: str = ""
     creators: Sequence[str] = ()
     facts: Mapping[str, Any] | None = None
-
-    @property
-    def has_one_licence(self) -> bool:
-        """Whether one licence holds for all that is published."""
-        return self.label_licence is None or self.label_licence == self.licence
-
-    @property
-    def licences(self) -> str | list[str]:
-        """Its licence; where its labels have another one, both."""
-        if self.has_one_licence:
-            return self.licence
-        names = [self.licence, self.label_licence or "labels: not stated"]
-        return list(filter(None, names))
 
     def document(self, name: str, package: str = CORE, **facts: Any) -> bytes:
         """Return the document of a name, such as `CROISSANT_FILE`.
@@ -125,7 +107,7 @@ class Publication:
             name.lstrip("."),
             package,
             publication=self,
-            spdx=spdx_of(self.licence) if self.has_one_licence else "",
+            spdx=spdx_of(self.licence),
             **facts,
         )
         if not name.endswith(".json"):

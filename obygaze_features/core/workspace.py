@@ -24,7 +24,6 @@ KINDS = (
     "backbones",
     "indexes",
     "segments",
-    "proxies",
 )
 MAKERS = {
     "manifests": "obygaze manifest import --help",
@@ -219,6 +218,8 @@ class Workspace:
         names = self.names(kind)
         if kind == "stores":
             names = [store for store in names if (folder / store / STORE).exists()]
+            # A store that another one replaced is found by its path only.
+            names = [store for store in names if ".before-" not in store]
         message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
         if kind in FOLDERS_ONLY and Path(name).is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"

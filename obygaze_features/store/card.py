@@ -183,8 +183,6 @@ def card_text(
     replaces: Sequence[Replaced] = (),
     seal: str = "",
     parquet: str = "",
-    labels: str = "",
-    label_licence: str | None = None,
 ) -> str:
     """Return the card of a store.
 
@@ -198,8 +196,6 @@ def card_text(
         replaces: The changes of the store.
         seal: Its seal, where it is known.
         parquet: The Parquet file beside the card.
-        labels: Sentences on the terms of the labels in that file.
-        label_licence: Their licence; None without labels.
     """
     return render(
         "card.md",
@@ -207,7 +203,7 @@ def card_text(
         manifest=manifest,
         recipe=recipe,
         terms=terms,
-        terms_lines=[Raw(line) for line in terms_lines(terms, label_licence)],
+        terms_lines=[Raw(line) for line in terms_lines(terms)],
         n_rows=f"{len(rows):,}",
         counts=counts_text(rows),
         recipe_sentences=recipe_sentences(recipe),
@@ -219,7 +215,6 @@ def card_text(
         replaces=replaces,
         seal=seal,
         parquet=parquet,
-        labels=labels,
     )
 
 

@@ -56,7 +56,7 @@ from obygaze_features.store.records import (
     withdrawn_by,
 )
 from obygaze_features.store.rows import WITHDRAWN, Row
-from obygaze_features.store.sealing import checks_of, file_of_store
+from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.verifying import verify
 
 # Rows that are in two stores are compared so many at a time.
@@ -196,6 +196,7 @@ def subset(
         recipe=opened.recipe,
         manifest=opened.record.manifest,
         makers=opened.record.makers,
+        replaces=_withdrawals_of([opened]),
         origins=[Origin(opened.location, opened.seal)],
         terms=opened.terms,
     )
@@ -284,7 +285,6 @@ class PickedRows:
         self.places = places
         self.numbers = numbers
         self._is_ok = np.array([row.is_ok for row in rows], dtype=bool)
-        self._checks: dict[int, dict[str, Values]] = {}
 
     @classmethod
     def of(cls, store: Store, numbers: Rows) -> Self:
@@ -337,9 +337,7 @@ class PickedRows:
         self.progress.advance(after - first)
         # A link in a store, or a file of another length, is refused here.
         store.listed.check_length(array.file_name(number))
-        if place not in self._checks:
-            self._checks[place] = checks_of(store)
-        return file_of_store(store, self._checks[place], array, number)
+        return file_of_store(store, array, number)
 
 
 # --- Withdrawal ---

@@ -7,7 +7,7 @@ no store. A copy whose source was replaced becomes the new store; what was withd
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,13 @@ from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,
     Mismatch,
+    NotFound,
     ObygazeError,
     Stopped,
 )
 from obygaze_features.core.files import is_listed, write_atomic
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace, last_part
-from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
     Terms,
@@ -36,9 +35,7 @@ from obygaze_features.store.exporting import (
     refuse_pictures,
 )
 from obygaze_features.store.files import (
-    MOST_DOCUMENT_BYTES,
     FolderFiles,
-    Range,
 )
 from obygaze_features.store.finding import Copy, find_copies, text_of_copies
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
@@ -61,7 +58,6 @@ from obygaze_features.store.placing import (
 )
 from obygaze_features.store.publishing import (
     PUBLISHED,
-    PublishedFiles,
     full_card,
     published_files,
     require_names,
@@ -71,7 +67,6 @@ from obygaze_features.store.records import (
     FileMark,
     Replaced,
     StoreRecord,
-    decode,
     seal_of,
     withdrawn_by,
 )
@@ -90,7 +85,6 @@ TERMS = "Licence"
 PUBLICATION = "Publication"
 # The card of a store begins with its head; the pages of servers do not.
 _CARD_START = b"---"
-_PIECES_AT_ONCE = 64
 _ATTEMPTS = 5
 
 
@@ -206,12 +200,21 @@ def _copy_at(target: Path, store: Store) -> Store | None:
     taken = "a folder or file that is not a copy of this store has this name"
     if has_store:
         copy = open_store(target)
-        if copy.seal in (store.seal, *(entry.seal for entry in store.record.replaces)):
+        if copy.seal == store.seal or _takes_place(store.record, copy):
             return copy
         taken = "another store has this name"
         if store.seal in [entry.seal for entry in copy.record.replaces]:
             taken = "the store here is later than this one, which it replaces"
     raise AlreadyThere(taken, where=str(target))
+
+
+def _takes_place(record: StoreRecord, there: Store) -> bool:
+    """Return whether a store may take the place of an earlier one.
+
+    A part lists what was withdrawn from its source, but has fewer rows.
+    """
+    seals = [entry.seal for entry in record.replaces]
+    return there.seal in seals and record.rows.total >= len(there)
 
 
 def _hidden_of(target: Path, seal: str) -> Path:
@@ -318,7 +321,7 @@ def _fetch_all(
                 part.replace(path)
             else:
                 where = f"{store.location}/{name}"
-                write_pieces(_pieces(store, name), path, mark, where, parts)
+                write_pieces(store.listed.pieces(name), path, mark, where, parts)
                 n_sent += 1
                 n_bytes += mark.n_bytes
         progress.advance(mark.n_bytes)
@@ -336,21 +339,6 @@ def _fetch_all(
     mark = FileMark(len(data), seal_of(data))
     write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
     return n_sent, n_bytes
-
-
-def _pieces(store: Store, name: str) -> Iterator[memoryview]:
-    """Yield the bytes of a listed file."""
-    n_bytes = store.record.files[name].n_bytes
-    size = store.files.piece_bytes
-    # Some at a time: a length that a stranger states must not decide how long a list becomes.
-    for first in range(0, n_bytes, size * _PIECES_AT_ONCE):
-        after = min(first + size * _PIECES_AT_ONCE, n_bytes)
-        ranges = [
-            Range(name, start, min(start + size, after))
-            for start in range(first, after, size)
-        ]
-        for data in store.listed.parts(ranges):
-            yield data.data
 
 
 def _card_of(store: Store) -> bytes:
@@ -376,10 +364,6 @@ def push(
     no_licence: Annotated[bool, Option(group=TERMS)] = False,
     publish: Annotated[bool, Option(group=PUBLICATION)] = False,
     creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
-    labels: Annotated[
-        str | os.PathLike[str] | Manifest | None,
-        Option("--with-labels", metavar="MANIFEST", group=PUBLICATION),
-    ] = None,
     progress: Annotated[Progress | None, Bar("push")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
@@ -404,8 +388,6 @@ def push(
         no_licence: Send the store also if it states no licence.
         publish: Make it ready for others to find, cite and read.
         creators: Who made it: "Family, Given", or the name of an institution.
-        labels: Levels and concepts of this manifest become columns of features.parquet, under their
-            own licence.
         progress: Counts bytes.
         workspace: The workspace, if it is not the current one.
 
@@ -422,12 +404,10 @@ def push(
             hint="obygaze store pull --help",
         )
     refuse_pictures(opened)
-    if (creators or labels is not None) and not publish:
-        raise FixUsage("--creator and --with-labels belong to --publish")
+    if creators and not publish:
+        raise FixUsage("--creator belongs to --publish")
     if publish:
         require_names(creators or [""])
-    if labels is not None:
-        labels = read_manifest(labels, workspace=workspace)
     if licence or citation:
         state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
@@ -435,10 +415,9 @@ def push(
         hint += "" if publish else ", or --no-licence"
         require_licence(opened.terms, opened.location, hint)
     with tempfile.TemporaryDirectory() as made:
-        extra = PublishedFiles({})
-        if publish:
-            extra = published_files(opened, Path(made), creators, labels)
-        return _push(opened, open_target(target), extra, progress or Quiet())
+        folder = Path(made)
+        extra = published_files(opened, folder, creators) if publish else {}
+        return _push(opened, open_target(target), extra, folder, progress or Quiet())
 
 
 def state_terms(store: Store, terms: Terms) -> None:
@@ -460,12 +439,15 @@ def state_terms(store: Store, terms: Terms) -> None:
 
 
 def _push(
-    store: Store, target: Target, published: PublishedFiles, progress: Progress
+    store: Store,
+    target: Target,
+    extra: Mapping[str, Path],
+    folder: Path,
+    progress: Progress,
 ) -> Copied:
+    """Send a store with extra files; store.json waits in a folder until it is sent, last."""
     root = Path(store.files.address)
     record = store.record
-    data = store.store_json()
-    extra = published.paths
     names_there = target.names()
     seal_there = _check_target(target, store, names_there)
     if seal_there and seal_there != store.seal:
@@ -493,12 +475,16 @@ def _push(
             target.remove(name)
     for name, path in extra.items():
         target.put(name, path, hash_of(path))
+    # If another store has taken its place meanwhile, the files may be of both.
+    data = store.store_json()
     if seal_there != store.seal:
-        target.put(STORE_JSON, root / STORE_JSON, FileMark(len(data), store.seal))
+        path = folder / STORE_JSON
+        path.write_bytes(data)
+        target.put(STORE_JSON, path, FileMark(len(data), store.seal))
         n_sent += 1
     target.finish(f"The store {store.seal[:16]}")
     changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
-    notes = list(published.notes)
+    notes = []
     if any(withdrawn_by(record.replaces)):
         note = target.forget()
         if note:
@@ -518,24 +504,21 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
     seal = ""
     record = store.record
     known = {*record.files, STORE_JSON, CARD, *PUBLISHED}
-    data = b""
     if STORE_JSON in names:
         # Another process that sends a store may have removed it meanwhile.
-        with suppress(FileNotFoundError):
-            data = target.files().read(STORE_JSON, MOST_DOCUMENT_BYTES).tobytes()
-    if data:
-        seal = seal_of(data)
-        if seal != store.seal:
-            there = decode(data, StoreRecord, target.location)
-            if seal not in [entry.seal for entry in record.replaces]:
-                is_later = store.seal in [entry.seal for entry in there.replaces]
+        with suppress(NotFound):
+            there = open_store(target.files())
+            seal = there.seal
+        if seal not in ("", store.seal):
+            if not _takes_place(record, there):
+                is_later = store.seal in [entry.seal for entry in there.record.replaces]
                 raise AlreadyThere(
                     "the target has a store that replaces this one"
                     if is_later
                     else "another store is there",
                     where=target.location,
                 )
-            known.update(there.files)
+            known.update(there.record.files)
     strange = [name for name in names if name not in known and not _is_part(name)]
     is_ours = bool(set(record.files) & set(names))
     if CARD in names and not is_ours:

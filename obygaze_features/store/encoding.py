@@ -19,6 +19,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
+from obygaze_features.store.decoding import codes_of, hashes_of
 from obygaze_features.store.layout import (
     FILM_COLUMNS,
     PLANNED_COLUMNS,
@@ -207,8 +208,7 @@ def text_column(texts: Sequence[str]) -> tuple[bytes, bytes]:
 
 def status_column(statuses: Sequence[str]) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of the column of statuses."""
-    number_of_status = {status: number for number, status in enumerate(STATUSES)}
-    data = bytes(map(number_of_status.__getitem__, statuses))
+    data = codes_of(statuses).tobytes()
     return column_document("status", len(statuses)), data + crc_bytes(data)
 
 
@@ -409,8 +409,7 @@ def _number_cells(numbers: Sequence[int | None]) -> list[str]:
 
 def ids_table(clip_ids: Sequence[str]) -> bytes:
     """Return the file `ids`: the sorted hashes of the ids, then the row of each."""
-    digests = [hashlib.sha256(clip_id.encode()).digest()[:8] for clip_id in clip_ids]
-    hashes = np.frombuffer(b"".join(digests), dtype="<u8")
+    hashes = hashes_of(clip_ids).astype("<u8")
     rows = np.argsort(hashes, kind="stable")
     sorted_hashes = hashes[rows]
     if (sorted_hashes[1:] == sorted_hashes[:-1]).any():

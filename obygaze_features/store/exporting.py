@@ -45,7 +45,6 @@ from obygaze_features.store.card import (
     terms_lines,
 )
 from obygaze_features.store.importing.reader import (
-    ARRAYS_KEY,
     DAMAGE,
     FILM_KEY,
     ID_KEY,
@@ -431,7 +430,6 @@ def write_hdf5(job: Export, path: Path) -> None:
 
     _check_keys(job.rows, job.store.location)
     with h5py.File(path, "w") as out:
-        out.attrs[ARRAYS_KEY] = [array.name for array in job.arrays]
         out.attrs[ORIGIN_KEY] = json.dumps(job.origin())
         for array in job.arrays:
             for row, values in job.clips(array):

@@ -5,7 +5,6 @@ are written in order, one at a time, so that memory is bounded; `store.json` is 
 the folder gets its name when it is finished.
 """
 
-import math
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -86,11 +85,6 @@ from obygaze_features.store.rows import (
 # What is read, checked and encoded at a time.
 _STEP_BYTES = 2**23
 NO_TERMS = Terms()
-# Rows of an array that are looked at for zeros, constants and copies.
-_LOOKED_AT_ROWS = 2**16
-_LOOKED_AT_BYTES = 2**28
-# Shorter rows, such as the length of a clip, may well be equal.
-_VECTOR_VALUES = 4
 
 
 class FinishedFile(NamedTuple):
@@ -132,7 +126,7 @@ class Written(NamedTuple):
 
     path: Path
     seal: str
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def new_store(workspace: Workspace, path: str | os.PathLike[str]) -> Path:
@@ -181,7 +175,7 @@ def write_store(
     contents = Contents(arrays, recipe, manifest, makers, replaces, origins, terms)
     hidden = make_hidden(target)
     try:
-        seal, warnings = build_store(hidden, source, contents)
+        seal = build_store(hidden, source, contents)
         if changes:
             take_place(hidden, target, changes)
         elif not take_name(hidden, target):
@@ -193,7 +187,7 @@ def write_store(
         raise
     finally:
         remove_tree(hidden)
-    return Written(target, seal, warnings)
+    return Written(target, seal)
 
 
 def check_free(target: Path) -> None:
@@ -250,10 +244,8 @@ def take_place(hidden: Path, target: Path, seal: str) -> None:
         raise was_first(target)
 
 
-def build_store(
-    folder: Path, source: RowSource, contents: Contents
-) -> tuple[str, tuple[str, ...]]:
-    """Write all files of a store into an empty folder; return its seal and warnings."""
+def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
+    """Write all files of a store into an empty folder; return its seal."""
     arrays = tuple(contents.arrays)
     rows = source.rows
     where = str(folder)
@@ -268,14 +260,12 @@ def build_store(
         marks[name] = write_file(folder / name, data)
     is_ok = np.array([row.status == OK for row in rows], dtype=bool)
     checks = bytearray()
-    warnings: list[str] = []
     for array in arrays:
         writer = _ArrayWriter(folder, source, array, is_ok)
         for number in range(array.n_files(len(rows))):
             name = array.file_name(number)
             marks[name], file_checks = writer.write_file(number)
             checks += file_checks
-        warnings += writer.repeats.warnings()
     marks[CHECKS] = write_file(folder / CHECKS, bytes(checks))
     card = card_text(
         contents.manifest,
@@ -303,7 +293,7 @@ def build_store(
     store_json = encode(store)
     write_file(folder / STORE_JSON, store_json)
     sync_tree(folder)
-    return seal_of(store_json), tuple(warnings)
+    return seal_of(store_json)
 
 
 def _small_files(rows: Sequence[Row], arrays: Sequence[Array]) -> dict[str, bytes]:
@@ -356,7 +346,6 @@ class _ArrayWriter:
         self, folder: Path, source: RowSource, array: Array, is_ok: Values
     ) -> None:
         self.array = array
-        self.repeats = _Repeats(array)
         self._folder = folder
         self._source = source
         self._is_ok = is_ok
@@ -405,7 +394,6 @@ class _ArrayWriter:
             stored[is_ok] = rows[is_ok]
             rows = stored
         self._check_finite(rows, is_ok, first)
-        self.repeats.add(rows[is_ok])
         return rows
 
     def _check_finite(self, rows: Values, is_ok: Values, first: int) -> None:
@@ -432,50 +420,3 @@ def not_finite(array: Array, clip_id: str) -> FixInput:
     return FixInput(
         f"{array.name} of clip {clip_id!r} has values that are NaN or infinite",
     )
-
-
-class _Repeats:
-    """Counts rows of an array that are zero, constant, or equal to an earlier row."""
-
-    def __init__(self, array: Array) -> None:
-        self._array = array
-        is_vector = math.prod(array.shape) >= _VECTOR_VALUES
-        self._rows_left = 0
-        is_vector = is_vector and array.name not in TIMES
-        if is_vector and np.dtype(array.dtype).kind == "f":
-            most = _LOOKED_AT_BYTES // array.row_bytes
-            self._rows_left = min(_LOOKED_AT_ROWS, max(most, 1))
-        self._n_rows = 0
-        self._n_zero = 0
-        self._n_constant = 0
-        self._different: set[int] = set()
-
-    def add(self, rows: Values) -> None:
-        """Look at some more rows, all of them ok."""
-        rows = rows[: self._rows_left]
-        if not len(rows):
-            return
-        flat = rows.reshape(len(rows), -1)
-        is_constant = (flat == flat[:, :1]).all(axis=1)
-        is_zero = is_constant & (flat[:, 0] == 0)
-        self._n_zero += int(is_zero.sum())
-        self._n_constant += int(is_constant.sum())
-        self._different.update(hash(row.tobytes()) for row in flat)
-        self._n_rows += len(rows)
-        self._rows_left -= len(rows)
-
-    def warnings(self) -> list[str]:
-        """Return what is suspicious of most rows, in at most one sentence."""
-        name = self._array.name
-        n_rows = self._n_rows
-        if n_rows < 2:
-            return []
-        if 2 * self._n_zero > n_rows:
-            return [f"{name}: {self._n_zero} of {n_rows} rows are all zeros"]
-        if 2 * self._n_constant > n_rows:
-            return [f"{name}: {self._n_constant} of {n_rows} rows repeat one value"]
-        if 2 * len(self._different) <= n_rows:
-            return [
-                f"{name}: only {len(self._different)} of {n_rows} rows are different"
-            ]
-        return []

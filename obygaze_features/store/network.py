@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -36,63 +35,9 @@ KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 CHECK = "check the address and the network, then the same command again"
-TRUST = "SSL_CERT_FILE=AUTHORITY.pem before the command, the authority that signed the certificate"
-# Why no answer came, by a word in the details of obstore's error: what to say, and what to do.
-# These are not errors of a moment: the same request fails again until something is changed.
-SETTLED = {
-    "UnknownIssuer": (
-        "the certificate of this server is not trusted: its issuer is unknown",
-        TRUST,
-    ),
-    "CaUsedAsEndEntity": (
-        "the certificate of this server is not trusted: it is self-signed",
-        TRUST,
-    ),
-    "NotValidForName": (
-        "the certificate of this server is not trusted: it is for another name",
-        "the name that the certificate is for",
-    ),
-    "NotValidYet": (
-        "the certificate of this server is not trusted: it is not valid yet",
-        "check the clock of this machine",
-    ),
-    "Expired": (
-        "the certificate of this server is not trusted: it has expired",
-        "check the clock of this machine, or ask who runs the server to renew it",
-    ),
-    "InvalidCertificate": ("the certificate of this server is not trusted", TRUST),
-    "InvalidMessage": (
-        "this server does not speak TLS: https:// was asked of a port for http://",
-        "the address with http://, or with the port for https://",
-    ),
-    "TooManyRedirects": (
-        "redirect loop: this server redirects each request",
-        "the address that a browser ends at",
-    ),
-}
-# These may be over in a moment.
-PASSING = {
-    "dns error": (
-        "the name of the server is unknown, or there is no network",
-        "check the name in the address, and the network",
-    ),
-    "ConnectionRefused": (
-        "no server answers at this address: connection refused",
-        CHECK,
-    ),
-    "NetworkUnreachable": ("there is no way to this server from this network", CHECK),
-    "HostUnreachable": ("there is no way to this server from this network", CHECK),
-    "TimedOut": ("this server does not answer in time", CHECK),
-    "ConnectionReset": (
-        "the server ended the connection",
-        "check the address: https:// where the server expects TLS; then the same command again",
-    ),
-}
 _STATUS = re.compile(r"non-2xx status code: (\d+[^:]*)")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_HUB_URL = re.compile(
-    r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<revision>[\w./-]+))?"
-)
+# The address of an open store names the commit, so that it stays the same store.
+_HUB_URL = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([0-9a-f]{40}))?")
 
 
 class Unreachable(ObygazeError):
@@ -155,16 +100,6 @@ def explained(error: Exception, where: str) -> ObygazeError:
         )
     if KEY_SERVER in line:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
-    # What comes before names the address, and answers of servers have no such part.
-    details = str(error).partition("HttpError {")[2]
-    for word, (problem, hint) in SETTLED.items():
-        if word in details:
-            return FixInput(problem, where=where, hint=hint)
-    for word, (problem, hint) in PASSING.items():
-        if word in details:
-            return Unreachable(
-                f"the connection failed: {problem}", where=where, hint=hint
-            )
     status = _STATUS.search(line)
     if status:
         return Unreachable(
@@ -267,31 +202,34 @@ def _check_encoding(attributes: Mapping[str, Any], where: str) -> None:
 
 def _open_hub(url: str) -> Files:
     """Return the files of a store on the hub, at its last commit: a later one changes none."""
-    match = _HUB_URL.fullmatch(url)
-    if match is None or ".." in url:
-        raise FixUsage(f"invalid address {url!r}", hint="hf://OWNER/NAME")
+    repo, commit = split_hub_url(url)
     package = need("huggingface_hub", "remote", HUB)
-    folder = match["folder"].strip("/")
-    revision = match["revision"] or "main"
     api = package.HfApi()
-    if not _COMMIT.fullmatch(revision):
-        revision = _commit_of(package, api, match["id"], revision)
+    if not commit:
+        commit = _commit_of(package, api, repo)
     token = package.get_token()
     headers: dict[str, Any] = {}
     if token:
         headers["default_headers"] = {"Authorization": f"Bearer {token}"}
     endpoint = api.endpoint.rstrip("/")
-    base = f"{endpoint}/datasets/{match['id']}/resolve/{quote(revision, safe='')}"
-    store = object_store(f"{base}/{folder}".rstrip("/"), **headers)
-    name = f"hf://{match['id']}/{folder}".rstrip("/")
-    return ObjectFiles(store, f"{name}@{revision}", name)
+    store = object_store(f"{endpoint}/datasets/{repo}/resolve/{commit}", **headers)
+    name = f"hf://{repo}"
+    return ObjectFiles(store, f"{name}@{commit}", name)
 
 
-def _commit_of(package: Any, api: Any, repo: str, revision: str) -> str:
-    """Return the id of the last commit of a revision of a data set."""
+def split_hub_url(url: str) -> tuple[str, str]:
+    """Return the data set of an address on the hub, and the commit; "" for the last one."""
+    match = _HUB_URL.fullmatch(url)
+    if match is None or ".." in url:
+        raise FixUsage(f"invalid address {url!r}", hint="hf://OWNER/NAME")
+    return match[1], match[2] or ""
+
+
+def _commit_of(package: Any, api: Any, repo: str) -> str:
+    """Return the id of the last commit of a data set."""
     try:
         info = api.repo_info(
-            repo_id=repo, repo_type="dataset", revision=revision, expand=["sha"]
+            repo_id=repo, repo_type="dataset", revision="main", expand=["sha"]
         )
     except Exception as error:
         known = hub_error(package, error, f"hf://{repo}")

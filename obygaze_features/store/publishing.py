@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
@@ -21,7 +21,6 @@ from obygaze_features.core.metadata import (
     spdx_of,
 )
 from obygaze_features.core.options import Option
-from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.card import (
     card_text,
     quoted,
@@ -32,7 +31,6 @@ from obygaze_features.store.exporting import (
     FACTS,
     Export,
     fact_columns,
-    labels_text,
     refuse_pictures,
     write_table,
 )
@@ -61,7 +59,6 @@ _ROWS_TABLE = RecordTable(
 _RECORD_COLUMNS = {
     "start_s": RecordColumn("start_s", "sc:Float"),
     "end_s": RecordColumn("end_s", "sc:Float"),
-    "concepts": RecordColumn("concepts", "sc:Text", (-1,)),
 }
 
 
@@ -118,16 +115,9 @@ def describe_as_card(
     return StoreCard(name_of(store), text, path)
 
 
-def full_card(
-    store: Store, *, has_table: bool = False, labels: Manifest | None = None
-) -> str:
+def full_card(store: Store, *, has_table: bool = False) -> str:
     """Return the card of a store with its seal, as it stands beside the table of a publication."""
     record = store.record
-    label_text = ""
-    label_licence = None
-    if labels is not None:
-        label_text = labels_text(labels)
-        label_licence = labels.header.licence
     return card_text(
         record.manifest,
         store.recipe,
@@ -138,49 +128,33 @@ def full_card(
         replaces=record.replaces,
         seal=store.seal,
         parquet=TABLE if has_table else "",
-        labels=label_text,
-        label_licence=label_licence,
     )
 
 
 # --- All files of a publication ---
 
 
-class PublishedFiles(NamedTuple):
-    """The files that a publication has beside a store, by their names, and what to say of it."""
-
-    paths: dict[str, Path]
-    notes: Sequence[str] = ()
-
-
 def published_files(
-    store: Store, folder: Path, creators: Sequence[str], labels: Manifest | None
-) -> PublishedFiles:
-    """Write what a publication has beside the store into a folder."""
+    store: Store, folder: Path, creators: Sequence[str]
+) -> dict[str, Path]:
+    """Write what a publication has beside the store into a folder; return its files by name."""
     paths = {}
     table = None
-    job = published_table(store, labels)
-    if job is None and labels is not None:
-        raise FixUsage(
-            f"labels are columns of {TABLE}, and no array has one vector a clip",
-            where=store.location,
-        )
+    job = published_table(store)
     if job is not None:
         paths[TABLE] = folder / secrets.token_hex(4)
         write_table(job, paths[TABLE])
         table = (record_table(job), hash_of(paths[TABLE]))
-    card = full_card(store, has_table=job is not None, labels=labels)
+    card = full_card(store, has_table=job is not None)
     texts = {
         CARD: card.encode(),
-        CROISSANT_FILE: croissant_of(
-            store, creators=creators, table=table, labels=labels
-        ),
-        CITATION_FILE: citation_file(store, creators, labels).encode(),
+        CROISSANT_FILE: croissant_of(store, creators=creators, table=table),
+        CITATION_FILE: citation_file(store, creators).encode(),
     }
     for name, text in texts.items():
         paths[name] = folder / name
         paths[name].write_bytes(text)
-    return PublishedFiles(paths, job.warnings if job else ())
+    return paths
 
 
 def croissant_of(
@@ -188,7 +162,6 @@ def croissant_of(
     *,
     creators: Sequence[str] = (),
     table: tuple[RecordTable, FileMark] | None = None,
-    labels: Manifest | None = None,
 ) -> bytes:
     """Return the Croissant metadata of a store; the checksums in it are those of the store.
 
@@ -196,7 +169,6 @@ def croissant_of(
         store: The store.
         creators: Who made it, each as "Family, Given" or the name of an institution.
         table: The Parquet file beside the store.
-        labels: The manifest whose labels are in that file.
     """
     record = store.record
     listed = {STORE_JSON: FileMark(len(store.store_json()), store.seal)}
@@ -210,15 +182,13 @@ def croissant_of(
         files_of_arrays.update(array.file_name(number) for number in range(n_files))
     for name in sorted(record.files.keys() - files_of_arrays):
         listed[name] = record.files[name]
-    publication = _publication(store, creators, labels)
+    publication = _publication(store, creators)
     return publication.document(
         CROISSANT_FILE, listed=listed, tables=tables, arrays=record.arrays
     )
 
 
-def _publication(
-    store: Store, creators: Sequence[str], labels: Manifest | None = None
-) -> Publication:
+def _publication(store: Store, creators: Sequence[str]) -> Publication:
     """Return the facts about a store for any form of metadata; it must have a licence."""
     terms = store.terms
     require_licence(terms, store.location)
@@ -226,14 +196,8 @@ def _publication(
     record = store.record
     title = store.recipe.title
     manifest = record.manifest
-    citations = [terms.citation]
-    label_licence = None
-    if labels is not None:
-        label_licence = labels.header.licence or ""
-        citations.append(labels.header.citation or "")
     n_clips = record.rows.total
     return Publication(
-        kind="store",
         name=f"{manifest.name}.{title}",
         title=f"Features of {manifest.name}: {title}",
         description=f"Features of {n_clips:,} clips of the manifest {manifest.name!r};"
@@ -241,8 +205,7 @@ def _publication(
         collection=f"Computed from the clips of the manifest {manifest.name!r}, sha256"
         f" {manifest.sha256}.",
         licence=terms.licence,
-        label_licence=label_licence,
-        citation=" | ".join(dict.fromkeys(filter(None, citations))),
+        citation=terms.citation,
         created=record.created[:10],
         creators=creators,
         facts={
@@ -262,14 +225,9 @@ def require_names(creators: Sequence[str]) -> None:
         )
 
 
-def citation_file(
-    store: Store, creators: Sequence[str], labels: Manifest | None = None
-) -> str:
-    """Return CITATION.cff of a store: authors, licence and seal.
-
-    It has no licence where labels of the manifest have another one: none holds for the whole.
-    """
-    publication = _publication(store, creators, labels)
+def citation_file(store: Store, creators: Sequence[str]) -> str:
+    """Return CITATION.cff of a store: authors, licence and seal."""
+    publication = _publication(store, creators)
     return "\n".join(_citation_lines(publication, store.seal)) + "\n"
 
 
@@ -296,7 +254,7 @@ def _citation_lines(publication: Publication, seal: str) -> Iterator[str]:
     yield "version: 1.0.0"
     yield f"date-released: {quoted(publication.created)}"
     spdx = spdx_of(publication.licence)
-    if spdx and publication.has_one_licence:
+    if spdx:
         yield f"license: {spdx}"
     yield "keywords: [video features, film studies, obygaze]"
 
@@ -304,7 +262,7 @@ def _citation_lines(publication: Publication, seal: str) -> Iterator[str]:
 # --- The table ---
 
 
-def published_table(store: Store, labels: Manifest | None = None) -> Export | None:
+def published_table(store: Store) -> Export | None:
     """Return the arrays with one vector a clip that a publication has as a table; None if none."""
     refuse_pictures(store)
     n_rows = store.record.rows.total
@@ -315,14 +273,12 @@ def published_table(store: Store, labels: Manifest | None = None) -> Export | No
             arrays.append(array)
     if not arrays or not store.record.rows.ok:
         return None
-    return Export.of(store, arrays, labels)
+    return Export.of(store, arrays)
 
 
 def record_table(job: Export) -> RecordTable:
     """Return what Croissant says of the table."""
     description = "The clips with features, a row each, and their vectors."
-    if job.labels is not None:
-        description += f" {labels_text(job.labels)}"
     columns = []
     for name in fact_columns(job):
         columns.append(_RECORD_COLUMNS.get(name, RecordColumn(name)))

@@ -446,7 +446,7 @@ class Store:
         self.seal = seal
         self.listed = ListedFiles(files, record.files)
         self.table = RowTable(self.listed, record)
-        self._arrays = Arrays(self.listed, record)
+        self.arrays = Arrays(self.listed, record)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A name or a relative path may mean another store elsewhere; the address does not.
@@ -565,7 +565,7 @@ class Store:
         """
         wanted = np.asarray(rows, dtype=np.int64)
         known = array if isinstance(array, Array) else self.array(array)
-        return self._arrays.read(known, wanted)
+        return self.arrays.read(known, wanted)
 
     def status(self) -> Status:
         """Return the status of every row."""
@@ -733,6 +733,7 @@ class Store:
         *,
         rule: Rule = "touch",
         reduce: Reducer | None = None,
+        of_films: Iterable[Clip] = (),
     ) -> Segments:
         """Return the windows of segments of films, from a store of windows.
 
@@ -746,12 +747,14 @@ class Store:
                 whose `centre` is in it, or those that are `within` it.
             reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
                 Without it, all windows are returned, with offsets.
+            of_films: all clips of these films, such as the whole manifest, where `segments` are
+                some of them: together they say whether times are those of a file or of the film.
 
         Example:
             >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
             >>> first = found.values[found.offsets[0] : found.offsets[1]]
         """
-        return read_segments(self, segments, array, rule, reduce)
+        return read_segments(self, segments, array, rule, reduce, of_films)
 
     def _askable(self, array: str, missing: Missing) -> Array:
         known = self.array(array)
@@ -769,13 +772,13 @@ class Store:
         if missing == "error":
             self._raise_absent(reasons)
         if missing == "nan" and not present.all():
-            values = self._arrays.reserve(array, len(present))
+            values = self.arrays.reserve(array, len(present))
             values[~present] = np.nan
-            values[present] = self._arrays.read(array, selection.rows[present])
+            values[present] = self.arrays.read(array, selection.rows[present])
             return Matrix(values, present, selection, reasons)
         if not present.all():
             selection = selection[present]
-        values = self._arrays.read(array, selection.rows)
+        values = self.arrays.read(array, selection.rows)
         return Matrix(values, present, selection, reasons)
 
     def _presence(

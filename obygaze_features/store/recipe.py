@@ -25,8 +25,6 @@ SECTIONS = (
 # In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
-MOST_CHARACTERS = 2**18
-
 
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
@@ -104,11 +102,6 @@ class Recipe:
             raise FixInput(
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
-        if len(text) > MOST_CHARACTERS:
-            raise FixInput(
-                f"a recipe has at most {MOST_CHARACTERS} characters, got {len(text)}",
-                where="recipe",
-            )
         is_unknown = value.get("unknown") is True
         if is_unknown:
             # An unknown recipe may be without facts.
@@ -140,11 +133,6 @@ class Recipe:
         """The facts that the importer of unknown features was given; none in a known recipe."""
         facts: Mapping[str, Any] = self.to_json().get(FACTS, {})
         return facts
-
-    @property
-    def stated_facts(self) -> dict[str, Any]:
-        """What the importer of unknown features said of how they were made, without their files."""
-        return {key: value for key, value in self.facts.items() if key != ORIGIN}
 
     @property
     def another_store(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store.layout import (
     CHECKS,
     CRC_BYTES,
@@ -215,8 +215,24 @@ def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     Its numbers are spelled as in the canonical JSON over which a fingerprint is computed.
     """
     value = msgspec.to_builtins(document)
+    data = _indented(value)
+    if len(data) > MOST_RECIPE_BYTES and "recipe" in value:
+        _check_recipe(value["recipe"])
+    return data
+
+
+def _indented(value: dict[str, Any]) -> bytes:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
     return f"{text}\n".encode()
+
+
+def _check_recipe(recipe: dict[str, Any]) -> None:
+    """Raise an error for a recipe that no reader takes, as it stands in a document."""
+    n_bytes = len(_indented({"recipe": recipe})) - len(_indented({"recipe": 0})) + 1
+    if n_bytes > MOST_RECIPE_BYTES:
+        raise FixInput(
+            f"the recipe has {n_bytes} bytes, expected at most {MOST_RECIPE_BYTES}"
+        )
 
 
 def decode(data: bytes, kind: type[Document], where: str) -> Document:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
-from obygaze_features.store.decoding import split_checks
 from obygaze_features.store.encoding import Values, filled
 from obygaze_features.store.filling import (
     Filling,
@@ -17,7 +17,7 @@ from obygaze_features.store.filling import (
     remove_filling,
     store_before,
 )
-from obygaze_features.store.layout import CHECKS, Array
+from obygaze_features.store.layout import Array
 from obygaze_features.store.making import (
     NO_TERMS,
     Contents,
@@ -66,7 +66,7 @@ def seal(
             filling = Filling.open(target)
         except NotFound:
             if seal_at(target):
-                return Written(target, seal_at(target), ())
+                return Written(target, seal_at(target))
             raise
         if is_sealed(filling):
             remove_filling(filling)
@@ -102,7 +102,7 @@ def _seal(
     )
     hidden = make_hidden(target, filling.tag)
     try:
-        seal_of_store, warnings = build_store(hidden, source, contents)
+        seal_of_store = build_store(hidden, source, contents)
         if before:
             is_first = replace_store(hidden, target, before.seal)
         else:
@@ -113,8 +113,8 @@ def _seal(
         raise Mismatch("another store has this name now", where=str(target))
     remove_filling(filling)
     if not is_first:
-        return Written(target, seal_at(target), ())
-    return Written(target, seal_of_store, (*warnings, *source.warnings()))
+        return Written(target, seal_at(target))
+    return Written(target, seal_of_store, tuple(source.warnings()))
 
 
 class Replacement(NamedTuple):
@@ -178,7 +178,6 @@ class _Blocks:
         self.rows = self._new_rows()
         self._is_ok_before = np.array([row.is_ok for row in self._rows_before], bool)
         self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
-        self._checks_before = checks_of(before) if before else {}
         # The raw rows that were read last: a step of a file may be shorter than a block.
         self._last: tuple[str, int] = ("", -1)
         self._last_rows = np.empty(0)
@@ -228,7 +227,7 @@ class _Blocks:
             return []
         more = ", ..." if len(lost) > _SHOWN_CLIPS else ""
         return [
-            f"{len(lost)} clips had features and have failed now:"
+            f"{count(len(lost), 'clip')} had features, and failed now:"
             f" {', '.join(lost[:_SHOWN_CLIPS])}{more}"
         ]
 
@@ -295,21 +294,14 @@ class _Blocks:
         was_ok = self._is_ok_before[first:after]
         if not np.array_equal(was_ok, self._is_ok[first:after]):
             return None
-        return file_of_store(before, self._checks_before, array, number)
+        return file_of_store(before, array, number)
 
 
-def file_of_store(
-    store: Store, checks: dict[str, Values], array: Array, number: int
-) -> FinishedFile:
-    """Return a file of a store in a folder, for a link; `checks` are those of `checks_of`."""
+def file_of_store(store: Store, array: Array, number: int) -> FinishedFile:
+    """Return a file of a store in a folder, for a link."""
     name = array.file_name(number)
     first_chunk = number * array.chunks_of_a_file
-    own = checks[array.name][first_chunk : first_chunk + array.chunks_of_a_file]
+    after = first_chunk + array.chunks_of_a_file
+    own = store.arrays.checks[array.name][first_chunk:after]
     path = Path(store.files.address) / name
     return FinishedFile(path, store.record.files[name], own.astype("<u4").tobytes())
-
-
-def checks_of(store: Store) -> dict[str, Values]:
-    """Return the CRC32C of each chunk of each array of a store."""
-    data = store.listed.whole(CHECKS)
-    return dict(split_checks(data, store.record.arrays, len(store)))

@@ -1,7 +1,6 @@
 """Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
 
 import os
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +29,7 @@ from obygaze_features.store.network import (
     network_error,
     object_store,
     open_remote,
+    split_hub_url,
 )
 from obygaze_features.store.placing import new_file
 from obygaze_features.store.records import FileMark
@@ -41,9 +41,6 @@ COMMIT_FILES = 90
 # The hub itself adds it to a new data set.
 GIT_ATTRIBUTES = ".gitattributes"
 _COPY_BYTES = 2**22
-_HUB_URL = re.compile(
-    r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<branch>[\w./-]+))?"
-)
 
 
 class Target(Protocol):
@@ -269,20 +266,17 @@ class HubTarget:
     """A data set on the hub; each commit names the one before it, so that two pushes cannot mix."""
 
     def __init__(self, url: str) -> None:
-        match = _HUB_URL.fullmatch(url)
-        if match is None or ".." in url:
-            raise FixUsage(f"invalid address {url!r}", hint="hf://OWNER/NAME")
+        self.repo, commit = split_hub_url(url)
+        if commit:
+            raise FixUsage("files cannot be sent to a commit", where=url)
         self.package = need("huggingface_hub", "remote", HUB)
         self.url = url
         self.location = url
-        self.repo = match["id"]
-        self.folder = match["folder"].strip("/")
-        self.branch = match["branch"] or "main"
         self.api = self.package.HfApi()
         self.place = {
             "repo_id": self.repo,
             "repo_type": "dataset",
-            "revision": self.branch,
+            "revision": "main",
         }
         with self._errors():
             self.api.create_repo(
@@ -298,7 +292,7 @@ class HubTarget:
         return open_remote(self.url)
 
     def names(self) -> list[str]:
-        """Return the names of all files of the folder of the data set."""
+        """Return the names of all files of the data set."""
         return [name for name in self._marks if name != GIT_ATTRIBUTES]
 
     def has(self, name: str, mark: FileMark) -> bool:
@@ -314,7 +308,7 @@ class HubTarget:
                 where=self.location,
             )
         operation = self.package.CommitOperationAdd(
-            path_in_repo=self._path(name), path_or_fileobj=path
+            path_in_repo=name, path_or_fileobj=path
         )
         self._additions.append(operation)
         if len(self._additions) >= COMMIT_FILES:
@@ -324,9 +318,8 @@ class HubTarget:
         """Remove a file with the next commit."""
         if name in self._marks:
             del self._marks[name]
-            path = self._path(name)
             self._deletions.append(
-                self.package.CommitOperationDelete(path_in_repo=path)
+                self.package.CommitOperationDelete(path_in_repo=name)
             )
 
     def finish(self, message: str) -> None:
@@ -349,9 +342,7 @@ class HubTarget:
         """Make one commit of the history, so that no earlier commit has the files."""
         settings = f"https://huggingface.co/datasets/{self.repo}/settings"
         try:
-            self.api.super_squash_history(
-                self.repo, branch=self.branch, repo_type="dataset"
-            )
+            self.api.super_squash_history(self.repo, repo_type="dataset")
         except Exception as error:
             known = hub_error(self.package, error, self.location)
             if known is None:
@@ -364,29 +355,21 @@ class HubTarget:
             f"the hub keeps files without a commit until they are deleted at {settings}"
         )
 
-    def _path(self, name: str) -> str:
-        return f"{self.folder}/{name}" if self.folder else name
-
     def _last_commit(self) -> str:
         with self._errors():
             info = self.api.repo_info(**self.place, expand=["sha"])
         return str(info.sha or "")
 
     def _listing(self) -> dict[str, FileMark]:
-        """Return the files of the folder at the last commit."""
-        at_commit = {**self.place, "revision": self._head or self.branch}
-        try:
-            with self._errors():
-                tree = list(self.api.list_repo_tree(**at_commit, recursive=True))
-        except self.package.errors.EntryNotFoundError:
-            tree = []
+        """Return the files at the last commit."""
+        at_commit = {**self.place, "revision": self._head or "main"}
+        with self._errors():
+            tree = list(self.api.list_repo_tree(**at_commit, recursive=True))
         marks = {}
-        start = f"{self.folder}/" if self.folder else ""
         for entry in tree:
-            is_file = isinstance(entry, self.package.RepoFile)
-            if is_file and entry.path.startswith(start):
+            if isinstance(entry, self.package.RepoFile):
                 sha256 = entry.lfs.sha256 if entry.lfs else ""
-                marks[entry.path.removeprefix(start)] = FileMark(entry.size, sha256)
+                marks[entry.path] = FileMark(entry.size, sha256)
         return marks
 
     @contextmanager

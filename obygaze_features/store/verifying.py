@@ -10,18 +10,14 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
-from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
+from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import EXPECTED
-from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.decoding import (
     DAMAGE,
     HASH_BYTES,
-    OK_CODE,
-    Rows,
     decode_texts,
     hashes_of,
 )
@@ -31,17 +27,15 @@ from obygaze_features.store.encoding import (
     group_document,
     status_column,
 )
-from obygaze_features.store.files import Files, Range
+from obygaze_features.store.files import Files
 from obygaze_features.store.layout import (
     CARD,
-    CHECKS,
     COLUMNS,
     FILMS_CSV,
     IDS,
     ROWS_CSV,
     STORE_JSON,
     ZARR,
-    Array,
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
@@ -82,8 +76,6 @@ class VerifyReport:
     how: str
     # Whether the seal is the one that was expected; False if none was.
     is_expected: bool = False
-    # Whether each chunk was decoded.
-    decoded: bool = False
     n_files: int = 0
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -159,7 +151,6 @@ def verify(
     store: str | os.PathLike[str] | Files | Store,
     *,
     hashes: Annotated[bool, Option("--hash")] = False,
-    decode: Annotated[bool, PYTHON_ONLY] = False,
     source: str | os.PathLike[str] | Store | None = None,
     expect: Annotated[str | None, Option(metavar="SHA256")] = None,
     progress: Annotated[Progress | None, Bar("verify")] = None,
@@ -180,7 +171,6 @@ def verify(
     Args:
         store: The store.
         hashes: Read every byte and compare the SHA-256 of each file, and all tables.
-        decode: Decode every chunk, and compare each with its checksum.
         source: The store that this one was copied from: was it replaced?
         expect: The seal of the store, from its publisher.
         progress: Counts the bytes of the files that were checked.
@@ -199,7 +189,6 @@ def verify(
         seal_sha256=opened.seal,
         how=HASHES if hashes else LENGTHS,
         is_expected=expect is not None or is_in_address,
-        decoded=decode,
         n_files=len(files) + 1,
         n_bytes=sum(mark.n_bytes for mark in files.values()),
     )
@@ -215,8 +204,6 @@ def verify(
         _check_documents(opened, report)
         _check_indexes(opened, report)
         _check_tables(opened, report)
-    if decode and not report.problems:
-        _check_values(opened, report)
     if report.problems:
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
@@ -237,14 +224,9 @@ def _check_file(store: Store, name: str, report: VerifyReport, hashes: bool) -> 
         return
     if not hashes:
         return
-    size = store.files.piece_bytes
-    ranges = [
-        Range(name, start, min(start + size, n_bytes))
-        for start in range(0, n_bytes, size)
-    ]
     digest = hashlib.sha256()
-    for data in store.listed.parts(ranges):
-        digest.update(data.data)
+    for data in store.listed.pieces(name):
+        digest.update(data)
     if digest.hexdigest() != mark.sha256:
         report.add(name, "it does not have the SHA-256 that store.json lists")
 
@@ -309,11 +291,10 @@ def _codec(codec: Any) -> Any:
 
 def _check_indexes(store: Store, report: VerifyReport) -> None:
     """Check the index of each file, which readers of Zarr need where this program does not."""
-    arrays = Arrays(store.listed, store.record)
     for array in store.record.arrays:
         for number in range(array.n_files(len(store))):
             with report.collecting(array.file_name(number)):
-                arrays.find_starts(array, number, read_index=True)
+                store.arrays.find_starts(array, number, read_index=True)
 
 
 # The tables of rows.
@@ -373,35 +354,6 @@ def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
     is_sorted = np.array_equal(data[:end].view("<u8"), hashes[order])
     if not is_sorted or not np.array_equal(data[end:].view("<u4"), order):
         report.add(IDS, "it does not have the clips of rows.csv")
-
-
-# The numbers.
-
-
-def _check_values(store: Store, report: VerifyReport) -> None:
-    """Decode every chunk, and check that rows that are not ok hold the fill value."""
-    with report.collecting(CHECKS):
-        is_ok = store.table.codes == OK_CODE
-        for array in store.record.arrays:
-            for rows in _rows_of_pieces(array, len(store)):
-                name = array.file_name(int(rows[0]) // array.file_rows)
-                with report.collecting(name):
-                    values = store.read(array, rows)
-                    if not _is_fill(array, values[~is_ok[rows]]):
-                        report.add(name, "a row that is not ok holds numbers")
-
-
-def _rows_of_pieces(array: Array, n_rows: int) -> Iterable[Rows]:
-    """Yield all rows of an array, in parts of a file at most."""
-    size = min(array.file_rows, max(array.chunk_rows, 2**26 // max(array.row_bytes, 1)))
-    for first in range(0, n_rows, size):
-        yield np.arange(first, min(first + size, n_rows))
-
-
-def _is_fill(array: Array, values: npt.NDArray[Any]) -> bool:
-    if array.is_float:
-        return bool(np.isnan(values).all())
-    return not values.any()
 
 
 # The store that this one was copied from.

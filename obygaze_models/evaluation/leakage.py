@@ -2,9 +2,8 @@
 
 A test clip leaked if it is also in train or validation, or was used to find the concept vectors of
 a bottleneck. Rows of several annotators may be about one clip: what is counted is the clip that is
-read. Three weaker forms are counted: a test clip whose features are equal or nearly equal to those
-of a training clip, a test clip next to a training scene of its film, whose annotation is similar,
-and a test clip of a training film, in every split not grouped by film.
+read. Two weaker forms are counted: a test clip whose features are those of a training clip, and a
+test clip of a training film.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ class Leak:
     """Counts of leaked test clips of one cell (a task, a training set, a split).
 
     `leaked` clips are also in train or validation, or among the clips that concept vectors were
-    found on. Of the others, `copies` have the features of one of those. The others are counted in
-    `neighbours` too if a scene next to them is there, and in `same_film` if a clip of their film
-    is; both are None where scenes are unknown. `clips` are those that leaked and the copies.
+    found on. Of the others, `copies` have the features of one of those, and `same_film` counts
+    those with a clip of their film there. `clips` are those that leaked and the copies.
     """
 
     cell: str
@@ -35,8 +33,7 @@ class Leak:
     in_validation: int
     in_concepts: int
     leaked: int
-    neighbours: int | None
-    same_film: int | None
+    same_film: int
     clips: tuple[str, ...] = field(repr=False)
     copies: tuple[str, ...] = field(default=(), repr=False)
 
@@ -56,8 +53,6 @@ class Leak:
             line += f", {self.in_concepts} used to find concept vectors"
         if self.copies:
             line += f", {len(self.copies)} more with the features of a training clip"
-        if self.neighbours is not None:
-            line += f", {self.neighbours} more beside a training scene"
         return line
 
 
@@ -65,21 +60,21 @@ class Leak:
 class LeakIndex:
     """Clips by number, so that the leak of a cell is counted without a look at every name.
 
-    Of each clip: the number of what is read for it; of its group of copies, -1 for none; and the
-    scenes, where they are known.
+    Of each clip: the number of what is read for it; of its film; and of its group of copies, -1
+    for none.
     """
 
     ids: Sequence[str]
     clips: IntArray
+    films: IntArray
     copies: IntArray
-    scenes: SceneNumbers | None = None
 
     @classmethod
     def of(
         cls,
         ids: Sequence[str],
+        films: Sequence[str],
         *,
-        scene_of_clip: Mapping[str, tuple[str, int]] | None = None,
         clip_of: Mapping[str, str] | None = None,
         copies: Mapping[str, int] | None = None,
     ) -> Self:
@@ -87,7 +82,7 @@ class LeakIndex:
 
         Args:
             ids: The clips.
-            scene_of_clip: The film and scene of each; scenes beside each other are neighbours.
+            films: The film of each.
             clip_of: What is read for each, where several ids are rows about one clip.
             copies: The number of its group for each whose features another clip has too.
         """
@@ -98,10 +93,7 @@ class LeakIndex:
         for group in groups:
             number_of_group.setdefault(group, len(number_of_group) - 1)
         copied = np.array([number_of_group[group] for group in groups], dtype=np.intp)
-        if scene_of_clip is None:
-            return cls(ids, clips, copied)
-        scenes = [scene_of_clip[clip] for clip in ids]
-        return cls(ids, clips, copied, SceneNumbers.of(scenes))
+        return cls(ids, clips, numbers_of(films), copied)
 
     def count(
         self,
@@ -121,10 +113,7 @@ class LeakIndex:
         fresh = test[~is_leaked]
         copied = fresh[_among(self.copies, seen)[self.copies[fresh]]]
         leaked = test[is_leaked]
-        near = None
-        same = None
-        if self.scenes is not None:
-            near, same = self.scenes.count(fresh, seen)
+        of_same_film = _among(self.films, seen)[self.films[fresh]]
         return Leak(
             cell=cell,
             n_test=len(test),
@@ -132,44 +121,13 @@ class LeakIndex:
             in_validation=int(in_validation.sum()),
             in_concepts=int(in_concepts.sum()),
             leaked=len(leaked),
-            neighbours=near,
-            same_film=same,
+            same_film=int(of_same_film.sum()),
             clips=self._names([*leaked.tolist(), *copied.tolist()]),
             copies=self._names(copied.tolist()),
         )
 
     def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
         return tuple(sorted(self.ids[row] for row in rows))
-
-
-@dataclass(frozen=True, eq=False)
-class SceneNumbers:
-    """The numbers of the film and of the scene of each clip, and of the scenes beside it.
-
-    `beside` has the scene before, the scene itself and the one after it; -1 for one without a clip.
-    """
-
-    films: IntArray
-    scenes: IntArray
-    beside: IntArray
-
-    @classmethod
-    def of(cls, scenes: Sequence[tuple[str, int]]) -> Self:
-        """Return the numbers of the films and scenes of clips."""
-        number_of_scene: dict[tuple[str, int], int] = {}
-        for film_and_scene in scenes:
-            number_of_scene.setdefault(film_and_scene, len(number_of_scene))
-        beside = np.empty((len(scenes), 3), dtype=np.intp)
-        for row, (film, scene) in enumerate(scenes):
-            around = [(film, scene + step) for step in (-1, 0, 1)]
-            beside[row] = [number_of_scene.get(neighbour, -1) for neighbour in around]
-        return cls(numbers_of([film for film, _ in scenes]), beside[:, 1], beside)
-
-    def count(self, clips: IntArray, seen: IntArray) -> tuple[int, int]:
-        """Return how many clips are beside a clip that was seen, and how many in its film."""
-        is_near = _among(self.scenes, seen)[self.beside[clips]].any(axis=1)
-        is_same = _among(self.films, seen)[self.films[clips]]
-        return int(is_near.sum()), int(is_same.sum())
 
 
 def numbers_of(names: Sequence[str]) -> IntArray:

@@ -106,16 +106,14 @@ DECISION_METRICS: dict[str, DecisionMetric] = {
 }
 RANKING_METRICS = ("ap", "auc")
 MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
-CALIBRATION_METRICS = ("brier", "ece", "ece_width")
+BRIER = "brier"  # the mean squared error of probabilities: smaller is better
 METRIC_HINT = (
     "a metric is a function of one argument, the counts of decisions, with the arrays counts.tp, "
     "counts.fp, counts.fn and counts.tn, and returns an array: docs/own-parts.md"
 )
-METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
-LOWER_IS_BETTER = CALIBRATION_METRICS
+METRICS = (*MARGIN_METRICS, BRIER)
 # Of clips; no value of them is better than another.
 COUNTS = ("prevalence", "share_positive")
-N_BINS = 10
 # Units; of more, sums over the rows take less time than tables of units.
 MOST_TABLED = 128
 BLOCK_NUMBERS = 2_000_000
@@ -168,7 +166,7 @@ def decision_metrics(names: Iterable[str]) -> dict[str, DecisionMetric]:
 
 def goodness(metric: str, value: float) -> float:
     """Return a number that is larger where a value of a metric is better."""
-    return -value if metric in LOWER_IS_BETTER else value
+    return -value if metric == BRIER else value
 
 
 def evaluate(
@@ -207,10 +205,10 @@ def replicate(
             own_metric(name)
     low = predictions.score.min()
     high = predictions.score.max()
-    if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
+    if not (low >= 0 and high <= 1) and BRIER in names:
         raise FixInput(
-            f"calibration requires probabilities, got scores from {low:g} to {high:g}",
-            hint="use MARGIN_METRICS for models with margins: without brier and ece",
+            f"brier requires probabilities, got scores from {low:g} to {high:g}",
+            hint="use MARGIN_METRICS for models with margins",
         )
     return GroupedStats(predictions, np.arange(n)).metrics(matrix, names)
 
@@ -306,21 +304,10 @@ class GroupedStats:
         return divide(area, tp[:, -1]), won, tp[:, -1] * fp[:, -1]
 
     @cached_property
-    def errors(self) -> Values:
-        """The squared error of each unit, and its sum of score minus label in each of ten bins.
-
-        The bins of "ece" have equal numbers of clips (equal scores share a bin), those of
-        "ece_width" equal widths, closed on the right.
-        """
+    def squared_errors(self) -> FloatArray:
+        """The sum of the squared errors of each unit, in one column."""
         p = self.predictions
-        gap = p.score - p.y
-        steps = np.arange(1, N_BINS) / N_BINS
-        edges = {"ece": np.quantile(p.score, steps), "ece_width": steps}
-        tables = {}
-        for name, edge in edges.items():
-            bins = np.searchsorted(edge, p.score, side="left")
-            tables[name] = self._by_unit(np.eye(N_BINS)[bins] * gap[:, None])
-        return {"brier": self._by_unit(gap**2), **tables}
+        return self._by_unit((p.score - p.y) ** 2)
 
     def metrics(self, weights: FloatArray, names: Sequence[str]) -> Values:
         """Return some metrics under each row of weights."""
@@ -333,12 +320,9 @@ class GroupedStats:
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.order_metrics(weights)
             values |= {"ap": ap, "auc": divide(won, pairs)}
-        if not set(names).isdisjoint(CALIBRATION_METRICS):
-            total = self.drawn(weights)
-            values |= {
-                name: divide(np.abs(unit_weights @ table).sum(axis=1), total)
-                for name, table in self.errors.items()
-            }
+        if BRIER in names:
+            errors = (unit_weights @ self.squared_errors)[:, 0]
+            values[BRIER] = divide(errors, self.drawn(weights))
         return {name: values[name] for name in names}
 
     def within_units(self, names: Sequence[str]) -> Values:
@@ -351,9 +335,8 @@ class GroupedStats:
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.orders_within_units()
             values |= {"ap": ap, "auc": divide(won, pairs)}
-        if not set(names).isdisjoint(CALIBRATION_METRICS):
-            for name, table in self.errors.items():
-                values[name] = divide(np.abs(table).sum(axis=1), self.sizes)
+        if BRIER in names:
+            values[BRIER] = divide(self.squared_errors[:, 0], self.sizes)
         return {name: values[name] for name in names}
 
     def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:

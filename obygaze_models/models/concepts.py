@@ -26,10 +26,11 @@ from obygaze_models.models.common import (
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.linear_solvers import Gram, central_bias
 
-Against = Literal["EN", "absent", "HN+S"]
+Against = Literal["EN", "absent"]
 Tolerance = float | Mapping[str, float] | Literal["published", "inner"]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
+INNER_FOLDS = 3
 NO_DIRECTION = (
     "the features of the clips do not differ, so that no direction separates them"
 )
@@ -42,21 +43,18 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
     `concept_targets`). `C` is one tolerance, one by name, the published one of each concept
-    ("published"), or the best average precision over inner folds ("inner", over whole groups where
-    groups are given) of `tolerances`, which by default are in units of the variance of the
-    features. `balance` is
-    "weights" as in the released code, "subsample" as in the paper's text (as many rows without as
-    with, drawn by seed), or None. With `unit_norm` a margin is a distance: vector and bias are
-    divided by the vector's length, which the released code does not do.
+    ("published"), or the best of six by average precision over inner folds ("inner", over whole
+    groups where groups are given). `balance` is "weights" as in the released code, "subsample" as
+    in the paper's text (as many rows without as with, drawn by seed), or None. With `unit_norm` a
+    margin is a distance: vector and bias are divided by the vector's length, which the released
+    code does not do.
     """
 
     concepts: Sequence[str] | None = None
     _: KW_ONLY
     C: Tolerance = "inner"
-    tolerances: Sequence[float] | None = None
     balance: Literal["weights", "subsample"] | None = "weights"
     unit_norm: bool = True
-    inner_folds: int = 3
     random_state: Any = 0
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -120,11 +118,6 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the concepts."""
-        check_is_fitted(self)
-        return np.asarray(self.concepts_.astype(object))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -208,12 +201,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         seed: list[int],
     ) -> float:
         """Return the tolerance that is the best on inner folds."""
-        tolerances = self.tolerances
-        if tolerances is None:
-            tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
-        folds = inner_folds(
-            positive, None if groups is None else groups[rows], self.inner_folds
-        )
+        tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
+        of_rows = None if groups is None else groups[rows]
+        folds = inner_folds(positive, of_rows, INNER_FOLDS)
         if not folds:  # too few rows or films to validate
             return float(tolerances[len(tolerances) // 2])
         scores = np.empty((len(folds), len(tolerances)))
@@ -238,8 +228,8 @@ def concept_targets(
     """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
     Positive clips are those of HN and S with the concept. Negative clips are EN clips only
-    ("EN"), all other EN, HN and S clips ("absent", as in the paper), or HN and S clips without
-    the concept ("HN+S"). Not-sure clips are not used.
+    ("EN"), or all other EN, HN and S clips ("absent", as in the paper). Not-sure clips are not
+    used.
     """
     levels = np.asarray(levels, dtype=np.str_)
     present = np.asarray(has, dtype=bool)
@@ -256,7 +246,7 @@ def concept_targets(
     easy = (levels == "EN")[:, None]
     rated = np.isin(levels, ("HN", "S"))[:, None]
     without = rated & ~present
-    negatives = {"EN": easy, "absent": easy | without, "HN+S": without}
+    negatives = {"EN": easy, "absent": easy | without}
     if against not in negatives:
         raise FixTraining(
             f"unknown against={against!r}", hint=f"one of {list(negatives)}"

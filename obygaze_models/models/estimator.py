@@ -246,7 +246,7 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
     """Return the unfitted estimator of a description."""
     name = description.get("kind")
     stored_params = description.get("params", {})
-    if name not in CLASSES:
+    if not isinstance(name, str) or name not in CLASSES:
         names = ", ".join(sorted(CLASSES))
         raise Corrupt(
             f"unknown estimator {name!r} in the saved model", hint=f"one of {names}"

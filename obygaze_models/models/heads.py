@@ -22,7 +22,7 @@ from obygaze_models.models.common import (
     column_scales,
     draw_seed,
 )
-from obygaze_models.models.estimator import Classifier, ClassWeight
+from obygaze_models.models.estimator import Classifier
 
 Penalty = Literal["l1", "l2"]
 LIBLINEAR_SEED = 42  # liblinear draws the order in which it visits rows
@@ -51,13 +51,11 @@ class LogisticHead(Head):
     _: KW_ONLY
     penalty: Penalty = "l2"
     scaled: bool = False
-    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
-        weights = self._row_weights(codes, self.class_weight)
         model = liblinear_logistic(self.C, self.penalty)
-        model.fit(X / scale, codes, sample_weight=weights)
+        model.fit(X / scale, codes)
         self.coef_ = model.coef_[0] / scale
         self.intercept_ = float(model.intercept_[0])
         self.mean_ = X.mean(axis=0)
@@ -85,7 +83,6 @@ class TreeHead(Classifier):
     _: KW_ONLY
     min_samples_leaf: int = 6
     random_state: Any = 0
-    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         model = DecisionTreeClassifier(
@@ -93,9 +90,7 @@ class TreeHead(Classifier):
             min_samples_leaf=self.min_samples_leaf,
             random_state=draw_seed(self.random_state),
         )
-        tree = model.fit(
-            X, codes, sample_weight=self._row_weights(codes, self.class_weight)
-        ).tree_
+        tree = model.fit(X, codes).tree_
         self.left_ = tree.children_left.copy()
         self.right_ = tree.children_right.copy()
         self.feature_ = tree.feature.copy()

@@ -1,6 +1,6 @@
 """Linear probes on clip features: logistic, ridge along its whole path, support vector machine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -65,11 +65,10 @@ class RidgeProbe(LinearProbe):
 
     One decomposition gives all strengths, and leaving out needs no refit: the residuals of a
     left-out film are (I - H)^-1 r with its block H of the smoother. Without groups each row is
-    left out alone. The default `alphas` are in units of the variance of the features.
+    left out alone. Strengths are in units of the variance of the features.
     With `class_weight` errors count by the weight of their class.
     """
 
-    alphas: Sequence[float] | None = None
     _: KW_ONLY
     class_weight: ClassWeight = None
 
@@ -78,9 +77,7 @@ class RidgeProbe(LinearProbe):
         targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
         targets = targets[:, 1:] if n_classes == 2 else targets
         path = RidgePath(X, targets, self._row_weights(codes, self.class_weight))
-        alphas = (
-            np.array(ALPHAS) * total_variance(X) if self.alphas is None else self.alphas
-        )
+        alphas = np.array(ALPHAS) * total_variance(X)
         left_out = path.left_out(alphas, groups)
         self.errors_ = ((path.root * left_out) ** 2).mean(axis=(1, 2))
         best = int(self.errors_.argmin())

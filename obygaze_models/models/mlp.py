@@ -5,7 +5,7 @@ trained together (in the film-by-film protocol, half of all fits). The result of
 depend on the other jobs of a call.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self
 
@@ -23,7 +23,7 @@ from obygaze_models.models.common import (
     encode_classes,
     one_thread,
 )
-from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.mlp_network import (
     Loss,
     Matrix,
@@ -33,6 +33,8 @@ from obygaze_models.models.mlp_network import (
     with_ones,
 )
 from obygaze_models.models.registry import KINDS
+
+VALIDATION_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,10 @@ class MLPProbe(Classifier):
     patience: int = 5
     batch_size: int = 16
     learning_rate: float = 1e-3
-    weight_decay: float = 0.0
     dropout: float = 0.0
-    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
+    class_weight: ClassWeight = None
     keep: Literal["best", "last"] = "best"
     double_softmax: bool = False
-    validation_fraction: float = 0.1
     random_state: Any = 0
 
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
@@ -82,7 +82,7 @@ class MLPProbe(Classifier):
         check_classification_targets(y)
         self.classes_, codes = encode_classes(y)
         if validation is None:
-            held = hold_out(codes, self.validation_fraction, seed)
+            held = hold_out(codes, seed)
             job = Job(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
         else:
             X_other, y_other = validate_data(self, *validation, reset=False)
@@ -139,13 +139,14 @@ def fit_many(
     return fits
 
 
-def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return a mask of validation rows: the same share of each class, never all of its rows."""
+def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:
+    """Return a mask of validation rows: a tenth of each class, never all of its rows."""
     rng = np.random.default_rng([seed, 1])
     held = np.zeros(len(codes), dtype=bool)
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
-        held[rows[: min(round(fraction * len(rows)), len(rows) - 1)]] = True
+        n_held = min(round(VALIDATION_SHARE * len(rows)), len(rows) - 1)
+        held[rows[:n_held]] = True
     return held
 
 
@@ -307,5 +308,5 @@ def _epoch(
         inputs = network.forward(rows[batch], probe.dropout, rng)
         hits[batch], slope = loss.slope(inputs[-1], target[batch], weight[batch])
         network.backward(inputs, slope, probe.dropout)
-        network.adam(probe.learning_rate, probe.weight_decay)
+        network.adam(probe.learning_rate)
     return float(weight @ -np.log(np.maximum(hits, 1e-45)) / weight.sum())

@@ -122,17 +122,13 @@ class Network:
                 if dropout:
                     slope *= np.float32(1 / (1 - dropout))
 
-    def adam(
-        self, rate: float, decay: float, beta: float = 0.9, beta2: float = 0.999
-    ) -> None:
+    def adam(self, rate: float, beta: float = 0.9, beta2: float = 0.999) -> None:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
         self.n_steps += 1
         flat = self.flat
         grad = self.grad
         first = self.first
         second = self.second
-        if decay:
-            saxpy(flat, grad, a=decay)
         first *= np.float32(beta)
         saxpy(grad, first, a=1 - beta)
         grad *= grad

@@ -38,26 +38,26 @@ from obygaze_features.core.schema_rules import (
 
 Settings = dict[str, Any]
 
-# The estimator classes that can be saved; a saved model names its class.
-CLASSES = (
-    "MLPProbe",
-    "LogisticProbe",
-    "RidgeProbe",
-    "SVMProbe",
-    "FrameProbe",
-    "ConceptBank",
-    "LogisticHead",
-    "TreeHead",
-    "ResidualHead",
-    "Bottleneck",
-    "RandomBaseline",
-    "AllPositive",
-    "Prevalence",
-    "FilmPrior",
-    "Neighbour",
-    "OwnClassifier",
-    "KeptEstimator",
-)
+# The estimator classes that can be saved, each with its module; a saved model names its class.
+CLASSES = {
+    "MLPProbe": "mlp",
+    "LogisticProbe": "linear",
+    "RidgeProbe": "linear",
+    "SVMProbe": "linear",
+    "FrameProbe": "frames",
+    "ConceptBank": "concepts",
+    "LogisticHead": "heads",
+    "TreeHead": "heads",
+    "ResidualHead": "bottleneck",
+    "Bottleneck": "bottleneck",
+    "RandomBaseline": "baselines",
+    "AllPositive": "baselines",
+    "Prevalence": "baselines",
+    "FilmPrior": "baselines",
+    "Neighbour": "baselines",
+    "OwnClassifier": "own",
+    "KeptEstimator": "kept",
+}
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
 BASELINES = (
@@ -67,17 +67,16 @@ BASELINES = (
     "film_prior",
     "neighbour",
     "oracle",
-    "annotator",
 )
 # Keys of a model in a protocol that are no parameter of an own class.
-RESERVED = ("kind", "package", "draws")
+RESERVED = ("kind", "package")
 # The methods of a classifier that give scores; one of them is enough.
 SCORES = ("predict_proba", "decision_function")
 WITHOUT_SCORES = (
     "must be a classifier with scores; it has neither predict_proba() nor"
     " decision_function()"
 )
-UNTRAINED = ("random", "all_positive", "annotator")
+UNTRAINED = ("random", "all_positive")
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ BANK = {
     "best_of_folds": Setting(boolean, False),
     "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
     "unit_norm": Setting(boolean, True),
-    "against": Setting(choice(("EN", "absent", "HN+S")), "absent"),
+    "against": Setting(choice(("EN", "absent")), "absent"),
     "cross_fit": Setting(whole(0), 5),
 }
 _MLP = {
@@ -142,7 +141,6 @@ _MLP = {
     "patience": Setting(whole(1), 5),
     "batch_size": Setting(whole(1), 16),
     "learning_rate": Setting(_POSITIVE, 1e-3),
-    "weight_decay": Setting(number(0), 0.0),
     "dropout": Setting(number(0, 0.99), 0.0),
     "class_weight": _UNWEIGHTED,
     "keep": Setting(choice(("best", "last")), "best"),
@@ -152,19 +150,16 @@ _TREE = {
     "max_depth": Setting(whole(1), 4),
     "min_samples_leaf": Setting(whole(1), 6),
     "random_state": Setting(whole(0, 2**32 - 1), 0),  # what scikit-learn takes
-    "class_weight": _UNWEIGHTED,
 }
 _LOGISTIC = {
     "C": Setting(_POSITIVE, 0.1),
     "penalty": Setting(choice(("l1", "l2")), "l2"),
     "scaled": _SCALED,
-    "class_weight": _UNWEIGHTED,
 }
 _HYBRID = {
     "C": Setting(_POSITIVE, 0.1),
     "residual_C": Setting(_POSITIVE, 0.01),
     "scaled": _SCALED,
-    "class_weight": _UNWEIGHTED,
 }
 _LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
@@ -273,7 +268,8 @@ def _is_plain(value: Any) -> bool:
 
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
-    return getattr(import_module(__package__), _known_name(name, CLASSES, "estimator"))
+    module = CLASSES[_known_name(name, CLASSES, "estimator")]
+    return getattr(import_module(f"{__package__}.{module}"), name)
 
 
 def default_settings(kind: str) -> Settings:

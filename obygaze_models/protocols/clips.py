@@ -1,11 +1,11 @@
 """The clips of a manifest as columns, and their classes in a task."""
 
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
     FOLD_PREFIX,
-    LEVELS,
     Clip,
     Manifest,
     unannotated_id,
@@ -27,7 +26,6 @@ from obygaze_models.protocols.schema import AUTO, Data, Task
 Words = NDArray[np.str_]
 LabelArray = NDArray[np.int8]
 LEFT_OUT = -1
-COVERED = 0.2  # the share of a clip from which a row of another annotator is about it
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +36,10 @@ class ClipTable:
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
     everyone: Sequence[Clip] = ()  # the clips before data.where left some out
-    # Those that data.where leaves out for their annotator alone, and those that it keeps.
-    of_any_annotator: Sequence[Clip] = ()
     # The clips are parts of films, each read from the windows in it.
     of_segments: bool = False
+    # All clips of the manifest: together they say what the times of a clip count.
+    of_manifest: Sequence[Clip] = ()
     # What may be wrong with the clips, by the name of the remark in a run.
     remarks: Mapping[str, str] = field(default_factory=dict)
     # The view of the annotations, such as `visual`.
@@ -56,13 +54,18 @@ class ClipTable:
         return [clip.clip_id for clip in self.clips]
 
     @cached_property
+    def spans(self) -> Mapping[str, Span]:
+        """Start and end of the clips in their films, by clip id, where these are known."""
+        return spans_in_films(self.of_manifest or self.clips)
+
+    @cached_property
     def clip_of(self) -> Mapping[str, str]:
         """What is read for each row, by its id: rows of several annotators may be about one clip.
 
         Segments of one film with the same start and end are one clip.
         """
         clip_of = {}
-        spans = spans_in_films(self.clips) if self.of_segments else {}
+        spans = self.spans if self.of_segments else {}
         for clip in self.clips:
             name = unannotated_id(clip)
             if clip.clip_id in spans:
@@ -106,10 +109,9 @@ class ClipTable:
             return None
         if None not in scenes:
             return np.array(scenes, dtype=np.intp)
-        spans = spans_in_films(self.clips)
-        if len(spans) < len(self):
+        if any(clip not in self.spans for clip in self.ids):
             return None
-        starts = [spans[clip.clip_id][0] for clip in self.clips]
+        starts = [self.spans[clip][0] for clip in self.ids]
         order = np.lexsort((np.array(starts, dtype=np.float64), self.films))
         ranks = np.empty(len(self), dtype=np.intp)
         ranks[order] = np.arange(len(self))
@@ -124,41 +126,6 @@ class ClipTable:
         if self.scenes is None:
             return film_and_scene(self.films, np.zeros(len(self)))
         return film_and_scene(self.films, self.scenes)
-
-    @cached_property
-    def scene_of_clip(self) -> Mapping[str, tuple[str, int]] | None:
-        """The film of each clip and its position there, or None as for `scenes`."""
-        if self.scenes is None:
-            return None
-        scenes = zip(self.films.tolist(), self.scenes.tolist(), strict=True)
-        return dict(zip(self.ids, scenes, strict=True))
-
-    @cached_property
-    def others(self) -> list[list[Clip]]:
-        """What other annotators marked where each clip is: of each one the highest level.
-
-        Their rows are of the same clip, or cover at least a fifth of it.
-        """
-        rows: dict[tuple[str, str], list[Clip]] = defaultdict(list)
-        everyone = self.of_any_annotator or self.clips
-        spans = spans_in_films([*everyone, *self.clips])
-        for clip in everyone:
-            rows[clip.movie_id, clip.extra.get("annotator", "")].append(clip)
-        marked: dict[str, dict[str, _AnnotatorRows]] = defaultdict(dict)
-        for (film, annotator), clips in rows.items():
-            marked[film][annotator] = _AnnotatorRows.of(clips, spans)
-        others = []
-        for clip in self.clips:
-            annotator = clip.extra.get("annotator", "")
-            highest = []
-            for other, other_rows in marked.get(clip.movie_id, {}).items():
-                if not annotator or other in ("", annotator):
-                    continue
-                about = other_rows.about(clip, spans.get(clip.clip_id))
-                if about:
-                    highest.append(max(about, key=_rank))
-            others.append(highest)
-        return others
 
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text."""
@@ -178,39 +145,6 @@ class ClipTable:
         return np.array(
             [OUTSIDE if fold is None else fold for fold in folds], dtype=np.intp
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _AnnotatorRows:
-    """The rows of one annotator in one film, with their times; NaN where a time is unknown."""
-
-    clips: Sequence[Clip]
-    given_ids: NDArray[np.str_]  # without the annotator
-    start_s: NDArray[np.float64]
-    end_s: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, clips: Sequence[Clip], spans: Mapping[str, Span]) -> Self:
-        """Return the rows with their columns, from the times of clips in their films."""
-        given_ids = np.array(
-            [clip.extra.get("given_clip_id", "") for clip in clips], dtype=np.str_
-        )
-        unknown = (np.nan, np.nan)
-        times = [spans.get(clip.clip_id, unknown) for clip in clips]
-        starts, ends = np.array(times, dtype=np.float64).reshape(-1, 2).T
-        return cls(clips, given_ids, starts, ends)
-
-    def about(self, clip: Clip, span: Span | None) -> list[Clip]:
-        """Return the rows about a clip of another annotator, which is at `span` in its film."""
-        is_about = np.zeros(len(self.clips), dtype=np.bool_)
-        given_id = clip.extra.get("given_clip_id")
-        if given_id:
-            is_about |= self.given_ids == given_id
-        if span is not None:
-            start_s, end_s = span
-            shared = np.minimum(end_s, self.end_s) - np.maximum(start_s, self.start_s)
-            is_about |= shared >= (end_s - start_s) * COVERED - 1e-9
-        return [self.clips[row] for row in np.flatnonzero(is_about).tolist()]
 
 
 def with_view(data: Data, manifest: Manifest) -> Data:
@@ -239,8 +173,8 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         selected.clips,
         viewed.header.of_modality("visual"),
         viewed.clips,
-        _of_any_annotator(viewed, selected, data.where),
         of_segments=bool(data.segments),
+        of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, data),
         view=data.view,
     )
@@ -275,25 +209,6 @@ def _remarks(manifest: Manifest, viewed: Manifest, data: Data) -> dict[str, str]
         if lost:
             remarks["levels lost"] = f"{lost}."
     return remarks
-
-
-def _of_any_annotator(
-    viewed: Manifest, selected: Manifest, where: str
-) -> Sequence[Clip]:
-    """Return the clips for which an expression holds, or would for a selected annotator."""
-    if not where or "annotator" not in viewed.columns:
-        return selected.clips
-    expression = parse(where, vocabulary=viewed.header.concepts or None)
-    annotators = {clip.extra.get("annotator", "") for clip in selected}
-
-    def holds_for_another(clip: Clip) -> bool:
-        as_others = (
-            replace(clip, extra={**clip.extra, "annotator": name})
-            for name in annotators
-        )
-        return any(expression.holds(other.values) for other in as_others)
-
-    return [clip for clip in viewed if holds_for_another(clip)]
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
@@ -339,33 +254,6 @@ def _names_sub_construct(task: Task, table: ClipTable) -> bool:
     """Return whether a task asks for a sub-construct that is no concept of these clips."""
     absent = set(subconstructs()) - set(table.concept_names)
     return any(f'"{name}"' in task.positive for name in absent)
-
-
-def other_annotators(name: str, task: Task, table: ClipTable) -> NDArray[np.float64]:
-    """Return the class that other annotators give each clip, as a score from 0 to 1.
-
-    It is .5 where their level is in neither class, the mean of several annotators, and NaN where
-    there is no other one.
-    """
-    rows: list[Clip] = []
-    for others in table.others:
-        rows += others
-    means = np.full(len(table), np.nan)
-    if not rows:
-        return means
-    classes = _classes(name, task, replace(table, clips=rows)).tolist()
-    score_of_class = {1: 1.0, 0: 0.0, LEFT_OUT: 0.5}
-    scores = [score_of_class[value] for value in classes]
-    first = 0
-    for row, others in enumerate(table.others):
-        if others:
-            means[row] = np.mean(scores[first : first + len(others)])
-        first += len(others)
-    return means
-
-
-def _rank(clip: Clip) -> int:
-    return LEVELS.index(clip.level) if clip.level else -1
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:

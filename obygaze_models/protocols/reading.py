@@ -15,7 +15,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, near, whole
+from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts, subconstructs
@@ -27,19 +27,27 @@ from obygaze_models.models.registry import (
     is_kind,
 )
 from obygaze_models.protocols.kinds import (
-    CHOICES,
+    GRID,
     candidates,
-    draw_candidates,
     for_task,
-    grid_of,
-    is_range,
     setting_rules,
 )
-from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
+from obygaze_models.protocols.schema import (
+    SCHEMA,
+    Model,
+    Protocol,
+    Splits,
+    Task,
+)
 
 MAX_BYTES = 1_000_000
-MAX_DRAWS = 10_000
 BEST_OF_FOLDS = "best_of_folds"
+# The keys of splits that a kind does not read.
+OF_OTHER_KINDS = ("scheme", "column", "test", "choose")
+UNUSED_KEYS = {
+    "published": ("folds", "never", "column", "test", "choose"),
+    "fixed": ("folds", "never", "scheme"),
+}
 
 
 def protocol_names() -> list[str]:
@@ -101,9 +109,6 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         for name, task in protocol.tasks.items():
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
-            _check_draws(document, protocol)
-        if not document.violations:
-            protocol = _with_draws(protocol)
             _check_references(document, protocol)
             _check_splits(document, protocol)
             _check_models(document, protocol)
@@ -131,11 +136,10 @@ def _parse_change(change: str) -> tuple[str, Any]:
 
 def _set(tree: dict[str, Any], key_path: str, value: Any) -> None:
     *sections, key = key_path.split(".")
-    # A grid or a range in place of the value that a setting has.
-    if key in CHOICES and len(sections) > 2:
-        choice_of = key
+    # A grid in place of the value that a setting has.
+    if key == GRID and len(sections) > 2:
         *sections, key = sections
-        value = {choice_of: value}
+        value = {GRID: value}
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
@@ -177,10 +181,10 @@ def _models_table(models: Mapping[str, Any]) -> Table:
     for name, model in models.items():
         kind = str(model.get("kind")) if isinstance(model, dict) else ""
         tables[name] = Table(
-            {"kind": _kind, "draws": whole(1, MAX_DRAWS), **setting_rules(kind)},
+            {"kind": _kind, **setting_rules(kind)},
             required=("kind",),
             ignore_unknown=not is_kind(kind),
-            build=lambda kind, draws=0, **settings: Model(kind, settings, draws),
+            build=lambda kind, **settings: Model(kind, settings),
         )
     return Table(tables)
 
@@ -191,38 +195,6 @@ def _with_defaults(protocol: Protocol) -> Protocol:
     for name, model in protocol.models.items():
         settings = {**default_settings(model.kind), **model.settings}
         models[name] = replace(model, settings=settings)
-    return replace(protocol, models=models)
-
-
-def _check_draws(document: Document, protocol: Protocol) -> None:
-    """Check that ranges are drawn from, and that draws leave out a part of what is offered."""
-    for name, model in protocol.models.items():
-        n_combinations = 1
-        has_range = False
-        for key, value in model.settings.items():
-            values = grid_of(model.kind, key, value)
-            if values is not None:
-                n_combinations *= len(values)
-            if not is_range(value):
-                continue
-            has_range = True
-            if not model.draws:
-                needed = f"a range needs the number of draws: models.{name}.draws = 20"
-                document.add(f"models.{name}.{key}", needed)
-        if model.draws and not has_range and model.draws >= n_combinations:
-            document.add(
-                f"models.{name}.draws",
-                f"the settings offer {n_combinations} combinations; without draws, all are tried",
-            )
-
-
-def _with_draws(protocol: Protocol) -> Protocol:
-    """Draw the combinations of settings of each model that has a number of draws."""
-    models = dict(protocol.models)
-    for name, model in protocol.models.items():
-        if model.draws:
-            drawn = draw_candidates(model, protocol.fit.seed)
-            models[name] = replace(model, drawn=drawn)
     return replace(protocol, models=models)
 
 
@@ -291,9 +263,6 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document, "grid.models", protocol.grid.models, protocol.models, "model"
     )
     _check_known(
-        document, "report.argmax", protocol.report.argmax, protocol.tasks, "task"
-    )
-    _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
     _check_questions(document, protocol)
@@ -304,9 +273,6 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
-    if protocol.fit.choose_store and protocol.data.copies == "leave_out":
-        # Each store leaves other clips out, so that a choice in each fold tests no set of clips.
-        document.add("data.copies", "fit.choose_store needs keep")
 
 
 def _check_questions(document: Document, protocol: Protocol) -> None:
@@ -407,7 +373,16 @@ def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
     both = sorted(set(splits.test) & set(splits.choose))
     if both:
         document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
-    if splits.kind in ("published", "fixed") and splits.never:
-        document.add("splits.never", f"has no meaning in {splits.kind} splits")
-    if splits.kind in ("kfold", "group_kfold") and splits.folds < 2:
+    if splits.kind == "kfold" and splits.folds < 2:
         document.add("splits.folds", f"must be at least 2, got {splits.folds}")
+    if splits.kind == "nested" and splits.folds == 1:
+        document.add("splits.folds", "must be at least 2, or 0 for one of each film")
+    default = Splits()
+    for key in UNUSED_KEYS.get(splits.kind, OF_OTHER_KINDS):
+        if getattr(splits, key) != getattr(default, key):
+            document.add(f"splits.{key}", f"has no meaning in {splits.kind} splits")
+    if splits.kind in UNUSED_KEYS and splits.validation == "each":
+        problem = f"each has no meaning in {splits.kind} splits"
+        document.add("splits.validation", problem)
+    if protocol.balancing != "none" and not splits.follow_scheme:
+        document.add("balancing", "needs published splits and a scheme")

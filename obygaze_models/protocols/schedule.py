@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
@@ -54,8 +53,7 @@ def splits_of_task(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
 ) -> list[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
-    groups = table.column(protocol.splits.group)
-    return _of_training(_Clips(protocol, table, labels, usable, groups), train)
+    return _of_training(_Clips(protocol, table, labels, usable), train)
 
 
 class _Clips(NamedTuple):
@@ -65,12 +63,11 @@ class _Clips(NamedTuple):
     table: ClipTable
     labels: Labels
     usable: BoolArray
-    groups: NDArray[np.str_]
 
 
 def _of_training(clips: _Clips, train: str) -> list[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
-    protocol, table, labels, usable, _ = clips
+    protocol, table, labels, usable = clips
     splits = protocol.splits
     trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
@@ -94,7 +91,7 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
 
 def _by_scheme(clips: _Clips, train: str) -> list[Split]:
     """Return the splits that a function makes from the published folds of a task."""
-    protocol, table, labels, usable, _ = clips
+    protocol, table, labels, usable = clips
     name = protocol.splits.scheme
     folds = table.fold(protocol.tasks[train].folds)
     options = {
@@ -140,20 +137,20 @@ def _folds(clips: _Clips, train: str) -> IntArray:
     """Return the fold of each clip; -1 for clips outside of all folds.
 
     Folds are balanced by annotation level, or without levels by the labels of the training task.
-    Groups that are never tested are one more fold; where each group is a fold, they are folds too.
+    Films that are never tested are one more fold; where each film is a fold, they are folds too.
     """
     splits = clips.protocol.splits
     table = clips.table
-    groups = clips.groups
+    films = table.films
     if splits.kind == "fixed":
-        return _fixed(splits, table, groups)
+        return _fixed(splits, table)
     never = _never_tested(clips)
     if splits.kind not in SPLIT_KINDS:
         folds = _own_folds(clips)
         folds[never & (folds != OUTSIDE)] = folds.max() + 1
         return folds
-    if splits.kind == "leave_one_group_out" or not splits.folds:
-        return folds_by_group(groups)
+    if not splits.folds:
+        return folds_by_group(films)
     strata = (
         table.levels
         if np.any(table.levels != "")
@@ -163,13 +160,13 @@ def _folds(clips: _Clips, train: str) -> IntArray:
     if splits.kind == "kfold":
         folds[~never] = stratified_folds(strata[~never], splits.folds, seed=splits.seed)
     else:
-        tested = groups[~never], strata[~never]
+        tested = films[~never], strata[~never]
         folds[~never] = grouped_folds(*tested, splits.folds, seed=splits.seed)
     return folds
 
 
 def _own_folds(clips: _Clips) -> IntArray:
-    """Return the folds of an own function; no group may be in two of them."""
+    """Return the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
     part = find_part(splits.kind)
@@ -187,36 +184,33 @@ def _own_folds(clips: _Clips) -> IntArray:
             f" or -1 for none, got {short_value(values)}"
         )
     inside = values != OUTSIDE
-    for group in np.unique(clips.groups[inside]).tolist():
-        folds_of_group = np.unique(values[inside & (clips.groups == group)])
-        if len(folds_of_group) > 1:
+    for film in np.unique(table.films[inside]).tolist():
+        folds_of_film = np.unique(values[inside & (table.films == film)])
+        if len(folds_of_film) > 1:
             raise part.refuse(
-                f"divides {splits.group} {group!r}: it is in the folds "
-                f"{', '.join(map(str, folds_of_group.tolist()))} (splits.group names the column"
-                " that stays together)"
+                f"divides the film {film!r}: it is in the folds "
+                f"{', '.join(map(str, folds_of_film.tolist()))}"
             )
     return values.astype(np.intp)
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
-    """Return whether each clip is of a group that is never tested; an error for unknown groups."""
+    """Return whether each clip is of a film that is never tested; an error for unknown films."""
     splits = clips.protocol.splits
     table = clips.table
-    never = np.isin(clips.groups, splits.never)
-    # A group may have been left out by data.where.
+    never = np.isin(table.films, splits.never)
+    # A film may have been left out by data.where.
     everyone = table.everyone or table.clips
-    known_groups = {"|".join(clip.values(splits.group)) for clip in everyone}
-    unknown = [name for name in splits.never if name not in known_groups]
+    known_films = {clip.movie_id for clip in everyone}
+    unknown = [name for name in splits.never if name not in known_films]
     if unknown:
-        meant = near(unknown[0], known_groups)
-        if splits.group == "movie_id":
-            meant = _film_meant(unknown[0], everyone) or meant
+        meant = _film_meant(unknown[0], everyone) or near(unknown[0], known_films)
         raise FixInput(
-            f"splits.never: no clip has the {splits.group} {unknown[0]!r}{meant}",
+            f"splits.never: no clip has the movie_id {unknown[0]!r}{meant}",
             where=table.name,
         )
     if never.all():
-        message = f"splits.never names every {splits.group}, so that nothing is tested"
+        message = "splits.never names every movie_id, so that nothing is tested"
         raise FixInput(message, where=table.name)
     return never
 
@@ -229,7 +223,7 @@ def _film_meant(name: str, clips: Sequence[Clip]) -> str:
     return f" (did you mean {film!r}?)" if film else ""
 
 
-def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
+def _fixed(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
     Without values for validation, every fifth film validates; none with validation = "none".
@@ -253,10 +247,10 @@ def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArr
         return folds
     rows = np.flatnonzero(folds == 0)
     rng = np.random.default_rng(splits.seed)
-    names = np.unique(groups[rows])
+    names = np.unique(table.films[rows])
     if len(names) >= VALIDATION_SHARE:
         drawn = rng.permutation(names)[: len(names) // VALIDATION_SHARE]
-        folds[rows[np.isin(groups[rows], drawn)]] = 1
+        folds[rows[np.isin(table.films[rows], drawn)]] = 1
     else:
         folds[rng.permutation(rows)[: len(rows) // VALIDATION_SHARE]] = 1
     return folds

@@ -11,7 +11,7 @@ schema = "obygaze-protocol/1"
 [[paper]]     numbers of a paper to print beside ours
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
@@ -34,8 +34,6 @@ SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
     "published",
     "kfold",
-    "group_kfold",
-    "leave_one_group_out",
     "nested",
     "fixed",
 )
@@ -50,7 +48,7 @@ class Data:
     """The clips, by a view and an expression, and the arrays of a store, the preferred one first.
 
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
-    of the `rule`, reduced to one. `copies` are clips whose features another clip has too. `scale`
+    of the `rule`, reduced to one. `scale`
     "standard" takes mean and standard deviation of the training clips of each fold. `erase` names
     concepts that LEACE removes from features, fitted on the training clips of each fold.
     """
@@ -63,16 +61,7 @@ class Data:
     array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
-    copies: Literal["keep", "leave_out"] = "keep"
     erase: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Feature:
-    """What the store of this name must hold."""
-
-    backbone: str = ""
-    array: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,8 +109,10 @@ def _baseline(value: Any) -> str | None:
 class Splits:
     """The clips for training, validation and test, for every task from one fold of each clip.
 
+    `kind`: "nested" tests whole films, each alone or in so many `folds`; "kfold" divides clips,
+    "published" has a fold column for each task, "fixed" one split.
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
-    groups that train and are never tested. `column` with `test`, `choose` (and the rest training)
+    films that train and are never tested. `column` with `test`, `choose` (and the rest training)
     is for data that come with one split. `scheme` names a function that makes training sets from
     published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
@@ -129,7 +120,6 @@ class Splits:
     kind: Annotated[str, _split_kind] = "nested"
     scheme: Annotated[str, _scheme] = NONE
     folds: Annotated[int, whole(0)] = 0
-    group: str = "movie_id"
     validation: Literal["next", "each", "none"] = "next"
     never: tuple[str, ...] = ()
     seed: Annotated[int, whole(0)] = 0
@@ -203,7 +193,7 @@ class ReportSettings:
     `questions` are the differences that the run is made for. A report begins with them; all other
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
-    each test task, with `contrast_seeds` re-trainings of models that start at random.
+    each test task.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
     """
 
@@ -216,9 +206,7 @@ class ReportSettings:
     questions: tuple[Question, ...] = ()
     error_analysis: bool = False
     concepts: bool = False
-    argmax: Annotated[tuple[str, ...], list_of(name)] = ()
     contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
-    contrast_seeds: Annotated[int, whole(1, 1000)] = 5
     learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
     notes: tuple[str, ...] = ()
 
@@ -244,16 +232,10 @@ class PaperValue:
 
 @dataclass(frozen=True)
 class Model:
-    """A kind of model with all of its settings.
-
-    With `draws`, so many combinations of what the settings offer are drawn, by the seed of the
-    protocol; `drawn` are these combinations.
-    """
+    """A kind of model with all of its settings."""
 
     kind: str
     settings: Mapping[str, Any]
-    draws: int = 0
-    drawn: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -264,7 +246,6 @@ class Protocol:
     leakage: Literal["error", "warn"] = "error"
     balancing: Literal["none", "rotated"] = "none"
     data: Data = field(default_factory=Data)
-    features: Mapping[str, Feature] = field(default_factory=dict)
     tasks: Mapping[str, Task] = field(default_factory=dict)
     splits: Splits = field(default_factory=Splits)
     models: Mapping[str, Model] = field(default_factory=dict)
@@ -306,14 +287,6 @@ class Protocol:
         names = self.report.contrast
         trained = {train for train, _ in self.pairs}
         return names if len(names) == 2 and trained.issuperset(names) else ()
-
-    def n_seeds(self, train: str) -> int:
-        """Return the number of re-trainings, for a training task, of models that start at random.
-
-        Those after the first `fit.seeds` are for the contrast only.
-        """
-        extra = self.report.contrast_seeds if train in self.contrast else 1
-        return max(self.fit.seeds, extra)
 
     @property
     def model_names(self) -> list[str]:

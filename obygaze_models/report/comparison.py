@@ -54,7 +54,7 @@ from obygaze_models.runner.results import (
     difference,
 )
 from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.summary import FILM, CellRows
+from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import Run
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -68,8 +68,7 @@ NO_LEAK = Leak(
     in_validation=0,
     in_concepts=0,
     leaked=0,
-    neighbours=None,
-    same_film=None,
+    same_film=0,
     clips=(),
 )
 
@@ -587,18 +586,8 @@ def _with_difference(
 def _warnings(
     names: Sequence[str], runs: Sequence[OpenRun], metric: str
 ) -> Iterator[str]:
-    """Yield a warning for each run that tests other clips than the first, or in other folds.
-
-    And one for runs whose groups are no films: predictions.csv does not have other groups.
-    """
+    """Yield a warning for each run that tests other clips than the first, or in other folds."""
     first = runs[0].tested
-    groups = dict.fromkeys(run.run.group for run in runs)
-    others = [group for group in groups if group != FILM]
-    if others:
-        yield (
-            f"runs keep the clips of a value of {' and '.join(others)} together, but films are "
-            "drawn here: intervals and p of differences may be too sure"
-        )
     for name, run in zip(names[1:], runs[1:], strict=True):
         shared = [key for key in run.tested if key in first]
         other_clips = []

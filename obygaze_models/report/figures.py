@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from obygaze_features.core.figures import LEVEL_NAMES, spread_dots
+from obygaze_features.core.figures import spread_dots
 from obygaze_models.evaluation.metrics import goodness
-from obygaze_models.report.clips import ScoredClip
 from obygaze_models.report.lookup import (
     Pair,
     ReportRun,
@@ -18,21 +17,19 @@ from obygaze_models.report.lookup import (
     pair_name,
     pair_of,
 )
-from obygaze_models.report.svg import LEFT, RIGHT, WIDTH, Axis, Box, Drawing
+from obygaze_models.report.svg import WIDTH, Axis, Box, Drawing
 from obygaze_models.report.tables import Heading, slug
-from obygaze_models.runner.summary import ALPHA, CellRows, film_values, short
+from obygaze_models.runner.summary import CellRows, film_values, short
 from obygaze_models.runner.tables import Row
 
 ROW_HEIGHT = 36
 HEADING_HEIGHT = 26
 DOT_APART = 6.5  # two dots that are nearer cover each other
-MOST_FILMS = 24  # whose clips are drawn
 MOST_DOTS = 200  # of films in a row; more are points without names
 DEPTH_OF_TREE = 4
 BOX_WIDTH = 118
 BOX_HEIGHT = 62
 LETTERS_OF_BOX = 17
-LEVELS = ("EN", "HN", "NS", "S")
 
 # A row of a figure: its label and a cell, or a heading above rows.
 CellRow = tuple[str, CellRows] | Heading
@@ -209,145 +206,7 @@ def _draw_value(
         drawing.dot(axis.x(value), y, 6, kind, short(value))
 
 
-def figure_of_learning(run: ReportRun) -> Figure | None:
-    """Return the primary metric by the number of training films, on the tasks of the answer."""
-    if run.main is None:
-        return None
-    pair = pair_of(run.main)
-    rows = [row for row in run.learning if (row["train"], row["test"]) == pair]
-    if not rows:
-        return None
-    drawing = Drawing()
-    numbers = sorted({row["train_films"] for row in rows})
-    top = 12.0
-    bottom = 240.0
-    last = max(numbers)
-
-    def place(row: Row) -> tuple[float, float]:
-        x = 60 + 400 * row["train_films"] / last
-        return x, bottom - (bottom - top) * min(max(row["value"], 0.0), 1.0)
-
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = bottom - (bottom - top) * share
-        drawing.line(60, y, 460, y, "grid")
-        drawing.text(52, y + 4, f"{share:g}", "small muted", "end")
-    for number in numbers:
-        x = 60 + 400 * number / last
-        drawing.text(x, bottom + 18, number, "small muted", "middle")
-    drawing.text(260, bottom + 36, "training films", "small muted", "middle")
-    ends = []
-    for name, of_model in grouped(
-        rows, lambda r: run.label_of(r["model"], r["store"])
-    ).items():
-        points = [place(row) for row in of_model if math.isfinite(row["value"])]
-        drawing.curve(points, "model-line")
-        for x, y in points:
-            drawing.dot(x, y, 3.5, "model", name)
-        if points:
-            ends.append((points[-1][1], name))
-    lowest = 0.0
-    for y, name in sorted(ends):
-        lowest = max(lowest + 15, y + 4)
-        drawing.text(472, lowest, name, "small")
-    drawing.height = bottom + 44
-    title = f"{metric_name(run.primary)} by the number of training films, {pair_name(*pair)}"
-    caption = (
-        "The test clips are the same at each number. If the last steps still rise, more films "
-        "would help."
-    )
-    return Figure("learning", title, caption, drawing)
-
-
-# ---- clips ----
-
-
-def figure_of_clips(
-    run: ReportRun, cell: CellRows, films: Mapping[str, Sequence[ScoredClip]]
-) -> Figure | None:
-    """Return the films in the order of their clips: annotated levels above, scores below."""
-    if not films:
-        return None
-    drawing = Drawing()
-    by_errors = sorted(
-        films, key=lambda film: -sum(not c.is_correct for c in films[film])
-    )
-    shown = sorted(by_errors[:MOST_FILMS])
-    levels: set[str] = set()
-    for film in shown:
-        levels.update(clip.clip.level for clip in films[film])
-    entries = {
-        f"{level} {LEVEL_NAMES[level]}": level for level in LEVELS if level in levels
-    }
-    entries |= {"score, correct": "model", "wrong": "wrong"}
-    drawing.legend(entries, x=12)
-    most_clips = max(len(films[film]) for film in shown)
-    width = (WIDTH - LEFT - RIGHT) / most_clips
-    for film in shown:
-        _draw_film(drawing, run.film_name(film), films[film], width)
-    title = f"Films in the order of their clips, {run.label(cell)}, {pair_name(*pair_of(cell))}"
-    caption = (
-        "Each film from its first tested clip to its last. Upper strip: the annotated level. "
-        "Below: the score, whose decision changes at half the height."
-    )
-    if len(films) > len(shown):
-        caption += (
-            f" Of {len(films)} films, the {len(shown)} with most errors are shown."
-        )
-    return Figure("clips", title, caption, drawing)
-
-
-def _draw_film(
-    drawing: Drawing, name: str, clips: Sequence[ScoredClip], width: float
-) -> None:
-    top = drawing.height + 5
-    drawing.label(top + 17, name)
-    boxes: dict[str, list[Box]] = {}
-    for number, clip in enumerate(clips):
-        x = LEFT + number * width
-        level = clip.clip.level if clip.clip.level in LEVELS else "none"
-        boxes.setdefault(level, []).append((x, top, width, 8))
-        height = max(22 * clip.score, 1.0)
-        kind = "model" if clip.is_correct else "wrong"
-        box = (x, top + 32 - height, width, height)
-        boxes.setdefault(kind, []).append(box)
-    for kind, of_kind in boxes.items():
-        drawing.bars(of_kind, kind)
-    half = top + 21
-    drawing.line(LEFT, half, LEFT + len(clips) * width, half, "rule")
-    drawing.height += 42
-
-
 # ---- concepts ----
-
-
-def figure_of_concepts(name: str, rows: Sequence[Row]) -> Figure:
-    """Return how well concept vectors rank clips of films that they were not found on.
-
-    Args:
-        name: The model and its store.
-        rows: Its rows of concepts.csv.
-    """
-    drawing = Drawing()
-    drawing.legend({"AP": "model", "p above .05 (Holm)": "open"}, x=12)
-    axis = Axis(-0.02, 1.02)
-    top = drawing.height
-    for row in sorted(rows, key=lambda row: -row["ap"]):
-        y = drawing.height + 14
-        drawing.label(y, f"{row['concept']} ({row['positive']})")
-        drawing.interval(axis, row["low"], row["high"], y, "model-line")
-        if row["clips"]:
-            chance = axis.x(row["positive"] / row["clips"])
-            drawing.line(chance, y - 10, chance, y + 10, "tick")
-        kind = "model" if row["p_holm"] < ALPHA else "open"
-        drawing.dot(axis.x(row["ap"]), y, 5.5, kind, short(row["ap"]))
-        drawing.height += 28
-    axis.draw(drawing, top, drawing.height, "AP on unseen films")
-    caption = (
-        "In brackets: clips with the concept. The short line is a random order: the share of clips "
-        "with the concept."
-    )
-    title = f"Quality of concept vectors, {name}"
-    return Figure(f"concepts-{slug(name)}", title, caption, drawing)
 
 
 def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:

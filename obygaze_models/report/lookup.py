@@ -18,7 +18,6 @@ from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
-    FILM,
     CellRows,
     asked_cell,
     best_guess,
@@ -35,10 +34,9 @@ METRIC_NAMES = {
     "ap": "AP",
     "auc": "AUC",
     "brier": "Brier",
-    "ece": "ECE",
 }
 # Baselines that read labels of the test clips: no model has to be better than these.
-CEILINGS = {"oracle": "true concepts", "annotator": "the other annotator"}
+CEILINGS = {"oracle": "true concepts"}
 # What code raises over a table or a run.json that was edited.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -87,11 +85,6 @@ class ReportRun(Run):
     def confidence(self) -> str:
         """The confidence of the intervals, such as "95 %"."""
         return f"{100 * self.settings['confidence']:g} %"
-
-    @property
-    def group(self) -> str:
-        """The column whose values are tested together; usually that of films."""
-        return str(self.protocol["splits"]["group"])
 
     @cached_property
     def all_cells(self) -> list[CellRows]:
@@ -149,12 +142,6 @@ class ReportRun(Run):
         """The values of models that were trained on few films."""
         return [row for row in self.results if row["train_films"] is not None]
 
-    @cached_property
-    def argmax(self) -> list[Row]:
-        """The values of several one-against-rest tasks as one question."""
-        tasks = {cell.test for cell in self.all_cells}
-        return [row for row in self.results if row["test"] not in tasks]
-
     def difference(self, first: CellRows, second: CellRows) -> Row | None:
         """Return the row with the difference of two cells of one test task."""
         return difference_row(self.differences, first, second)
@@ -203,8 +190,6 @@ class ReportRun(Run):
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""
-        if self.group != FILM:
-            return film
         return self._titles.get(film) or film_title(film)
 
 

@@ -31,7 +31,6 @@ from obygaze_models.report.svg import COLOURS, DARK, STYLE, colour_names
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
     answer,
-    groups,
     metric_name,
     short,
     warnings_of,
@@ -246,7 +245,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
     yield f"{text}; a perfect one has 1."
     if cell.has_interval(run.ranking):
         yield (
-            f"The interval says how the value depends on the {groups(cell.n_films, run)} that "
+            f"The interval says how the value depends on the {count(cell.n_films, 'film')} that "
             "were drawn; other kinds of films can differ more."
         )
     sentence = sentence_of_concepts(run)

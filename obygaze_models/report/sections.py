@@ -6,18 +6,16 @@ Every number stands in a table of the run, which has more of them than a page.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from obygaze_features.core.console import count, few
+from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
-from obygaze_models.report.clips import ScoredClip, scored_clips, surest_errors
 from obygaze_models.report.figures import (
     Figure,
-    figure_of_clips,
-    figure_of_concepts,
-    figure_of_learning,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
@@ -45,17 +43,15 @@ from obygaze_models.report.tables import (
 from obygaze_models.runner.results import asks_for
 from obygaze_models.runner.summary import (
     ALPHA,
-    FILM,
     CellRows,
     films_above,
-    groups,
-    has_same_tests,
     short,
     verdict,
 )
 from obygaze_models.runner.tables import Row
 
 BEST_GUESS = "best guess"
+MOST_ERRORS = 10
 MOST_MISSING = 50
 MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
@@ -107,8 +103,6 @@ def results(run: ReportRun) -> Section:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
     section.figures += figures_of_tasks(run)
-    if run.argmax:
-        section.tables.append(_table_of_argmax(run))
     if run.cells:
         section.tables.append(_table_beside_guess(run))
     if run.main is not None and run.main.n_films <= MOST_FILMS:
@@ -221,28 +215,10 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
 
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
-    size = f"{cell.n_clips:,} clips of {groups(cell.n_films, run)}"
+    size = f"{cell.n_clips:,} clips of {count(cell.n_films, 'film')}"
     share = f"{100 * cell.share_positive:.0f} % positive"
     chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
     return f"{run.task_name(pair)} ({size}, {share}; {chance})"
-
-
-def _table_of_argmax(run: ReportRun) -> ResultTable:
-    """Return several one-against-rest tasks as one question: the class with the highest score."""
-    metrics = ("accuracy", "f1_macro", "majority")
-    by_model = grouped(run.argmax, lambda row: (row["model"], row["store"]))
-    rows: list[Cells | Heading] = []
-    for (model, store), of_model in by_model.items():
-        values = {row["metric"]: row["value"] for row in of_model}
-        numbers = [Number(values.get(metric, math.nan)) for metric in metrics]
-        rows.append((run.label_of(model, store), of_model[0]["clips"], *numbers))
-    return ResultTable(
-        "argmax",
-        f"Class with the highest score: {run.argmax[0]['test']}",
-        ("model", "clips", "accuracy", "F1 macro", "largest class"),
-        rows,
-        "Largest class: the accuracy if every clip gets the class with most clips.",
-    )
 
 
 def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
@@ -362,27 +338,22 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
             theirs = _cell_of(
                 run, row["against_train"], test, row["store"], row["model"]
             )
-            # Films are known of the clips and fits of the two cells only.
-            films = DASH
-            if has_same_tests(ours, row) and has_same_tests(theirs, row):
-                n_above, n_films = films_above(ours, theirs, row["metric"])
-                films = f"{n_above} of {n_films}"
+            n_above, n_films = films_above(ours, theirs, row["metric"])
             cells = (
                 run.label(ours),
                 metric_name(row["metric"]),
                 Number.of(row),
                 PValue(row["p"]),
-                films,
+                f"{n_above} of {n_films}",
                 row["clips"],
                 row["leaked"] or 0,
             )
             rows.append(cells)
     headers = ("model", "metric", "difference", "p", "films", "clips", "leaked")
     note = (
-        "Films: those in which the difference is above 0, where the row has the clips and the fits "
-        "of the results. p: sign-flip test over films. Leaked: "
+        "Films: those in which the difference is above 0. p: sign-flip test over films. Leaked: "
         "test clips that trained or chose one of the two models, which alone can make a "
-        "difference; where enough films are left, there is a second row without these clips."
+        "difference."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)
@@ -494,9 +465,6 @@ def learning(run: ReportRun) -> Section:
     section = Section("learning", "More training films")
     if not run.learning:
         return section
-    figure = figure_of_learning(run)
-    if figure is not None:
-        section.figures.append(figure)
     numbers = sorted({row["train_films"] for row in run.learning})
     rows: list[Cells | Heading] = []
     by_pair = grouped(run.learning, lambda row: (row["train"], row["test"]))
@@ -525,14 +493,6 @@ def concepts(run: ReportRun) -> Section:
         "Concept vectors are tested on films that they were not found on. Weights and trees are "
         "fitted on all clips, to be looked at; how well they do on unseen films is in the results."
     )
-    rows_of_vectors: dict[tuple[Any, ...], tuple[str, Sequence[Row]]] = {}
-    for (store, model, _), of_model in grouped(rows, _model_of).items():
-        # Models with the same vectors have the same rows, but for weights.
-        qualities = [(row["concept"], row["ap"], row["positive"]) for row in of_model]
-        named = (f"{model} ({store})", of_model)
-        rows_of_vectors.setdefault((store, *qualities), named)
-    for name, of_vectors in rows_of_vectors.values():
-        section.figures.append(figure_of_concepts(name, of_vectors))
     trees = grouped(run.table("trees.csv"), _model_of)
     for (store, model, train), nodes in trees.items():
         section.figures.append(figure_of_tree(f"{model} ({store}), {train}", nodes))
@@ -627,51 +587,57 @@ def _row_of_factor(row: Row) -> Cells:
 
 
 def errors(run: ReportRun) -> Section:
-    """Return the films in the order of their clips, and the surest errors."""
+    """Return the wrong decisions that are farthest from the threshold."""
     section = Section("errors", "Errors to look at")
     cell = run.main
     if cell is None:
         return section
-    films = scored_clips(run, cell)
-    figure = figure_of_clips(run, cell, films)
-    if figure is not None:
-        section.figures.append(figure)
-    every_clip: list[ScoredClip] = []
-    for of_film in films.values():
-        every_clip += of_film
-    wrong = surest_errors(every_clip)
-    if wrong:
-        section.tables.append(_table_of_errors(run, cell, wrong))
+    rows: list[Cells | Heading] = []
+    for clip_id, movie_id, is_positive, score in surest_errors(run, cell):
+        clip = run.clips.get(clip_id, Clip(clip_id, movie_id))
+        rows.append(
+            (
+                run.film_name(movie_id),
+                clip_id,
+                clip.level or DASH,
+                ", ".join(clip.concepts) or DASH,
+                "positive" if is_positive else "negative",
+                Number(score),
+            )
+        )
+    if not rows:
+        return section
+    headers = ("film", "clip", "level", "concepts", "class", "score")
+    title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}"
+    note = f"Wrong decisions that are farthest from the threshold of {threshold_of(cell):g}."
+    section.tables.append(ResultTable("errors", title, headers, rows, note))
     return section
 
 
-def _table_of_errors(
-    run: ReportRun, cell: CellRows, wrong: Sequence[ScoredClip]
-) -> ResultTable:
-    rows: list[Cells | Heading] = []
-    for tested in wrong:
-        clip = tested.clip
-        title = run.film_name(clip.movie_id) if run.group == FILM else clip.movie_id
-        rows.append(
-            (
-                title,
-                clip.clip_id,
-                tested.position or DASH,
-                clip.level or DASH,
-                ", ".join(clip.concepts) or DASH,
-                "positive" if tested.is_positive else "negative",
-                Number(tested.score),
-            )
-        )
-    headers = ("film", "clip", "position", "level", "concepts", "class", "score")
-    return ResultTable(
-        "errors",
-        f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}",
-        headers,
-        rows,
-        "Wrong decisions that are farthest from the threshold of 0.5. Margins are scaled so that 0 "
-        "becomes 0.5.",
-    )
+def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, float]]:
+    """Return clip, film, class and mean score of the wrong decisions that are surest."""
+    key = (cell.train, cell.test, cell.store, cell.model)
+    of_cell = []
+    for row in run.predictions:
+        if (row["train"], row["test"], row["store"], row["model"]) == key:
+            of_cell.append(row)
+    threshold = threshold_of(cell)
+    wrong = []
+    for clip_id, of_clip in grouped(of_cell, lambda row: str(row["clip_id"])).items():
+        score = fmean(row["score"] for row in of_clip)
+        is_positive = bool(of_clip[0]["y"])
+        if (score > threshold) != is_positive:
+            wrong.append((clip_id, str(of_clip[0]["movie_id"]), is_positive, score))
+    wrong.sort(key=lambda error: (-abs(error[3] - threshold), error[0]))
+    return wrong[:MOST_ERRORS]
+
+
+def threshold_of(cell: CellRows) -> float:
+    """Return the score above which a clip is positive: of probabilities one half, else 0.
+
+    Only probabilities have a Brier score.
+    """
+    return 0.5 if "brier" in cell.of_metric else 0.0
 
 
 # ---- how it was made ----

@@ -6,7 +6,7 @@ light or dark; a file of its own has the colours of paper.
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from string import Template
@@ -30,10 +30,6 @@ COLOURS = {
     "model": "#2f5d8a",
     "guess": "#97948b",
     "wrong": "#c9711f",
-    "EN": "#d4d4d0",
-    "HN": "#7fa8c9",
-    "NS": "#e3a857",
-    "S": "#a8324a",
 }
 DARK = {
     "ink": "#e8e6df",
@@ -43,23 +39,18 @@ DARK = {
     "model": "#7fb2e3",
     "guess": "#8d8a81",
     "wrong": "#eb9a4d",
-    "EN": "#55544f",
-    "HN": "#5f8fb5",
-    "NS": "#c98f3d",
-    "S": "#d0566f",
 }
 STYLE = Template(
     "svg text{font:13px system-ui,'DejaVu Sans',Verdana,sans-serif;fill:$ink}"
     "svg .small{font-size:11px}svg .bold{font-weight:600}"
     "svg .muted{fill:$muted}svg .grid{stroke:$line}svg .rule{stroke:$muted;stroke-dasharray:4 3}"
-    "svg .curve{fill:none;stroke-width:2}svg .tick{stroke:$ink;stroke-width:1.5}"
+    "svg .tick{stroke:$ink;stroke-width:1.5}"
     "svg .model{fill:$model}svg .model-line{stroke:$model;stroke-width:2.5}"
     "svg .guess{fill:$guess}svg .guess-line{stroke:$guess;stroke-width:2.5}"
     "svg .wrong{fill:$wrong}svg .wrong-line{stroke:$wrong;stroke-width:2.5}"
     "svg .open{fill:none;stroke:$model;stroke-width:1.5}"
     "svg .film{opacity:.65}"
     "svg .paper{fill:$paper}svg .box{fill:$model;stroke:$muted}"
-    "svg .EN{fill:$EN}svg .HN{fill:$HN}svg .NS{fill:$NS}svg .S{fill:$S}svg .none{fill:$line}"
 )
 
 
@@ -135,11 +126,6 @@ class Drawing:
         ]
         if path:
             self.elements.append(f'<path d="{"".join(path)}" class="{kind}"/>')
-
-    def curve(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """Draw a line through points."""
-        path = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
-        self.elements.append(f'<polyline points="{path}" class="curve {kind}"/>')
 
     def legend(self, entries: Mapping[str, str], x: float = LEFT) -> None:
         """Write what each colour means, at the top, in as many lines as are needed."""

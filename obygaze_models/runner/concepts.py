@@ -102,17 +102,13 @@ def _head(run: StoreRun, model: Model, task: str) -> Any:
     """Return a bottleneck that is fitted on every clip of a task; None where that fails."""
     features = run.vectors.features
     clips = np.flatnonzero(features.present & (run.labels[task] >= 0))
-    held = nothing_held_out(run.table, _films(run), clips)
+    held = nothing_held_out(run.table, clips)
     # The table is about the features of the store, of which nothing is erased.
     context = replace(run.context(task), erase=())
     try:
         return fit_model(model, held, context).estimator
     except FixTraining:
         return None
-
-
-def _films(run: StoreRun) -> NDArray[np.str_]:
-    return run.table.column(run.protocol.splits.group)
 
 
 def _weights(bottleneck: Any) -> dict[str, float]:
@@ -154,8 +150,8 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
 
     vectors = run.vectors
     clips = np.flatnonzero(vectors.features.present)
-    films = _films(run)
-    whole = nothing_held_out(run.table, films, clips)
+    films = run.table.films
+    whole = nothing_held_out(run.table, clips)
     try:
         bank = vectors.bank(settings, whole)
     except FixTraining:

@@ -20,7 +20,7 @@ from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.reading import checked_task, load_protocol
-from obygaze_models.protocols.schema import Data, Feature, Task
+from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.runner.features import read_store
 
 
@@ -86,7 +86,7 @@ def dataset(
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
     opened = open_store(store, workspace=workspace)
-    features = read_store("features", opened, table, data, Feature(), of_frames=False)
+    features = read_store("features", opened, table, data, of_frames=False)
     rows = np.flatnonzero(features.present & (labels >= 0))
     return Dataset(
         X=features.of(rows),

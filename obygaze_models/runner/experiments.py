@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -141,7 +139,7 @@ def run(
         obygaze run --list
         obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
-        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
+        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
         obygaze run my-protocol.toml --manifest films --store clip=S --json
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
@@ -213,7 +211,6 @@ def train(
         obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
         obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
         obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
-        obygaze train svm obygaze12-xclip obygaze12 --set model.draws=9 --set 'model.C.log=[0.1, 9]'
         obygaze train cav obygaze12-xclip obygaze12 --json
         obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
@@ -223,11 +220,14 @@ def train(
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, load_folder
 
-    require_kind_name(model)
+    if not isinstance(model, str):
+        raise FixUsage(
+            f"model must be a name, got {model!r}",
+            hint='"ridge", "sklearn.MODULE.CLASS" or "FILE.py:NAME"',
+        )
     trust_code([model, *changes])
     if is_own_code(model) or is_of_sklearn(model):
         require_skops()
-    check_order("obygaze train", workspace, store, manifest, model=model)
     clips, path = named_manifest(manifest, workspace)
     chosen = training_protocol(model, task, clips, changes)
     named_stores = open_stores(store, workspace)
@@ -251,24 +251,6 @@ def train(
     )
     fit_final(inputs, finished, model_folder, force=force)
     return Trained(finished, load_folder(model_folder))
-
-
-def require_kind_name(model: object) -> None:
-    """Raise an error for a class or an estimator in place of the name of a kind of model."""
-    if isinstance(model, str):
-        return
-    model_class = model if isinstance(model, type) else type(model)
-    public_parts = [
-        part for part in model_class.__module__.split(".") if not part.startswith("_")
-    ]
-    name = ".".join([*public_parts, model_class.__name__])
-    hint = '"ridge", or "FILE.py:NAME" for own code'
-    if public_parts[:1] == ["sklearn"]:
-        hint = f'og.train("{name}", ...); its settings are changes=["model.KEY=VALUE"]'
-    raise FixUsage(
-        f"model must be the name of a kind, got {model_class.__name__} itself",
-        hint=hint,
-    )
 
 
 def _named_folder(workspace: Workspace, name: str) -> Path:
@@ -301,50 +283,6 @@ def named_manifest(
         manifest = names[0]
     path = manifest_path(manifest, workspace=workspace)
     return read_manifest(path), str(path)
-
-
-def check_order(
-    command: str,
-    workspace: PathLike | None,
-    store: object,
-    manifest: object,
-    *,
-    model: object = None,
-) -> None:
-    """Raise an error, with the right order, for names that fit in another order only.
-
-    Args:
-        command: The command that takes the names.
-        workspace: The workspace that has them.
-        store: What stands for the store.
-        manifest: What stands for the manifest.
-        model: What stands for the kind of the model, where the command has one.
-    """
-    resolved_workspace = Workspace.of(workspace)
-    stores = resolved_workspace.names("stores")
-    manifests = resolved_workspace.names("manifests")
-    given = [store, manifest]
-    meanings = ["store", "manifest"]
-    names_of: dict[str, Collection[str]] = {"store": stores, "manifest": manifests}
-    if model is not None:
-        given.insert(0, model)
-        meanings.insert(0, "model")
-        names_of["model"] = trainable()
-    if not all(isinstance(word, str) for word in given):
-        return
-    words = [str(word) for word in given]
-    for order in permutations(words):
-        fits = [
-            word.rpartition("=")[2] in names_of[meaning]
-            for word, meaning in zip(order, meanings, strict=True)
-        ]
-        if all(fits):
-            if list(order) != words:
-                raise FixUsage(
-                    f"expected the order {' '.join(meanings)}, got {' '.join(words)}",
-                    hint=f"{command} {shlex.join(order)}",
-                )
-            return
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:

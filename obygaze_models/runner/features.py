@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.manifest.model import unannotated_id
@@ -23,8 +23,7 @@ from obygaze_models.models.common import (
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schema import Data, Feature, Protocol
-from obygaze_models.runner.copies import Copies, find_copies, hashes_of
+from obygaze_models.protocols.schema import Data, Protocol
 
 NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"
@@ -47,7 +46,7 @@ class Features:
         missing: Why each of those has none, by its id. Nothing is ever filled in.
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
-        copies: The clips with the features of another clip.
+        copies: The number of its group for each clip whose features another clip has too.
     """
 
     name: str
@@ -56,7 +55,7 @@ class Features:
     missing: Mapping[str, str]
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
-    copies: Copies = field(default_factory=lambda: Copies({}))
+    copies: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def present(self) -> BoolArray:
@@ -96,10 +95,7 @@ def read_features(
     """
     features = []
     for name, store in stores.items():
-        wanted = protocol.features.get(name, Feature())
-        features.append(
-            read_store(name, store, table, protocol.data, wanted, of_frames)
-        )
+        features.append(read_store(name, store, table, protocol.data, of_frames))
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -110,19 +106,10 @@ def read_store(
     store: Store,
     table: ClipTable,
     data: Data,
-    wanted: Feature,
     of_frames: bool | None,
 ) -> Features:
     """Return the features of a store for the clips of a table."""
-    backbone = store.recipe.title
-    if wanted.backbone and not is_backbone(backbone, wanted.backbone):
-        raise Mismatch(
-            f"the protocol needs features of {wanted.backbone!r} as {name!r}, "
-            f"this store has features of {backbone!r}",
-            where=store.location,
-            hint=f"--store {name}=ANOTHER",
-        )
-    array = choose_array(store, (wanted.array,) if wanted.array else data.array)
+    array = choose_array(store, data.array)
     _check_shape(store, array, data, of_frames)
     matrix, store_ids = _read(store, table, array, data)
     X, is_real = _values(store, array, matrix)
@@ -154,7 +141,7 @@ def read_store(
     row_of[clips] = np.arange(len(clips))
     origin: dict[str, Any] = {
         "location": store.location,
-        "backbone": backbone,
+        "backbone": store.recipe.title,
         "array": array,
         "dtype": store.array(array).dtype,
         "width": int(X.shape[-1]),
@@ -165,8 +152,8 @@ def read_store(
     }
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
-    stated = {"facts": store.recipe.stated_facts, **store.terms._asdict()}
-    origin |= {key: value for key, value in stated.items() if value}
+    terms = store.terms._asdict()
+    origin |= {key: value for key, value in terms.items() if value}
     return Features(
         name,
         X,
@@ -174,7 +161,7 @@ def read_store(
         {clip: missing[clip] for clip in table.ids if clip in missing},
         origin,
         store_ids,
-        find_copies(X, row_hashes, ids, table.films[clips].tolist(), table.clip_of),
+        _equal_clips(row_hashes, ids, table.clip_of),
     )
 
 
@@ -232,7 +219,11 @@ def _read(
         rule: Any = data.rule
         reduce: Any = data.reduce
         matrix: Matrix | Segments = store.segments(
-            table.clips, array, rule=rule, reduce=reduce
+            table.clips,
+            array,
+            rule=rule,
+            reduce=reduce,
+            of_films=table.of_manifest,
         )
         problem = "has a window in this store"
         hint = ""
@@ -318,9 +309,28 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     row_hashes: list[bytes] = []
     for block in blocks_of(X):
         digest.update(np.ascontiguousarray(block).data)
-        row_hashes += hashes_of(block)
+        positive_zeros = np.ascontiguousarray(block + block.dtype.type(0))
+        for row in positive_zeros:
+            row_hashes.append(hashlib.blake2b(row.tobytes(), digest_size=16).digest())
     digest.update("\n".join(ids).encode())
     return digest.hexdigest(), row_hashes
+
+
+def _equal_clips(
+    row_hashes: Sequence[bytes], ids: Sequence[str], clip_of: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the number of its group for each clip whose features another clip has too.
+
+    Rows about one clip, as of several annotators, are no copies of each other.
+    """
+    ids_of: dict[bytes, list[str]] = {}
+    for row_hash, clip in zip(row_hashes, ids, strict=True):
+        ids_of.setdefault(row_hash, []).append(clip)
+    group_of = {}
+    for number, group in enumerate(ids_of.values()):
+        if len({clip_of[clip] for clip in group}) > 1:
+            group_of.update(dict.fromkeys(group, number))
+    return group_of
 
 
 def _with_common_clips(

@@ -39,7 +39,7 @@ class HeldOut:
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
         hidden: The numbers of the films, or of the clips, that nothing may learn from.
         excluded: Further rows that nothing may learn from.
-        films: The film (or other group) of each clip.
+        films: The film of each clip.
         is_by_film: Whether whole films are held out.
         file_folds: The folds of the published file, in whose training folds a scheme finds concept
             vectors and chooses their tolerance; none in other splits.
@@ -123,8 +123,7 @@ def folds_of(
     clips = _Clips(
         protocol,
         table,
-        table.column(protocol.splits.group),
-        numbers_of(table.column(protocol.splits.group).tolist()),
+        numbers_of(table.films.tolist()),
         numbers_of([table.clip_of[clip] for clip in table.ids]),
     )
     folds: dict[Pair, list[HeldOut]] = {}
@@ -143,19 +142,17 @@ def folds_of(
     return {pair: folds[pair] for pair in protocol.pairs}
 
 
-def nothing_held_out(
-    table: ClipTable, groups: NDArray[np.str_], rows: IntArray
-) -> HeldOut:
+def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
     """Return a fold that trains on some rows and may learn from every clip."""
     return HeldOut(
         "every clip",
         train=rows,
         validation=NO_ROWS,
         test=NO_ROWS,
-        units=numbers_of(groups.tolist()),
+        units=numbers_of(table.films.tolist()),
         hidden=NO_ROWS,
         excluded=NO_ROWS,
-        films=groups,
+        films=table.films,
         is_by_film=True,
     )
 
@@ -166,7 +163,6 @@ class _Clips:
 
     protocol: Protocol
     table: ClipTable
-    films: NDArray[np.str_]
     film_numbers: IntArray
     clip_numbers: IntArray
 
@@ -195,7 +191,7 @@ def _held_out(
     if is_published:
         folds = clips.table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
-    is_by_film = _is_by_film(protocol, whole, clips.films)
+    is_by_film = _is_by_film(protocol, whole, clips.table.films)
     units = clips.clip_numbers
     tested = test
     if is_by_film:
@@ -209,7 +205,7 @@ def _held_out(
         units=units,
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
-        films=clips.films,
+        films=clips.table.films,
         is_by_film=is_by_film,
         file_folds=file_folds,
     )
@@ -263,15 +259,15 @@ def shares_films(folds: Sequence[HeldOut]) -> bool:
 
     Of a single fold, return whether a film of its test clips trains or validates too.
     """
-    groups = folds[0].films
+    films_of_clips = folds[0].films
     if len(folds) == 1:
         held = folds[0]
         seen_rows = np.concatenate([held.train, held.validation])
-        return bool(np.isin(groups[held.test], groups[seen_rows]).any())
+        return bool(np.isin(films_of_clips[held.test], films_of_clips[seen_rows]).any())
     test_sets = {held.test.tobytes(): held.test for held in folds}
     films: list[str] = []
     for rows in test_sets.values():
-        films += np.unique(groups[rows]).tolist()
+        films += np.unique(films_of_clips[rows]).tolist()
     return len(films) > len(set(films))
 
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -84,12 +83,10 @@ def gather(
     protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
     _check_erased(protocol, table)
-    _check_groups(protocol, table)
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)
     labels = _labels_of_tasks(protocol, used_tasks, table)
-    _check_argmax(protocol, labels)
     features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
@@ -118,19 +115,6 @@ def _check_erased(protocol: Protocol, table: ClipTable) -> None:
             )
 
 
-def _check_groups(protocol: Protocol, table: ClipTable) -> None:
-    """Raise an error for a clip without a group: in results, an empty group is all of them."""
-    group = protocol.splits.group
-    n_clips = int(np.sum(table.column(group) == ""))
-    if n_clips:
-        raise FixInput(
-            f"{n_clips} of {len(table)} clips have no value in the column {group}, by which clips "
-            "are kept together",
-            where=table.name,
-            hint="--set data.where=EXPRESSION leaves clips out; or another column as splits.group",
-        )
-
-
 def _labels_of_tasks(
     protocol: Protocol, used_tasks: Collection[str], table: ClipTable
 ) -> Labels:
@@ -153,19 +137,6 @@ def _labels_of_tasks(
     settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
     hint = f"{settings} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
-
-
-def _check_argmax(protocol: Protocol, labels: Labels) -> None:
-    """Raise an error where a clip is in class 1 of two tasks of `report.argmax`."""
-    tasks = [name for name in protocol.report.argmax if name in labels]
-    for first, second in combinations(tasks, 2):
-        n = int(np.sum((labels[first] == 1) & (labels[second] == 1)))
-        if n:
-            raise FixInput(
-                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
-                f"class 1 of both {first} and {second}",
-                hint="one task for each class, or report.argmax=[]",
-            )
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:

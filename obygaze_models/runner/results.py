@@ -5,7 +5,7 @@ Intervals draw films, and tests change the signs of films (docs/design/0018-cali
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -28,11 +28,12 @@ from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import FloatArray, IntArray
+from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
+from obygaze_models.runner.fitting import PERCEPTRON
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.scores import Cell
 
@@ -52,7 +53,7 @@ class Evaluation:
 
     Attributes:
         protocol: The protocol.
-        films: The film (or other group) of each clip of the table.
+        films: The film of each clip of the table.
         labels: The class of each clip, by task.
         backbones: The backbone of each store.
     """
@@ -67,7 +68,7 @@ class Evaluation:
         """Return what the cells of a run are evaluated with."""
         return cls(
             inputs.protocol,
-            inputs.table.column(inputs.protocol.splits.group),
+            inputs.table.films,
             dict(inputs.labels),
             {store.name: str(store.origin["backbone"]) for store in inputs.stores},
         )
@@ -307,22 +308,12 @@ def _difference(
 ) -> tuple[dict[str, Any], FloatArray, Interval]:
     """Return the row of a difference, its values within films, and its interval over films."""
     evaluation = draws.evaluation
-    metric = evaluation.metric
     ours, ours_by_film = draws.of(first)
     theirs, theirs_by_film = draws.of(second)
-    value = first.value[metric] - second.value[metric]
-    row = {
-        **_facts(first, evaluation),
-        "metric": metric,
-        "value": value,
-        "against_train": second.train,
-        "against_store": second.store,
-        "against_model": second.model,
-        "leaked": len(_leaked_clips(first, second)),
-    }
+    row = _row_of_difference(first, second, evaluation, evaluation.metric)
     interval, _ = interval_of(
         ours - theirs,
-        value,
+        row["value"],
         row["films"],
         evaluation.protocol.report.confidence,
         inflation=inflation,
@@ -334,6 +325,21 @@ def _difference(
         low_of_first - high_of_second, high_of_first - low_of_second
     )
     return row, ours_by_film - theirs_by_film, interval
+
+
+def _row_of_difference(
+    first: Cell, second: Cell, evaluation: Evaluation, metric: str
+) -> dict[str, Any]:
+    """Return the row of a difference, without interval and p."""
+    return {
+        **_facts(first, evaluation),
+        "metric": metric,
+        "value": first.value[metric] - second.value[metric],
+        "against_train": second.train,
+        "against_store": second.store,
+        "against_model": second.model,
+        "leaked": len(_leaked_clips(first, second)),
+    }
 
 
 def _leaked_clips(*cells: Cell) -> set[str]:
@@ -427,162 +433,45 @@ def _is_side(asked: tuple[str, str], side: tuple[str, str]) -> bool:
 
 
 def contrast_jobs(
-    cells: Sequence[Cell], evaluation: Evaluation, ids: Sequence[str]
+    cells: Sequence[Cell], evaluation: Evaluation
 ) -> list[Callable[[], Rows]]:
-    """Return functions that compute the rows of the two training tasks of `report.contrast`.
-
-    Args:
-        cells: The cells with all of their seeds.
-        evaluation: What they are evaluated with.
-        ids: The id of each clip of the table.
-    """
-    protocol = evaluation.protocol
-    if not protocol.contrast:
+    """Return functions that compute the rows of the two training tasks of `report.contrast`."""
+    contrast = evaluation.protocol.contrast
+    if not contrast:
         return []
     cell_of = {(c.train, c.test, c.model, c.store): c for c in cells}
     jobs: list[Callable[[], Rows]] = []
     for (train, test, model, store), first in cell_of.items():
-        second = cell_of.get((protocol.contrast[1], test, model, store))
-        if train != protocol.contrast[0] or second is None:
+        second = cell_of.get((contrast[1], test, model, store))
+        if train != contrast[0] or second is None:
             continue
         if np.array_equal(first.clips, second.clips):
-            for pair in _with_and_without_leaks(first, second, evaluation, ids):
-                jobs.append(partial(_contrast_rows, *pair, evaluation))
+            jobs.append(partial(_contrast_rows, first, second, evaluation))
     return jobs
-
-
-def _with_and_without_leaks(
-    first: Cell, second: Cell, evaluation: Evaluation, ids: Sequence[str]
-) -> Iterator[tuple[Cell, Cell]]:
-    """Yield both cells, and if test clips leaked, both without those if enough films are left.
-
-    Test clips that trained or chose one of the two models favour it.
-    """
-    yield first, second
-    leaked = _leaked_clips(first, second)
-    rows = np.array([row for row in first.clips if ids[row] in leaked], dtype=np.intp)
-    if not len(rows):
-        return
-    ours = _without(first, rows)
-    theirs = _without(second, rows)
-    if not ours.tested:
-        return
-    films = evaluation.films[ours.clips]
-    if len(np.intersect1d(films[ours.y], films[~ours.y])) >= FILMS_OF_A_TEST:
-        yield ours, theirs
-
-
-def _without(cell: Cell, leaked: IntArray) -> Cell:
-    """Return a cell without its leaked clips, of which no leak is left."""
-    rest = cell.without(leaked)
-    clean = [replace(t, leak=replace(t.leak, clips=(), leaked=0)) for t in rest.tested]
-    return replace(rest, tested=clean)
 
 
 def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
     """Return the difference of a model that was trained on one task and on another.
 
     Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
-    films and re-trainings, and a p. Where each film is tested by models of the others, it has
-    neither: how much the two training sets vary together depends on the data.
+    films and a p, unless the model starts at random: what another start changes is not known. Where
+    each film is tested by models of the others, it has neither: how much the two training sets
+    vary together depends on the data.
     """
-    primary = evaluation.protocol.report.primary
-    draws = Draws(evaluation)
-    rows = []
-    metrics = [evaluation.metric]
+    protocol = evaluation.protocol
+    row = _row_of_difference(first, second, evaluation, evaluation.metric)
+    starts_at_random = protocol.models[first.model].kind == PERCEPTRON
+    if first.n_test_sets == 1 and not starts_at_random:
+        row, by_film, interval = _difference(first, second, Draws(evaluation), 1.0)
+        p = _p_by_film(first, by_film)
+        interval = as_sure_as(p, interval, protocol.report.confidence)
+        row |= {"low": interval.low, "high": interval.high, "p": p}
+    primary = protocol.report.primary
     # Margins have no Brier score and no calibration error.
-    if primary in first.value and primary in second.value and primary not in metrics:
-        metrics.insert(0, primary)
-    for metric in metrics:
-        ours = _by_seed(first, metric)
-        theirs = _by_seed(second, metric)
-        row = {
-            **_facts(first, evaluation),
-            "metric": metric,
-            "value": float(ours.mean()) - float(theirs.mean()),
-            "against_train": second.train,
-            "against_store": second.store,
-            "against_model": second.model,
-            "leaked": len(_leaked_clips(first, second)),
-        }
-        if first.n_test_sets == 1 and metric in RANKING_METRICS:
-            row |= _interval_with_seeds(first, second, draws, [ours, theirs])
-        rows.append(row)
-    return rows
-
-
-def _by_seed(cell: Cell, metric: str) -> FloatArray:
-    """Return the value of a metric for each seed of a cell."""
-    return np.array([cell.values([seed])[metric] for seed in cell.seeds])
-
-
-def _interval_with_seeds(
-    first: Cell, second: Cell, draws: Draws, by_seed: Sequence[FloatArray]
-) -> dict[str, float]:
-    """Return interval and p of a contrast: over films, with the variance over seeds added."""
-    evaluation = draws.evaluation
-    confidence = evaluation.protocol.report.confidence
-    ours, _ = draws.of(first)
-    theirs, _ = draws.of(second)
-    value = first.value[evaluation.metric] - second.value[evaluation.metric]
-    n_films = len(np.unique(evaluation.films[first.clips]))
-    _, error = interval_of(ours - theirs, value, n_films, confidence)
-    of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
-    inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
-    _, by_film, interval = _difference(first, second, draws, inflation)
-    p = _p_by_film(first, by_film)
-    interval = as_sure_as(p, interval, confidence)
-    return {"low": interval.low, "high": interval.high, "p": p}
-
-
-def argmax_rows(cells: Sequence[Cell], evaluation: Evaluation) -> Rows:
-    """Return rows of one-against-rest tasks as one: the class with the highest score.
-
-    The score of a class is that of the model that was trained on its task.
-    """
-    tasks = evaluation.protocol.report.argmax
-    trained = [cell for cell in cells if cell.train == cell.test]
-    rows: Rows = []
-    for model, store in dict.fromkeys((cell.model, cell.store) for cell in trained):
-        by_task = {c.test: c for c in trained if (c.model, c.store) == (model, store)}
-        if len(tasks) < 2 or not set(tasks) <= by_task.keys():
-            continue
-        of_tasks = [by_task[task] for task in tasks]
-        clips = of_tasks[0].clips
-        for cell in of_tasks[1:]:
-            clips = np.intersect1d(clips, cell.clips)
-        y = [c.y[np.searchsorted(c.clips, clips)] for c in of_tasks]
-        scores = [c.mean_scores[np.searchsorted(c.clips, clips)] for c in of_tasks]
-        has_one_class = np.sum(y, axis=0) == 1
-        if not has_one_class.any():
-            continue  # no clip was tested for all tasks
-        true = np.argmax(y, axis=0)[has_one_class]
-        called = np.argmax(scores, axis=0)[has_one_class]
-        counts = np.zeros((len(tasks), len(tasks)), dtype=int)
-        np.add.at(counts, (true, called), 1)
-        hits = np.diag(counts)
-        n_true = counts.sum(axis=1)
-        n_called = counts.sum(axis=0)
-        values = {
-            "accuracy": float((true == called).mean()),
-            "f1_macro": float(np.mean(2 * hits / np.maximum(n_true + n_called, 1))),
-            "majority": float(n_true.max() / n_true.sum()),
-        }
-        name = " | ".join(tasks)
-        films = evaluation.films[clips[has_one_class]]
-        for metric, value in values.items():
-            row = {
-                **_facts(of_tasks[0], evaluation),
-                "task": name,
-                "train": name,
-                "test": name,
-                "metric": metric,
-                "value": value,
-                "clips": len(true),
-                "films": len(np.unique(films)),
-            }
-            rows.append(row)
-    return rows
+    has_primary = primary in first.value and primary in second.value
+    if primary == evaluation.metric or not has_primary:
+        return [row]
+    return [_row_of_difference(first, second, evaluation, primary), row]
 
 
 def learning_rows(cells: Sequence[Cell], evaluation: Evaluation, n_films: int) -> Rows:

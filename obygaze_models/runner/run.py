@@ -29,7 +29,6 @@ from obygaze_models.runner.results import (
     Evaluation,
     Rows,
     add_p_of_all,
-    argmax_rows,
     cell_rows,
     comparable,
     contrast_jobs,
@@ -92,14 +91,11 @@ def run_protocol(
             cells += with_chosen_stores(cells)
         baselines = _baselines(stores)
         evaluation = Evaluation.of(inputs)
-        contrasts = contrast_jobs(cells, evaluation, inputs.table.ids)
-        # Further seeds are for the two training tasks of a contrast only.
-        cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
         every_cell = [*cells, *baselines]
         jobs: dict[str, list[Callable[[], Any]]] = {
             "cells": [partial(cell_rows, cell, evaluation) for cell in every_cell],
             "differences": _difference_jobs(every_cell, evaluation),
-            "contrasts": [*contrasts],
+            "contrasts": contrast_jobs(cells, evaluation),
             "concepts": [
                 partial(concept_tables, store)
                 for store in stores
@@ -115,7 +111,6 @@ def run_protocol(
         *_joined(made["cells"]),
         *add_p_of_all(_joined(made["differences"]), protocol.report.questions),
         *_joined(made["contrasts"]),
-        *argmax_rows(cells, evaluation),
         *learning,
     ]
     tables: dict[str, Any] = {
@@ -141,16 +136,12 @@ def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
-    """Return the cells of the baselines: they read no features, only which clips have some.
-
-    Where copies are left out, features decide which clips are tested: those of each store.
-    """
-    by_clips: dict[tuple[str, bytes], list[Cell]] = {}
+    """Return the cells of the baselines: they read no features, only which clips have some."""
+    by_clips: dict[bytes, list[Cell]] = {}
     for store in stores:
-        key = ("", b"")
+        key = b""
         if store.features is not None:
-            name = store.name if store.protocol.data.copies == "leave_out" else ""
-            key = (name, store.features.present.tobytes())
+            key = store.features.present.tobytes()
         if key not in by_clips:
             by_clips[key] = baseline_cells(store)
     cells = _joined([*by_clips.values()])
@@ -213,7 +204,6 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
     rows: Rows = []
     if store.features is None:
         return rows
-    report = replace(protocol.report, contrast=())
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
             seen = {}
@@ -221,7 +211,7 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
                 seen[pair] = [store.for_model(model, held) for held in folds]
             thinned = with_few_films(seen, n_films, protocol.splits.seed)
             grid = replace(protocol.grid, models=(name,))
-            alone = replace(protocol, grid=grid, report=report)
+            alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)
             cells = model_cells(fewer, Quiet(), may_fail=True)
             rows += learning_rows(cells, evaluation, n_films)
@@ -317,8 +307,6 @@ def _about(
                 **store.origin,
                 "n_present": int(store.present.sum()),
                 "missing": dict(store.missing),
-                "n_equal_copies": store.copies.n_equal,
-                "n_near_copies": store.copies.n_near,
             }
             for store in inputs.stores
         },
@@ -349,7 +337,7 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
         by_features.update(t.leak.copies)
         by_name.update(set(t.leak.clips).difference(t.leak.copies))
         if t.seed == cell.seeds[0]:
-            of_known_films.append(t.leak.same_film or 0)
+            of_known_films.append(t.leak.same_film)
     # Runs that are averaged test the same clips.
     same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)
     return {
@@ -371,7 +359,6 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
                 "n_validation": t.n_validation,
                 "leaked": t.leak.leaked,
                 "copies": len(t.leak.copies),
-                "neighbours": t.leak.neighbours,
                 "same_film": t.leak.same_film,
                 "threshold": t.tuned,
                 "chosen": dict(t.chosen),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import (
-    CALIBRATION_METRICS,
+    BRIER,
     MARGIN_METRICS,
     METRICS,
     RANKING_METRICS,
@@ -149,11 +149,6 @@ class Cell:
         most_clips = max(t.n_train + t.n_validation for t in self.tested)
         return 1 + len(self.clips) / most_clips
 
-    def first_seeds(self, n: int) -> "Cell":
-        """Return the cell of the first n seeds alone."""
-        seeds = self.seeds[:n]
-        return replace(self, tested=[t for t in self.tested if t.seed in seeds])
-
     def without(self, rows: IntArray) -> "Cell":
         """Return the cell without some test clips, and without the folds that test no other."""
         tested = []
@@ -173,26 +168,24 @@ class Cell:
             metrics = MARGIN_METRICS
         return (*metrics, *self.further_metrics)
 
-    def statistics(
-        self, units: NDArray[Any], metrics: Sequence[str], seeds: Sequence[int] = ()
-    ) -> Statistics:
+    def statistics(self, units: NDArray[Any], metrics: Sequence[str]) -> Statistics:
         """Return the value of metrics as a function of the weights of units, in bounded memory.
 
         Args:
             units: The unit, such as the film, of each of `clips`; weights have a column for each
                 distinct name, in order.
             metrics: The metrics.
-            seeds: Only the tests of these seeds; all by default.
         """
         codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
-        tests = [t for t in self.tested if not seeds or t.seed in seeds]
-        folds = [GroupedStats(t.predictions, self._codes_of(t, codes)) for t in tests]
+        folds = [
+            GroupedStats(t.predictions, self._codes_of(t, codes)) for t in self.tested
+        ]
         if self.share is not None:
             whole = self._expected(folds, codes, self.share, metrics)
         elif self.is_averaged:
             whole = partial(mean_over_folds, folds, metrics)
         else:
-            whole = partial(_pooled, _by_seed(tests, folds), metrics)
+            whole = partial(_pooled, _by_seed(self.tested, folds), metrics)
         return _in_blocks(whole, len(self.clips))
 
     def _codes_of(self, t: ScoredFold, codes: IntArray) -> IntArray:
@@ -225,15 +218,11 @@ class Cell:
 
         return compute
 
-    def values(self, seeds: Sequence[int] = ()) -> dict[str, float]:
-        """Return the value of every metric on all test clips, of all seeds or some."""
-        one_unit = np.zeros(len(self.clips))
-        return _at_weight_one(self.statistics(one_unit, self.metrics, seeds))
-
     @cached_property
     def value(self) -> dict[str, float]:
         """The value of every metric on all test clips."""
-        return self.values()
+        one_unit = np.zeros(len(self.clips))
+        return _at_weight_one(self.statistics(one_unit, self.metrics))
 
     def tuned(self) -> dict[str, float]:
         """Return the metrics of decisions at thresholds that training clips chose."""
@@ -263,12 +252,8 @@ class Cell:
             runs.setdefault(run, []).append(recalibrated)
         of_runs = []
         for of_run in runs.values():
-            of_runs.append(evaluate(Predictions.join(of_run), CALIBRATION_METRICS))
-        means = {}
-        for name in CALIBRATION_METRICS:
-            of_metric = [values[name] for values in of_runs]
-            means[name] = float(np.mean(of_metric))
-        return means
+            of_runs.append(evaluate(Predictions.join(of_run), [BRIER])[BRIER])
+        return {BRIER: float(np.mean(of_runs))}
 
     @cached_property
     def fold_values(self) -> list[dict[str, float]]:

@@ -27,7 +27,6 @@ BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
-FILM = "movie_id"  # the column whose values are films
 NO_ROW: Row = {}
 ALPHA = 0.05
 # Whether the first of two is better, as far as a run can tell.
@@ -138,7 +137,7 @@ class CellRows:
 def cells_of(run: Run) -> list[CellRows]:
     """Return the rows of each model and baseline, in the order of the run.
 
-    Rows of differences, of learning curves and of several tasks as one are in no cell.
+    Rows of differences and of learning curves are in no cell.
     """
     cells: dict[tuple[str, ...], CellRows] = {}
     for facts in run.about["fits"]:
@@ -176,14 +175,6 @@ def short(value: float, digits: int = 2) -> str:
         return MISSING
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
-
-
-def groups(n: int, run: Run) -> str:
-    """Return a number of films, or of values of the column that splits keep together."""
-    column = run.protocol["splits"]["group"]
-    if column == FILM:
-        return count(n, "film")
-    return f"{count(n, 'value')} of {column}"
 
 
 # ---- the answer ----
@@ -245,12 +236,8 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess from annotations alone."""
     metric = compared_metric(run)
     splits = run.protocol["splits"]
-    # Clips of one film may have several values of another column.
-    held_out = "films" if splits["group"] == FILM else f"values of {splits['group']}"
-    where = f"On {held_out} it has not seen"
-    if cell.facts["shares_films"]:
-        where = f"On further clips of {held_out} it has seen"
-    if splits["kind"] in BY_CLIP:
+    where = "On films it has not seen"
+    if cell.facts["shares_films"] or splits["kind"] in BY_CLIP:
         where = "On further clips of films it has seen"
     value = value_text(cell, metric)
     model = label_of(cell.model)
@@ -263,7 +250,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     text += f"; guessing from the annotations has {short(guess.value(metric))}"
     n_better, n_films = films_above(cell, guess, metric)
     if n_films > 1:
-        text += f"; better in {n_better} of {groups(n_films, run)}"
+        text += f"; better in {n_better} of {count(n_films, 'film')}"
     beginning = BEGINNINGS.get(verdict(difference_row(run.results, cell, guess)))
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
@@ -294,15 +281,6 @@ def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, in
     theirs = film_values(second, metric)
     common = ours.keys() & theirs.keys()
     return sum(ours[film] > theirs[film] for film in common), len(common)
-
-
-def has_same_tests(cell: CellRows, row: Row) -> bool:
-    """Return whether a difference is of the clips and the fits of a cell.
-
-    A difference of two training tasks may have more seeds, or leave out clips that leaked.
-    """
-    of_cell = cell.of_metric.get(row["metric"], NO_ROW)
-    return all(of_cell.get(name) == row[name] for name in ("clips", "fits"))
 
 
 def difference_row(
@@ -397,9 +375,9 @@ def copies(models: Sequence[CellRows]) -> str:
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
         f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
-        f"clip, equal or nearly so, as the same pictures under another name: "
+        f"clip, as the same pictures under another name: "
         f"{worst.facts['copies']} of the {worst.n_clips} test clips of {worst.tasks} "
-        f"({worst.store}); --set data.copies=leave_out leaves them out."
+        f"({worst.store})."
     )
 
 
@@ -479,7 +457,7 @@ def few_films(run: Run, models: Sequence[CellRows]) -> str:
     if not over_few:
         return ""
     n_films = sorted({cell.n_films for cell in over_few})
-    over = groups(n_films[-1], run)
+    over = count(n_films[-1], "film")
     if len(n_films) > 1:
         over = f"{n_films[0]} to {over}"
     return (
@@ -513,7 +491,7 @@ def _why_no_interval(cell: CellRows, run: Run) -> str:
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
         return (
-            f"{groups(n_films, run)} of {cell.tasks} has positive clips, "
+            f"{count(n_films, 'film')} of {cell.tasks} has positive clips, "
             f"and {LEAST_FILMS} are needed"
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
@@ -522,9 +500,7 @@ def _why_no_interval(cell: CellRows, run: Run) -> str:
             f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
         )
     if cell.facts["shares_films"]:
-        group = run.protocol["splits"]["group"]
-        one = "film" if group == FILM else f"value of {group}"
-        return f"clips of one {one} are on both sides of a split"
+        return "clips of one film are on both sides of a split"
     return "the values do not differ from film to film"
 
 
@@ -574,16 +550,12 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    kind = splits["kind"]
-    leaves_out_each = kind == "leave_one_group_out"
-    if kind in ("nested", "group_kfold"):
-        leaves_out_each = not splits["folds"]
+    leaves_out_each = splits["kind"] == "nested" and not splits["folds"]
     if n_folds <= MANY_FOLDS or not leaves_out_each:
         return ""
     return (
-        f"Each model is fitted {n_folds:,} times for a task, because one {splits['group']} at a "
-        f"time is left out: --set splits.kind=nested --set splits.validation=next "
-        f"--set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
+        f"Each model is fitted {n_folds:,} times for a task, because one film at a time is left"
+        f" out: --set splits.validation=next --set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
     )
 
 

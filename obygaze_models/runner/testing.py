@@ -5,7 +5,7 @@ same training rows and seed are trained together.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -23,7 +23,7 @@ from obygaze_models.evaluation.predictions import (
     tune_threshold,
 )
 from obygaze_models.models.registry import find_kind
-from obygaze_models.protocols.clips import ClipTable, other_annotators
+from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
@@ -34,7 +34,6 @@ from obygaze_models.protocols.schedule import (
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors
-from obygaze_models.runner.copies import find_copies, hashes_of
 from obygaze_models.runner.features import CHOSEN, Features
 from obygaze_models.runner.fitting import (
     PERCEPTRON,
@@ -59,7 +58,6 @@ from obygaze_models.runner.scores import Cell, ScoredFold
 
 # A perceptron's seed is that of the protocol times this number, and the number of its training set.
 SEEDS_APART = 10_000
-ANNOTATOR = "annotator"
 
 Folds = Mapping[Pair, Sequence[HeldOut]]
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
@@ -137,7 +135,7 @@ class StoreRun:
 
     @cached_property
     def _leak_index(self) -> LeakIndex:
-        copies = None if self.features is None else self.features.copies.group
+        copies = None if self.features is None else self.features.copies
         return self._index(copies)
 
     @cached_property
@@ -148,7 +146,7 @@ class StoreRun:
         table = self.table
         return LeakIndex.of(
             table.ids,
-            scene_of_clip=table.scene_of_clip,
+            table.films.tolist(),
             clip_of=table.clip_of,
             copies=copies,
         )
@@ -165,66 +163,11 @@ def store_runs(inputs: Inputs, n_jobs: int) -> list[StoreRun]:
         protocol = inputs.protocol
         usable = inputs.usable(features)
         folds = folds_of(protocol, inputs.table, inputs.labels, usable)
-        if features is not None and protocol.data.copies == "leave_out":
-            folds = _without_copies(folds, features, inputs.table)
         run = StoreRun(protocol, inputs.table, inputs.labels, features, folds, n_jobs)
         leaks = [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
         run.check_leaks(leaks)
         runs.append(run)
     return runs
-
-
-def _without_copies(
-    folds: Folds, features: Features, table: ClipTable
-) -> dict[Pair, list[HeldOut]]:
-    """Return the folds without clips that have the features of another clip.
-
-    Of several equal clips that may be learned from, the first one is. A tested clip is left out if
-    a clip with its features may be learned from.
-    """
-    group_of = features.copies.group
-    groups = np.array([group_of.get(clip, -1) for clip in table.ids], dtype=np.intp)
-    further: dict[bytes, IntArray] = {}
-    thinned: dict[Pair, list[HeldOut]] = {}
-    for pair, of_pair in folds.items():
-        thinned[pair] = []
-        for held in of_pair:
-            learned = held.may_learn
-            learned[held.train] = learned[held.validation] = True
-            rows = np.flatnonzero(learned & features.present)
-            key = rows.tobytes()
-            if key not in further:
-                further[key] = _further_copies(rows, features, table)
-            left_out = further[key]
-            is_copy = (groups >= 0) & np.isin(groups, groups[rows])
-            thinned[pair].append(
-                replace(
-                    held,
-                    train=np.setdiff1d(held.train, left_out),
-                    validation=np.setdiff1d(held.validation, left_out),
-                    test=held.test[~is_copy[held.test]],
-                    excluded=np.union1d(held.excluded, left_out),
-                )
-            )
-    return thinned
-
-
-def _further_copies(rows: IntArray, features: Features, table: ClipTable) -> IntArray:
-    """Return those of some clips whose features an earlier one of them has."""
-    X = features.of(rows)
-    ids = [table.ids[row] for row in rows.tolist()]
-    films = table.films[rows].tolist()
-    copies = find_copies(X, hashes_of(X), ids, films, table.clip_of)
-    first_of: dict[int, str] = {}
-    left_out = []
-    for row, clip in zip(rows.tolist(), ids, strict=True):
-        group = copies.group.get(clip)
-        if group is None:
-            continue
-        name = table.clip_of[clip]
-        if first_of.setdefault(group, name) != name:
-            left_out.append(row)
-    return np.array(left_out, dtype=np.intp)
 
 
 @dataclass(eq=False)
@@ -283,8 +226,8 @@ def model_cells(
 def n_tests(run: StoreRun) -> int:
     """Return the number of tests of all models on a store."""
     n = 0
-    for model, (pair, _, _) in product(run.models.values(), run.every_fold):
-        n += run.protocol.n_seeds(pair[0]) if model.kind == PERCEPTRON else 1
+    for model, _ in product(run.models.values(), run.every_fold):
+        n += run.protocol.fit.seeds if model.kind == PERCEPTRON else 1
     return n
 
 
@@ -305,7 +248,7 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[_Fit]]:
         if is_perceptron and not problem_of(run.labels[pair[0]], own):
             numbers = starts.setdefault((name, pair), {})
             start = numbers.setdefault(own.rows_that_train, len(numbers))
-            n_repeats = run.protocol.n_seeds(pair[0])
+            n_repeats = run.protocol.fit.seeds
         for repeat in range(n_repeats):
             seed = (run.protocol.fit.seed + repeat) * SEEDS_APART + start
             key = (name, pair[0], seed, _rows_of(model, own))
@@ -389,50 +332,32 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
     table = run.table
     is_possible = {
         "oracle": table.has_concept.any(),
-        "neighbour": table.scene_of_clip is not None,
-        ANNOTATOR: any(table.others),
+        "neighbour": table.scenes is not None,
     }
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
-    marked = {}
-    if ANNOTATOR in names:
-        for task in protocol.test_tasks:
-            marked[task] = other_annotators(task, protocol.tasks[task], table)
     outcomes: Outcomes = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
     for name, (pair, number, held) in product(names, run.every_fold):
-        fit: Callable[[], Any]
-        if name == ANNOTATOR:
-            # Tests clips that somebody else marked, and trains on none.
-            others = marked[pair[1]]
-            tested = held.test[np.isfinite(others[held.test])]
-            held = replace(held, train=NO_ROWS, validation=NO_ROWS, test=tested)
-            if not len(tested):
-                continue
-            fit = partial(lambda others: others.__getitem__, others)
-        else:
-            seed = protocol.fit.seed + number
-            fit = partial(
-                fit_baseline, name, held.joined(), run.labels[pair[0]], table, seed
-            )
         # Folds that differ only in their validation clips are one fold to a baseline.
         key = (name, pair, held.joined().rows_that_train, held.test.tobytes())
         if key in seen:
             continue
         seen.add(key)
-        outcomes[name, pair, number, 0] = _test_baseline(run, pair, held, name, fit)
+        outcomes[name, pair, number, 0] = _test_baseline(run, pair, number, held, name)
     return _cells(run, names, outcomes, are_models=False)
 
 
 def _test_baseline(
-    run: StoreRun, pair: Pair, held: HeldOut, name: str, fit: Callable[[], Any]
+    run: StoreRun, pair: Pair, number: int, held: HeldOut, name: str
 ) -> ScoredFold | str:
     if not len(held.test):
         return NOT_TESTED
-    if name != ANNOTATOR:
-        problem = problem_of(run.labels[pair[0]], held.joined())
-        if problem:
-            return problem
-    score = fit()
+    labels = run.labels[pair[0]]
+    problem = problem_of(labels, held.joined())
+    if problem:
+        return problem
+    seed = run.protocol.fit.seed + number
+    score = fit_baseline(name, held.joined(), labels, run.table, seed)
     y = run.labels[pair[1]][held.test] == 1
     return ScoredFold(
         fold=held.name,
@@ -459,15 +384,15 @@ def _cells(
         tested: list[ScoredFold] = []
         skipped: dict[str, str] = {}
         for number, held in enumerate(run.folds[pair]):
-            for repeat in range(run.protocol.n_seeds(pair[0])):
+            for repeat in range(run.protocol.fit.seeds):
                 outcome = outcomes.get((name, pair, number, repeat))
                 if isinstance(outcome, str):
                     skipped[held.name] = outcome
                 elif outcome is not None:
                     tested.append(outcome)
         if not tested:
-            if name == ANNOTATOR or may_fail:
-                continue  # nobody else marked a clip of this task
+            if may_fail:
+                continue
             raise _without_fit(run, pair, name, list(skipped.values()))
         cells.append(
             Cell(
@@ -533,8 +458,7 @@ def fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fi
     """
     features = run.vectors.features
     rows = np.flatnonzero(features.present & (run.labels[task] >= 0))
-    films = run.table.column(run.protocol.splits.group)
-    held = nothing_held_out(run.table, films, rows)
+    held = nothing_held_out(run.table, rows)
     if model.kind != PERCEPTRON:
         return rows, fit_model(model, held, run.context(task))
     # A protocol may not test the task that it trains on.

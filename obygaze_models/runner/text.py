@@ -15,8 +15,6 @@ from obygaze_models.runner.summary import (
     answer,
     best_guess,
     cells_of,
-    groups,
-    has_same_tests,
     metric_name,
     short,
     warnings_of,
@@ -30,12 +28,8 @@ def result_text(run: Run) -> str:
     lines = [_title(run), _clips(run), answer(run)]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
-    lines = [
-        *_titles_of_tasks(cells, run),
-        _about_values(run, cells),
-        *_choices(cells),
-        *_several_tasks(run),
-    ]
+    lines = [*_titles_of_tasks(cells, run), _about_values(run, cells)]
+    lines += _choices(cells)
     lines += _contrasts(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines]
@@ -149,9 +143,8 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
         return f"{how}."
     percent = 100 * run.protocol["report"]["confidence"]
     n_films = max(cell.n_films for cell in cells)
-    return (
-        f"{how}; AP and AUC have {percent:g} % intervals over {groups(n_films, run)}."
-    )
+    films = count(n_films, "film")
+    return f"{how}; AP and AUC have {percent:g} % intervals over {films}."
 
 
 # ---- sentences beside the table ----
@@ -173,11 +166,7 @@ def _contrasts(run: Run, cells: Sequence[CellRows]) -> list[str]:
 
 def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
     metric = row["metric"]
-    values = ""
-    # A contrast has more seeds than a cell where models start at random, and fewer clips where
-    # leaked ones are left out.
-    if all(has_same_tests(side, row) for side in sides):
-        values = f" {' / '.join(short(side.value(metric)) for side in sides)},"
+    values = " / ".join(short(side.value(metric)) for side in sides)
     interval = ""
     if math.isfinite(row["low"] + row["high"]):
         digits = digits_of(row["low"], row["high"])
@@ -187,7 +176,7 @@ def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
     leaked = f", {row['leaked']} of them leaked" if row["leaked"] else ""
     return (
         f"trained on {row['train']} / {row['against_train']}, tested on {row['test']}: "
-        f"{label_of(row['model'])} ({row['store']}) has {metric}{values} "
+        f"{label_of(row['model'])} ({row['store']}) has {metric} {values}, "
         f"difference {_signed(row['value'])}{interval}{p}; {row['clips']} clips{leaked}"
     )
 
@@ -213,27 +202,5 @@ def _choices(cells: Sequence[CellRows]) -> list[str]:
         lines.append(
             f"{label_of(model)}: the stores that training films chose in {of_model.total()} "
             f"tests: {', '.join(named)}"
-        )
-    return lines
-
-
-def _several_tasks(run: Run) -> list[str]:
-    """Return a line for each model whose tasks were made one, of several classes."""
-    if not run.protocol["report"]["argmax"]:
-        return []
-    values: dict[tuple[str, str, str], dict[str, Row]] = {}
-    for row in run.results:
-        if row["metric"] in ("accuracy", "majority") and " | " in row["task"]:
-            key = (row["task"], row["model"], row["store"])
-            values.setdefault(key, {})[row["metric"]] = row
-    lines = []
-    for (task, model, store), of_model in values.items():
-        if len(of_model) < 2:
-            continue  # a task may have such a name
-        accuracy = of_model["accuracy"]
-        lines.append(
-            f"{label_of(model)} ({store}), most probable of {task.replace(' | ', ', ')}: "
-            f"accuracy {short(accuracy['value'])} on {accuracy['clips']} clips, "
-            f"largest class {short(of_model['majority']['value'])}"
         )
     return lines

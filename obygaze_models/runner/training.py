@@ -26,12 +26,10 @@ from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PUBLISHED, default_settings
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
-    ALIASES,
     CAV,
     DEFAULT_TASK,
     for_task,
     grid_of,
-    is_range,
     trainable,
 )
 from obygaze_models.protocols.reading import load_protocol
@@ -44,35 +42,18 @@ from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.testing import fit_every_clip, store_runs
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
+from obygaze_models.zoo.info import (
+    FeatureSpec,
+    Metric,
+    ModelInfo,
+    TrainingClips,
+    TrainingData,
+)
 from obygaze_models.zoo.saving import save_model
 
 # The levels of clips with a concept that a vector is found from, and the negatives beside EN.
 RATED = ("HN", "S")
-CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
-
-# Classes of scikit-learn by the names that people give them, without hyphens and in lower case.
-SKLEARN_CLASSES = {
-    "randomforest": "sklearn.ensemble.RandomForestClassifier",
-    "rf": "sklearn.ensemble.RandomForestClassifier",
-    "forest": "sklearn.ensemble.RandomForestClassifier",
-    "gradientboosting": "sklearn.ensemble.HistGradientBoostingClassifier",
-    "histgradientboosting": "sklearn.ensemble.HistGradientBoostingClassifier",
-    "boosting": "sklearn.ensemble.HistGradientBoostingClassifier",
-    "knn": "sklearn.neighbors.KNeighborsClassifier",
-    "kneighbors": "sklearn.neighbors.KNeighborsClassifier",
-    "tree": "sklearn.tree.DecisionTreeClassifier",
-    "decisiontree": "sklearn.tree.DecisionTreeClassifier",
-    "naivebayes": "sklearn.naive_bayes.GaussianNB",
-    "gaussiannb": "sklearn.naive_bayes.GaussianNB",
-    "lda": "sklearn.discriminant_analysis.LinearDiscriminantAnalysis",
-}
-
-
-def _class_of_sklearn(name: str) -> str:
-    """Return the class of scikit-learn that a person means by a name, "" if it is not known."""
-    word = name.casefold().replace("-", "").replace("_", "").removesuffix("classifier")
-    return SKLEARN_CLASSES.get(word, "")
+CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier")
 
 
 def training_protocol(
@@ -89,11 +70,8 @@ def training_protocol(
     is_class = is_own_code(name) or is_of_sklearn(name)
     if name not in trainable() and not is_class:
         hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
-        class_of_name = _class_of_sklearn(name)
-        if class_of_name:
-            hint = f"{class_of_name} in its place"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
-    kind = ALIASES.get(name, name)
+    kind = name
     name = label_of(name)
     if is_class and name in load_protocol("honest").models:
         raise FixUsage(
@@ -246,10 +224,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         task = "concepts"
         classes = []
         rows = NO_ROWS
-        films = table.column(protocol.splits.group)
-        margins = store.vectors.margins(
-            settings, nothing_held_out(table, films, NO_ROWS)
-        )
+        margins = store.vectors.margins(settings, nothing_held_out(table, NO_ROWS))
         estimator: Any = margins.bank
         found_on = margins.found_on
         concepts = tuple(map(str, estimator.concepts_))
@@ -259,7 +234,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
         settings = for_task(kind, _settled(protocol.models[name], models, task), task)
-        chosen = _drawn_values(protocol.models[name], settings)
+        chosen = _offered_values(protocol.models[name], settings)
         rows, fitted = fit_every_clip(store, Model(kind, settings), task)
         estimator = fitted.estimator
         found_on = fitted.found_on
@@ -291,15 +266,13 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
 
 
 def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
-    """Settings with every choice made: the value, or drawn combination, that most folds chose."""
+    """Settings with every choice made: the value that most folds chose."""
     chosen: list[Mapping[str, Any]] = []
     for cell in cells:
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
-    if model.drawn:
-        return _most_chosen(model, chosen, task)
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        offered = grid_of(model.kind, name, value)
+        offered = grid_of(value)
         if offered is None:
             continue
         # A record has the value for the task where there is one for each.
@@ -311,25 +284,10 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
     return settled
 
 
-def _most_chosen(
-    model: Model, chosen: Sequence[Mapping[str, Any]], task: str
-) -> dict[str, Any]:
-    """Return the drawn combination that most folds chose; of several, the first one drawn."""
-    votes = Counter(canonical_json(_drawn_values(model, fold)) for fold in chosen)
-    n_votes = []
-    for settings in model.drawn:
-        meant = for_task(model.kind, settings, task)
-        n_votes.append(votes[canonical_json(_drawn_values(model, meant))])
-    best = n_votes.index(max(n_votes))
-    return dict(model.drawn[best])
-
-
-def _drawn_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those settings that a model draws."""
+def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of those settings of which a model offers several."""
     names = [
-        name
-        for name, value in model.settings.items()
-        if is_range(value) or grid_of(model.kind, name, value) is not None
+        name for name, value in model.settings.items() if grid_of(value) is not None
     ]
     return {name: values.get(name) for name in names}
 
@@ -346,7 +304,6 @@ def _model_info(
     by_film = protocol.splits.kind not in BY_CLIP and not any(
         cell.facts["shares_films"] for cell in models
     )
-    by_film = by_film and protocol.splits.group == "movie_id"
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
     notes = [
@@ -374,7 +331,6 @@ def _model_info(
             seal=origin["seal"],
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),
-            facts=origin.get("facts", {}),
             licence=origin.get("licence", ""),
             citation=origin.get("citation", ""),
         ),
@@ -394,20 +350,20 @@ def _model_info(
     )
 
 
-def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, dict[str, object]]:
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
     """
     report = run.protocol["report"]
     names = dict.fromkeys((report["primary"], *CARD_METRICS, *report["metrics"]))
-    metrics: dict[str, dict[str, object]] = {}
+    metrics = {}
     for cell in models:
         prefix = f"{cell.test}: " if len(models) > 1 else ""
         for name in names:
             if name in cell.of_metric:
-                ci = list(cell.ends(name))
-                metrics[prefix + name] = {"value": cell.value(name), "ci": ci}
+                ci = cell.ends(name)
+                metrics[prefix + name] = Metric(value=cell.value(name), ci=ci)
     return metrics
 
 

@@ -4,12 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import count
@@ -20,26 +21,9 @@ from obygaze_features.core.files import (
     json_values,
     sha256_bytes,
 )
-from obygaze_features.core.metadata import (
-    CROISSANT_FILE,
-    Publication,
-    RecordColumn,
-    RecordTable,
-    render,
-)
+from obygaze_features.core.metadata import render
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
-from obygaze_features.core.schema_rules import (
-    any_of,
-    anything,
-    list_of,
-    matching,
-    nothing,
-    number,
-    text,
-    whole,
-)
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.store.records import FileMark
 
 Floats = NDArray[np.float64]
@@ -47,8 +31,14 @@ SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 
 
-@dataclass(frozen=True)
-class FeatureSpec:
+class Metric(TypedDict):
+    """The value of a metric and its interval over films; None for one that does not exist."""
+
+    value: float | None
+    ci: tuple[float | None, float | None]
+
+
+class FeatureSpec(Record, frozen=True, omit_defaults=True):
     """The features that a model takes as input: those of an array of this dtype in stores with this
     fingerprint.
 
@@ -59,22 +49,15 @@ class FeatureSpec:
     backbone: str
     array: str
     dtype: str
-    width: int
+    width: Annotated[int, Meta(ge=1)]
     fingerprint: str
     store: str = ""
     rule: str = ""
     reduce: str = ""
     # The seal of the store; "" where it is not recorded.
     seal: str = ""
-    # What the importer of imported features said of how they were made.
-    facts: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
     citation: str = ""
-
-    @property
-    def are_imported(self) -> bool:
-        """Whether nothing but the word of an importer says how the features were made."""
-        return self.backbone.startswith(UNKNOWN) or IMPORTED in self.backbone
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -82,8 +65,7 @@ class FeatureSpec:
         return short_repr("FeatureSpec", self.backbone, self.array, width, fingerprint)
 
 
-@dataclass(frozen=True)
-class TrainingData:
+class TrainingData(Record, frozen=True):
     """The clips and films that a model was trained on, in numbers."""
 
     manifest: str
@@ -102,11 +84,10 @@ class TrainingData:
         )
 
 
-@dataclass(frozen=True)
-class ModelInfo:
+class ModelInfo(Record, frozen=True, omit_defaults=True):
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
-    `chosen` has the settings that training films chose, of those that were offered or drawn.
+    `chosen` has the settings that training films chose, of those that were offered.
     `trust` names what somebody must trust who loads the model (--trust); saving it sets it.
     """
 
@@ -117,10 +98,10 @@ class ModelInfo:
     features: FeatureSpec
     training: TrainingData
     concepts: tuple[str, ...] = ()
-    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = {}
     protocol: str = ""
     notes: tuple[str, ...] = ()
-    chosen: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Mapping[str, Any] = {}
     trust: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -142,15 +123,7 @@ class ModelInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a number without a value is null."""
-        value: dict[str, Any] = json_values(asdict(self))
-        for name in ("chosen", "trust"):
-            if not value[name]:
-                del value[name]
-        if not self.features.rule:
-            del value["features"]["rule"], value["features"]["reduce"]
-        for name in ("facts", "licence", "citation"):
-            if not value["features"][name]:
-                del value["features"][name]
+        value: dict[str, Any] = json_values(msgspec.to_builtins(self))
         return value
 
 
@@ -203,71 +176,34 @@ class TrainingClips:
         )
 
 
-@dataclass(frozen=True)
-class ModelDocument:
+class ModelDocument(ModelInfo, frozen=True, kw_only=True):
     """The content of model.json: the facts, the estimator, and the marks of the other files.
 
     `sha256` is the checksum of all that.
     """
 
-    info: ModelInfo
-    estimator: Mapping[str, Any]
-    arrays: FileMark
-    card: FileMark
-    croissant: FileMark
     created_by: str
-    sha256: str
-    training_clips: FileMark | None = None
+    estimator: dict[str, Any]
+    files: dict[str, FileMark]
+    sha256: Sha256
 
-
-def _document(**values: Any) -> ModelDocument:
-    other_keys = {name: values.pop(name) for name in _REST if name in values}
-    return ModelDocument(ModelInfo(**values), **other_keys)
-
-
-_VALUE = any_of(number(), nothing)
-_METRIC = Table(
-    {
-        "value": _VALUE,
-        "ci": any_of(list_of(_VALUE, least=2, most=2, unique=False), nothing),
-    },
-    others=anything,
-)
-_SHA256 = matching("[0-9a-f]{64}", "64 hexadecimal digits")
-_MARK = Table(
-    {"bytes": whole(), "sha256": _SHA256},
-    ("bytes", "sha256"),
-    build=lambda bytes, sha256: FileMark(bytes, sha256),
-)
-_INFO = table_of(
-    ModelInfo,
-    features=table_of(FeatureSpec, width=whole(1), facts=Table(others=anything)),
-    metrics=Table(others=_METRIC),
-    chosen=Table(others=anything),
-)
-_REST: dict[str, AnyRule] = {
-    "estimator": Table(others=anything),
-    "arrays": _MARK,
-    "training_clips": _MARK,
-    "card": _MARK,
-    "croissant": _MARK,
-    "created_by": text,
-    "sha256": _SHA256,
-}
-MODEL_JSON = Table(
-    {**_INFO.keys, **_REST},
-    (*_INFO.required, *(key for key in _REST if key != "training_clips")),
-    build=_document,
-)
+    @property
+    def info(self) -> ModelInfo:
+        """The facts alone."""
+        names = ModelInfo.__struct_fields__
+        return ModelInfo(**{name: getattr(self, name) for name in names})
 
 
 def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
     document = read_json(data, where, error=Corrupt)
-    content = deepcopy(document.tree)
+    content = dict(document.tree)
     document.require_schema(SCHEMA, "saved model", error=Corrupt)
-    checked: ModelDocument = document.check(MODEL_JSON)
-    document.violations.raise_if_any("the saved model is not valid", None, Corrupt)
+    try:
+        checked = msgspec.convert(document.tree, ModelDocument)
+    except msgspec.ValidationError as error:
+        message = f"the saved model is not valid: {error}"
+        raise Corrupt(message, where=where) from error
     if checked.sha256 != document_sha256(content):
         raise Corrupt("the content differs from its sha256 checksum", where=where)
     return checked
@@ -314,35 +250,3 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
 def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
     """Return the model card: Markdown with the header that the Hugging Face hub reads."""
     return render("model-card.md", info=info, clips=clips)
-
-
-def croissant(
-    info: ModelInfo, listed: Mapping[str, FileMark], clips: TrainingClips | None = None
-) -> bytes:
-    """Return croissant.json: the model and its files for programs, with their checksums.
-
-    Args:
-        info: The facts about the model.
-        listed: Its files.
-        clips: The clips it was trained on.
-    """
-    data = info.training
-    source = info.features
-    cited = dict.fromkeys(filter(None, (data.citation, source.citation)))
-    publication = Publication(
-        kind="model",
-        name=info.name,
-        title=f"{info.name}: {info.summary}",
-        description=f"A saved model: {info.summary}. It takes the array {source.array} of"
-        f" features of {source.backbone}, recipe {source.fingerprint}.",
-        collection=f"Trained on {data.n_clips} clips of {data.n_films} films of the manifest "
-        f"{data.manifest!r}, sha256 {data.manifest_sha256}.",
-        citation=" | ".join(cited),
-    )
-    tables = []
-    if clips is not None:
-        columns = [RecordColumn("clip_id")]
-        columns += [RecordColumn(name, "sc:Float") for name in clips.scores]
-        description = "The training clips, with the scores of fits without them."
-        tables.append(RecordTable(CLIPS_FILE, description, columns))
-    return publication.document(CROISSANT_FILE, listed=listed, tables=tables, arrays=())

@@ -88,6 +88,7 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
 
 
 def _summary(name: str, info: ModelInfo) -> ModelSummary:
+    ap = info.metrics["ap"]["value"] if "ap" in info.metrics else None
     return ModelSummary(
         name=name,
         kind=info.kind,
@@ -95,7 +96,7 @@ def _summary(name: str, info: ModelInfo) -> ModelSummary:
         backbone=info.features.backbone,
         array=info.features.array,
         clips=info.training.n_clips,
-        ap=info.metrics.get("ap", {}).get("value"),
+        ap=ap,
     )
 
 

@@ -6,7 +6,6 @@ clip is in-sample and does not count as a prediction.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections import Counter
@@ -65,8 +64,7 @@ class Predicted:
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
-    clips, as columns that a file has beside those of the table. `same_recipe` says that imported
-    features of another fingerprint were taken for those that the model was trained on.
+    clips, as columns that a file has beside those of the table.
     """
 
     clip_ids: Sequence[str]
@@ -81,7 +79,6 @@ class Predicted:
     refused: Mapping[str, str]
     model: ModelInfo | None = None
     films: Columns = field(default_factory=dict)
-    same_recipe: bool = False
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -111,7 +108,6 @@ class Predicted:
             "rows": [dict(zip(columns, row, strict=True)) for row in self.rows()],
             "absent": dict(self.absent),
             "refused": dict(self.refused),
-            "same_recipe": self.same_recipe,
         }
 
     def to_frame(self) -> Any:
@@ -144,8 +140,6 @@ class Predicted:
         written = []
         if output is not None:
             columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
-            if self.same_recipe:
-                columns["same_recipe"] = [True] * len(self)
             write_table(output, columns, force=force)
             written.append(f"wrote {output}")
         if mediaeval is not None:
@@ -241,12 +235,6 @@ class PredictedFiles:
                     " of the model itself, not only these; --clips with it chooses the clips",
                 )
             )
-        if self.predicted.same_recipe:
-            warnings.append(
-                "the features are another import than those that the model was trained on; that "
-                "both were made in the same way is what --same-recipe says, and cannot be checked "
-                "beyond the facts that both imports state"
-            )
         n_in_sample = Counter(self.predicted.basis)[IN_SAMPLE]
         if n_in_sample:
             warnings.append(
@@ -267,7 +255,6 @@ def predict(
     manifest: PathLike | Manifest | None = None,
     affect: Annotated[PathLike | None, Option(metavar="TABLE")] = None,
     in_sample: bool = False,
-    same_recipe: bool = False,
     trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
@@ -294,9 +281,6 @@ def predict(
             above 0.15 positive, else neutral.
         in_sample: Score all training clips with the model itself, also those that have an
             out-of-fold score; such scores are not predictions.
-        same_recipe: Take imported features for those that the model was trained on, which were
-            imported from other files. What made them is not known, so that it cannot be checked;
-            facts that both imports state (--backbone, --fact) must be the same.
         trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
             scikit-learn estimator.
         workspace: The workspace, if it is not the current one.
@@ -313,7 +297,6 @@ def predict(
         obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
         obygaze models predict --affect scores.csv --mediaeval run2.txt
         obygaze models predict films-ridge whole.descriptors --manifest films
-        obygaze models predict my-ridge new-clips --same-recipe
     """
     if affect is not None:
         if model is not None or clips is not None or manifest is not None:
@@ -329,18 +312,20 @@ def predict(
     elif clips is not None:
         listed = list(clips)
     rows: Manifest | None
+    of_films: Iterable[Clip] = ()
     if manifest is None:
         rows = opened.find_manifest(Workspace.of(workspace))
     else:
         rows = read_manifest(manifest, workspace=workspace)
+        of_films = rows
         listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
     predicted, film_of = _predict(
         saved,
         opened,
         listed,
         in_sample=in_sample,
-        same_recipe=same_recipe,
         workspace=workspace,
+        of_films=of_films,
     )
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
     films = film_columns(predicted.clip_ids, movie_ids, rows)
@@ -374,15 +359,15 @@ def _predict(
     clips: Sequence[str | Clip] | None,
     *,
     in_sample: bool,
-    same_recipe: bool,
     workspace: PathLike | None,
+    of_films: Iterable[Clip],
 ) -> tuple[Predicted, dict[str, str]]:
     """Return the predictions of a model, and the film of each clip.
 
     Training clips get their out-of-fold scores.
     """
     matrix, film_of = read_features(
-        model, store, clips, same_recipe=same_recipe, workspace=workspace
+        model, store, clips, workspace=workspace, of_films=of_films
     )
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
@@ -395,15 +380,10 @@ def _predict(
     trained_on = (
         {} if model.clips is None else _training_rows(model.clips, list(film_of))
     )
-    # The out-of-fold scores of a model are those of the features that it was trained on.
-    wanted = model.info.features
-    is_other_import = store.fingerprint != wanted.fingerprint
-    basis = _basis(
-        model, ids, film_of, trained_on, in_sample=in_sample or is_other_import
-    )
+    basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
     refused = {}
     if not in_sample:
-        refused = _refused(model, ids, basis, is_other_import=is_other_import)
+        refused = _refused(model, ids, basis)
     predicted_rows = [i for i, clip in enumerate(ids) if clip not in refused]
     ids = [ids[i] for i in predicted_rows]
     basis = [basis[i] for i in predicted_rows]
@@ -424,7 +404,6 @@ def _predict(
         absent={clip: str(status) for clip, status in matrix.reasons.items()},
         refused=refused,
         model=model.info,
-        same_recipe=is_other_import,
     )
     return predicted, film_of
 
@@ -434,13 +413,18 @@ def read_features(
     store: Store,
     clips: Iterable[str | Clip] | None,
     *,
-    same_recipe: bool = False,
     workspace: PathLike | None = None,
+    of_films: Iterable[Clip] = (),
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
     if store.fingerprint != wanted.fingerprint:
-        _require_same_import(model, store, workspace, same_recipe=same_recipe)
+        raise Mismatch(
+            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
+            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
+            where=store.location,
+            hint=_stores_that_fit(wanted, workspace),
+        )
     dtype = store.array(wanted.array).dtype
     if dtype != wanted.dtype:
         raise Mismatch(
@@ -451,7 +435,7 @@ def read_features(
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
     if wanted.rule:
-        matrix, films = _read_segments(store, wanted, listed)
+        matrix, films = _read_segments(store, wanted, listed, of_films)
     elif clips is not None and not listed:
         hint = "ids with commas between, or omit --clips"
         raise FixUsage("--clips lists no clip", hint=hint)
@@ -470,47 +454,6 @@ def read_features(
             where=store.location,
         )
     return matrix, films
-
-
-def _require_same_import(
-    model: SavedModel,
-    store: Store,
-    workspace: PathLike | None,
-    *,
-    same_recipe: bool,
-) -> None:
-    """Raise an error unless a store may be another import of the features that a model reads.
-
-    The recipe of an import has the hash of its files: that of further clips is another one. Only
-    the user knows that both were made in the same way, and facts that were given must not
-    contradict it.
-    """
-    wanted = model.info.features
-    expected = (
-        f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
-        f" {wanted.fingerprint[:12]}"
-    )
-    got = f"{store.fingerprint[:12]} ({store.recipe.title})"
-    if not store.recipe.is_unknown or not wanted.are_imported:
-        raise Mismatch(
-            f"{expected}, got {got}",
-            where=store.location,
-            hint=_stores_that_fit(wanted, workspace),
-        )
-    contradictions = _contradictions(wanted.facts, store.recipe.stated_facts)
-    if contradictions:
-        raise Mismatch(
-            f"{expected}, got {got}, of which other facts were stated",
-            where=store.location,
-            details=contradictions,
-        )
-    if not same_recipe:
-        raise Mismatch(
-            f"{expected}, got another import: {got}",
-            where=store.location,
-            hint="--same-recipe, if both imports were made in the same way (network, layer, frames,"
-            " scaling); nothing but you knows it",
-        )
 
 
 def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
@@ -532,19 +475,11 @@ def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
     )
 
 
-def _contradictions(wanted: Mapping[str, Any], stated: Mapping[str, Any]) -> list[str]:
-    """Return the facts of two imports that differ; a fact that only one states is none of them."""
-    differing = []
-    for name in wanted:
-        if name in stated and wanted[name] != stated[name]:
-            of_model = json.dumps(wanted[name], ensure_ascii=False)
-            of_store = json.dumps(stated[name], ensure_ascii=False)
-            differing.append(f"{name}: {of_model} for the model, {of_store} here")
-    return differing
-
-
 def _read_segments(
-    store: Store, wanted: FeatureSpec, listed: Sequence[str | Clip]
+    store: Store,
+    wanted: FeatureSpec,
+    listed: Sequence[str | Clip],
+    of_films: Iterable[Clip],
 ) -> tuple[Segments, dict[str, str]]:
     """Return the features of segments, made from those of their windows, and their films."""
     segments = [clip for clip in listed if isinstance(clip, Clip)]
@@ -554,7 +489,7 @@ def _read_segments(
             f" its windows, by the rule {wanted.rule!r}",
             hint="--manifest NAME (in Python, a manifest as `clips`)",
         )
-    cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
+    cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
     films = {clip.clip_id: clip.movie_id for clip in segments}
     return store.segments(segments, wanted.array, **cut), films
 
@@ -611,16 +546,9 @@ def _refused(
     model: SavedModel,
     ids: Sequence[str],
     basis: Sequence[str],
-    *,
-    is_other_import: bool,
 ) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
-    if is_other_import:
-        reason = (
-            "the model was trained on this clip; its out-of-fold score is that of the features"
-            " it was trained on, not of these"
-        )
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
     refused = {

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+from msgspec import structs
 
 from obygaze_features import __version__
 from obygaze_features.core.console import human
@@ -27,7 +29,6 @@ from obygaze_features.core.files import (
     write_atomic,
     write_then_rename,
 )
-from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
@@ -44,7 +45,6 @@ from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
     card_text,
-    croissant,
     document_sha256,
     parse_document,
     read_training_clips,
@@ -58,13 +58,8 @@ MAX_BYTES = {
     ARRAYS_FILE: 2_000_000_000,
     CLIPS_FILE: 500_000_000,
     CARD_FILE: 10_000_000,
-    CROISSANT_FILE: 10_000_000,
     MODEL_FILE: 10_000_000,
 }
-# The key of each file in model.json, which does not list itself.
-_KEYS = dict(
-    zip(MAX_BYTES, ("arrays", "training_clips", "card", "croissant"), strict=False)
-)
 TRUST = Option("--trust", metavar="NAME")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -159,7 +154,7 @@ def save_model(
             hint=f"one of {', '.join(score_columns(estimator, info))}",
         )
     description, arrays = save_state(estimator)
-    info = replace(info, trust=tuple(names_to_trust(description, arrays)))
+    info = structs.replace(info, trust=tuple(names_to_trust(description, arrays)))
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     document = {
         "schema": SCHEMA,
@@ -171,12 +166,7 @@ def save_model(
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
     marks = {name: _mark_of(content) for name, content in contents.items()}
-    contents[CROISSANT_FILE] = croissant(info, marks, clips)
-    marks[CROISSANT_FILE] = _mark_of(contents[CROISSANT_FILE])
-    document |= {
-        _KEYS[name]: {"bytes": mark.n_bytes, "sha256": mark.sha256}
-        for name, mark in marks.items()
-    }
+    document["files"] = {name: structs.astuple(mark) for name, mark in marks.items()}
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     for name, content in contents.items():
@@ -234,7 +224,7 @@ def load_folder(folder: Path) -> SavedModel:
     document = read_document(folder)
     info = document.info
     where = str(folder / MODEL_FILE)
-    data = _read_checked(folder, ARRAYS_FILE, document.arrays)
+    data = _read_checked(folder, ARRAYS_FILE, document)
     try:
         arrays = load(data)
     except (SafetensorError, ValueError, KeyError) as error:
@@ -335,25 +325,20 @@ def _are_equal(before: Any, after: Any) -> bool:
 
 def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:
     """Return the training clips of a model; None where it does not list them."""
-    if document.training_clips is None:
+    if CLIPS_FILE not in document.files:
         return None
-    table = _read_checked(folder, CLIPS_FILE, document.training_clips)
+    table = _read_checked(folder, CLIPS_FILE, document)
     return read_training_clips(table, str(folder / CLIPS_FILE))
 
 
 def check_arrays(folder: Path, document: ModelDocument) -> None:
     """Raise an error unless the arrays of a model are those that model.json lists."""
-    _read_checked(folder, ARRAYS_FILE, document.arrays)
+    _read_checked(folder, ARRAYS_FILE, document)
 
 
 def _check_copy(folder: Path) -> None:
-    """Raise an error unless a copied model loads, and its card and croissant.json are unchanged."""
-    document = read_document(folder)
-    for name, mark in (
-        (CARD_FILE, document.card),
-        (CROISSANT_FILE, document.croissant),
-    ):
-        _read_checked(folder, name, mark)
+    """Raise an error unless a copied model loads, and its card is unchanged."""
+    _read_checked(folder, CARD_FILE, read_document(folder))
     load_folder(folder)
 
 
@@ -496,9 +481,8 @@ def read_document(folder: Path) -> ModelDocument:
 
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return the files of a model in the order to write them; model.json is the last."""
-    document = read_document(folder)
-    lists_clips = document.training_clips is not None
-    return tuple(name for name in MAX_BYTES if lists_clips or name != CLIPS_FILE)
+    listed = {*read_document(folder).files, MODEL_FILE}
+    return tuple(name for name in MAX_BYTES if name in listed)
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
@@ -564,9 +548,12 @@ def _mark_of(content: bytes) -> FileMark:
     return FileMark(len(content), sha256_bytes(content))
 
 
-def _read_checked(folder: Path, name: str, mark: FileMark) -> bytes:
+def _read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     """Return the bytes of a file after comparing its size and checksum with model.json."""
     path = folder / name
+    if name not in document.files:
+        raise Corrupt(f"{MODEL_FILE} does not list {name}", where=str(folder))
+    mark = document.files[name]
     if not path.is_file() or path.is_symlink():
         raise Corrupt(f"{name} is missing", where=str(path))
     size = path.stat().st_size

@@ -174,11 +174,6 @@ def test_force_writes_into_no_folder_of_the_workspace(
             1,
             "published view needs the published split",
         ),
-        (
-            ("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"),
-            5,
-            "needs features",
-        ),
     ],
 )
 def test_bad_input_is_three_lines_at_most(
@@ -205,7 +200,7 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
         "[tasks.bodies]\n"
         "positive = 'Body in concept'\n"
         "negative = 'level == EN'\n"
-        "[splits]\nkind = 'group_kfold'\nfolds = 3\n"
+        "[splits]\nkind = 'nested'\nfolds = 3\n"
         "[models.svm]\nkind = 'svm'\nC = 0.1\n"
         "[report]\nreplicates = 40\n",
         encoding="utf-8",
@@ -243,7 +238,7 @@ class TestTrain:
         ("model", "more"),
         [
             ("ridge", ()),
-            ("linear", ()),
+            ("logistic", ()),
             ("svm", ("--set", "model.C=0.1")),
             ("mlp", ("--set", "model.hidden=[8]")),
             ("pcbm-lr", ("--set", "model.tolerance=0.01")),

@@ -68,7 +68,7 @@ def test_a_data_set_a_protocol_and_a_training_take_the_same_clips(
     own = tmp_path / "own.toml"
     own.write_text(
         'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
-        '[splits]\nkind = "leave_one_group_out"\n[models.ridge]\nkind = "ridge"\n',
+        '[splits]\nkind = "nested"\n[models.ridge]\nkind = "ridge"\n',
         encoding="utf-8",
     )
     y = og.dataset(store, manifest).y

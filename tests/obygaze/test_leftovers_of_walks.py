@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -155,23 +154,3 @@ def test_a_concept_as_a_task_is_answered_with_the_line_that_works(inside):
         "train", "ridge", "mine", "films", "--task", "C", "--set", change, "-o", "c"
     )
     assert done.code == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    "name, meant",
-    [
-        ("RandomForestClassifier", "sklearn.ensemble.RandomForestClassifier"),
-        ("random-forest", "sklearn.ensemble.RandomForestClassifier"),
-        ("knn", "sklearn.neighbors.KNeighborsClassifier"),
-    ],
-)
-def test_a_class_of_scikit_learn_is_named_in_full(inside, name, meant):
-    refused = call_obygaze("train", name, "mine", "films")
-    assert f"Try: {meant} in its place" in refused.stderr
-
-
-def test_every_class_that_is_named_is_there():
-    from obygaze_models.runner.training import SKLEARN_CLASSES
-
-    for name in SKLEARN_CLASSES.values():
-        assert hasattr(resolve_name(name), "fit")

@@ -31,12 +31,6 @@ def test_the_error_of_a_metric_says_what_a_metric_gets(here: Path) -> None:
     assert "docs/own-parts.md" in refused.stderr
 
 
-def test_a_name_that_is_nowhere_is_still_unknown(here: Path) -> None:
-    refused = call_obygaze("-C", here, "train", "sig", "mad", "ridge")
-    assert "expected the order" not in refused.stderr
-    assert refused.code != 0
-
-
 def test_chosen_settings_are_printed_and_on_the_card(here: Path) -> None:
     trained = call_obygaze(
         *("-C", here, "train", "logistic", "sig", "made-up", "-o", "m", *QUICK),

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 LARGE = 200  # bytes from which on files go the way of large ones
 
 
@@ -208,3 +210,17 @@ def fake_hub() -> Iterator[FakeHub]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextlib.contextmanager
+def hub_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """Run a hub that huggingface_hub of this process asks, with a token."""
+    package = pytest.importorskip("huggingface_hub")
+    constants = pytest.importorskip("huggingface_hub.constants")
+    real = package.HfApi
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", "hf_abc")
+    with fake_hub() as hub:
+        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=hub.url))
+        yield hub

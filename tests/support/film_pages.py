@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from obygaze.films.mark_tables import Segment
 from obygaze.films.marks import MarkTable
 from obygaze.films.page.routes import server_of
 from obygaze.films.page.server import PageServer
 from obygaze.films.page.site import Site
-from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -71,32 +67,17 @@ def table(folder: Path, films: Manifest, annotator: str) -> MarkTable:
     return MarkTable(path, annotator, films.films, tuple(films.header.concepts))
 
 
-def mark(number: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:
-    """What the page sends to save a mark."""
+def mark(number: int = 0, state: str | None = None, **changes: Any) -> dict[str, Any]:
+    """What the page sends to save a mark, new or as it was shown in a state."""
     values = {"movie_id": "lake", "start_frame": 10, "end_frame": 20, "level": "S"}
     more = {"concepts": ["Body", "Look"], "comment": "why"}
-    own = {"mark": f"00000000-0000-4000-8000-{number:012d}", "version": version}
+    own = {"mark": f"00000000-0000-4000-8000-{number:012d}", "state": state}
     return {**values, **more, **own, **changes}
 
 
 def segment(first: int, last: int, annotator: str = "ada", level: str = "S") -> Segment:
     """A segment of the film lake."""
     return Segment("lake", annotator, first, last, level, ("Look",))
-
-
-@dataclass(frozen=True)
-class OneText:
-    """A text model that knows one text; others are too long for it."""
-
-    text: str
-    vector: NDArray[np.float32]
-    space_id: str
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The vector of the text."""
-        if list(texts) != [self.text]:
-            raise FixInput("too many tokens", hint="use a shorter prompt")
-        return self.vector[None]
 
 
 @contextmanager
@@ -160,4 +141,4 @@ def ask(
 
 def save(server: PageServer, wanted: Mapping[str, Any]) -> Answer:
     """Save a mark as the page does."""
-    return ask(server, "/api/marks", method="POST", sent={"changes": [wanted]})
+    return ask(server, "/api/marks", method="POST", sent=wanted)

@@ -162,7 +162,7 @@ def read_store(files: Tree, folder: Path) -> None:
         lambda: describe_as_card(store),
         store.status,
         lambda: list(store.rows),
-        lambda: verify(store, hashes=True, decode=True),
+        lambda: verify(store, hashes=True),
         *(
             lambda name=name: store.matrix(name, missing="drop")
             for name in store.feature_arrays
@@ -549,12 +549,10 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
         return files
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
         document = json.loads(files["model.json"])
-        for key, name in (("arrays", "model.safetensors"), ("card", "README.md")):
+        for name in ("model.safetensors", "README.md"):
             own = files[name]
-            document[key] = {
-                "bytes": len(own),
-                "sha256": hashlib.sha256(own).hexdigest(),
-            }
+            mark = [len(own), hashlib.sha256(own).hexdigest()]
+            document["files"][name] = mark
         document.pop("sha256", None)
         text = json.dumps(
             document, sort_keys=True, separators=(",", ":"), ensure_ascii=False

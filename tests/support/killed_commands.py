@@ -24,7 +24,7 @@ from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 from support.withdrawn_stores import FILM, holds_planted, values_of, write
-from support.written_stores import files_of, lasting_bytes
+from support.written_stores import check_all, files_of, lasting_bytes
 
 
 def make_kept(root: Path) -> Path:
@@ -188,7 +188,7 @@ class Scene:
         assert self.bytes() == self.undisturbed
         if self.command.is_export:
             return
-        assert verify(self.target, hashes=True, decode=True).problems == []
+        check_all(self.target)
         assert holds_planted(self.target) == (self.name == "import")
         if self.command.live in (pull_new, push_new):
             assert open_store(self.target).seal == open_store(self.kept / "new").seal

@@ -15,14 +15,15 @@ def count_leak(
     test: Iterable[str],
     *,
     concepts: Iterable[str] = (),
-    scene_of_clip: Mapping[str, tuple[str, int]] | None = None,
+    film_of_clip: Mapping[str, str] | None = None,
     cell: str = "",
     clip_of: Mapping[str, str] | None = None,
 ) -> Leak:
     """The counts of a cell: `LeakIndex` takes the numbers of clips."""
     subsets = [[*train], [*validation], [*test], [*concepts]]
     ids = sorted({clip for subset in subsets for clip in subset})
-    index = LeakIndex.of(ids, scene_of_clip=scene_of_clip, clip_of=clip_of)
+    films = ["" if film_of_clip is None else film_of_clip[clip] for clip in ids]
+    index = LeakIndex.of(ids, films, clip_of=clip_of)
     rows = [
         np.array([ids.index(clip) for clip in subset], dtype=np.intp)
         for subset in subsets

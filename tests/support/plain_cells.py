@@ -18,7 +18,7 @@ from sklearn import metrics
 from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
-from support.random_protocols import Experiment, about, group_of
+from support.random_protocols import Experiment, about
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -118,7 +118,7 @@ def _labels(
         ):
             yield f"{row['clip_id']} has y {row['y']} in {row['movie_id']}"
     y = {row["clip_id"]: row["y"] for row in rows}
-    groups = {group_of(clip_of[name], one.protocol["splits"]) for name in y}
+    groups = {clip_of[name].movie_id for name in y}
     expected = {
         "n_test": len(y),
         "n_positive": sum(y.values()),
@@ -186,8 +186,8 @@ def _is_repeated(rows: Rows) -> bool:
     return len(first) > len(set(first))
 
 
-def film_metrics(rows: Rows, edges: Floats | None) -> dict[str, float]:
-    """The metrics of some tests, by their formulas; the bins are those of all films."""
+def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
+    """The metrics of some tests, by their formulas."""
     y = np.array([bool(row["y"]) for row in rows])
     score = np.array([row["score"] for row in rows])
     called = np.array([row["decision"] for row in rows])
@@ -208,20 +208,9 @@ def film_metrics(rows: Rows, edges: Floats | None) -> dict[str, float]:
     if y.any():
         precision = [y[score >= s].mean() for s in score[y]]
         found["ap"] = float(np.mean(precision))
-    if edges is not None:
+    if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
-        found["ece"] = _gap(y, score, (edges < score[:, None]).sum(axis=1))
-        found["ece_width"] = _gap(
-            y, score, (np.arange(1, 10) / 10 < score[:, None]).sum(axis=1)
-        )
     return {name: float(value) for name, value in found.items()}
-
-
-def edges_of(rows: Rows) -> Floats:
-    """The limits of ten bins with equal numbers of tests."""
-    return np.asarray(
-        np.quantile([row["score"] for row in rows], np.arange(1, 10) / 10)
-    )
 
 
 def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
@@ -246,16 +235,7 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
         }
     if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
-        edges = np.quantile(score, np.arange(1, 10) / 10)
-        found["ece"] = _gap(y, score, (edges < score[:, None]).sum(axis=1))
-        width = np.arange(1, 10) / 10
-        found["ece_width"] = _gap(y, score, (width < score[:, None]).sum(axis=1))
     return {name: float(value) for name, value in found.items()}
-
-
-def _gap(y: Floats, score: Floats, bins: NDArray[Any]) -> float:
-    gaps = [abs(float((score - y)[bins == number].sum())) for number in range(10)]
-    return sum(gaps) / len(y)
 
 
 def cell_values(
@@ -316,18 +296,9 @@ def _by_group(
     """The values within each film (or group)."""
     clip_of = {clip.clip_id: clip for clip in one.clips}
     is_margin = "brier" not in cell
-    group = {
-        name: group_of(clip, one.protocol["splits"]) for name, clip in clip_of.items()
-    }
+    group = {name: clip.movie_id for name, clip in clip_of.items()}
     whole = rows_by_fold(rows)
     sizes = {key: len(own) for key, own in whole.items()}
-    of_fold: dict[Any, Floats | None] = dict.fromkeys(whole)
-    of_seed: dict[Any, Floats | None] = dict.fromkeys({row["seed"] for row in rows})
-    if not is_margin:
-        of_fold = {key: edges_of(own) for key, own in whole.items()}
-        of_seed = {
-            s: edges_of([row for row in rows if row["seed"] == s]) for s in of_seed
-        }
     names = {group[row["clip_id"]] for row in rows}
     if names != set(cell["by_film"]):
         yield f"by_film has {sorted(cell['by_film'])}, expected {sorted(names)}"
@@ -335,7 +306,7 @@ def _by_group(
     for name in sorted(names):
         inside = [row for row in rows if group[row["clip_id"]] == name]
         folds = rows_by_fold(inside)
-        values = [film_metrics(own, of_fold[key]) for key, own in folds.items()]
+        values = [film_metrics(own, is_margin=is_margin) for own in folds.values()]
         shares = [len(own) / sizes[key] for key, own in folds.items()]
         expected = _weighted(values, shares)
         if not cell["repeated"]:
@@ -343,8 +314,8 @@ def _by_group(
             for seed in dict.fromkeys(seed for _, seed in folds):
                 keys = [key for key in folds if key[1] == seed]
                 pooled = [row for key in keys for row in folds[key]]
-                found = film_metrics(pooled, of_seed[seed])
-                alone = [film_metrics(folds[key], None) for key in keys]
+                found = film_metrics(pooled, is_margin=is_margin)
+                alone = [film_metrics(folds[key], is_margin=True) for key in keys]
                 weights = [len(folds[key]) / sizes[key] for key in keys]
                 found["ap"] = _weighted(alone, weights)["ap"]
                 found["auc"] = _auc_within([folds[key] for key in keys])
@@ -375,8 +346,6 @@ def _test_sets(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
     """Which clips are tested, and by how many others they are tested."""
-    if cell["model"] == "annotator":
-        return
     splits, clips = one.protocol["splits"], one.clips
     has_vector = one.vectors()
     usable = [clip for clip in clips if clip.clip_id in has_vector]
@@ -391,12 +360,10 @@ def _test_sets(
     }
     never, kind = splits.get("never", []), splits["kind"]
     expected: dict[str, set[str]] = {}
-    if kind in ("leave_one_group_out", "nested") and not splits.get("folds"):
-        names = sorted({group_of(clip, splits) for clip in clips})
-        inside = {
-            n: {c.clip_id for c in tested if group_of(c, splits) == n} for n in names
-        }
-        fit = {n: sum(group_of(c, splits) == n for c in trains) for n in names}
+    if kind == "nested" and not splits.get("folds"):
+        names = sorted({clip.movie_id for clip in clips})
+        inside = {n: {c.clip_id for c in tested if c.movie_id == n} for n in names}
+        fit = {n: sum(c.movie_id == n for c in trains) for n in names}
         testing = [(i, name) for i, name in enumerate(names) if name not in never]
         for i, name in testing:
             if splits["validation"] != "each":
@@ -417,8 +384,10 @@ def _test_sets(
             expected = {key: expected[key] for key in by_fold}
     elif kind == "fixed":
         expected["fixed"] = {c.clip_id for c in tested if c.extra["part"] == "test"}
-        n_train = sum(c.extra["part"] == "train" for c in trains)
-        n_dev = sum(c.extra["part"] == "dev" for c in trains)
+        hidden = {about(c) for c in tested if c.extra["part"] == "test"}
+        learned = [c.extra["part"] for c in trains if about(c) not in hidden]
+        n_train = learned.count("train")
+        n_dev = learned.count("dev")
         given = n_of.get("fixed", (n_train, n_dev))
         if "choose" in splits and given != (n_train, n_dev):
             yield f"fixed trains on {given}, expected {(n_train, n_dev)}"
@@ -442,8 +411,12 @@ def _test_sets(
         yield from _partition(one, cell, by_fold, tested, skipped)
         if cell["train"] == cell["test"] and splits["validation"] != "each":
             for fold, names in by_fold.items():
-                if sum(n_of[fold]) != len(trains) - len(names):
-                    yield f"{fold} trains on {n_of[fold]} of {len(trains)}, tests {len(names)}"
+                hidden = {about(clip) for clip in tested if clip.clip_id in names}
+                n_fit = sum(about(clip) not in hidden for clip in trains)
+                if splits["kind"] != "kfold":
+                    n_fit = len(trains) - len(names)
+                if sum(n_of[fold]) != n_fit:
+                    yield f"{fold} trains on {n_of[fold]}, expected {n_fit} together"
     for fold, names in expected.items():
         if fold not in by_fold and names and fold not in skipped:
             yield f"{fold} is neither tested nor skipped"
@@ -464,13 +437,13 @@ def _partition(
             if sets[first] & sets[second]:
                 yield "a clip is in two test sets"
     never = splits.get("never", [])
-    whole = {clip.clip_id for clip in tested if group_of(clip, splits) not in never}
+    whole = {clip.clip_id for clip in tested if clip.movie_id not in never}
     got = set().union(*sets)
     if not got <= whole or (got != whole and not skipped):
         yield f"tested {len(got)} of {len(whole)} clips"
     if splits["kind"] == "kfold":
         return
-    group = {clip.clip_id: group_of(clip, splits) for clip in one.clips}
+    group = {clip.clip_id: clip.movie_id for clip in one.clips}
     groups = [{group[name] for name in names} for names in sets]
     if sum(map(len, groups)) > len(set().union(*groups)):
         yield "a group is in two test sets"
@@ -481,7 +454,7 @@ def _leaks(
 ) -> Iterator[str]:
     """Test clips of which a row trained or validated."""
     kinds = {name: model["kind"] for name, model in one.protocol["models"].items()}
-    if cell["model"] == "annotator" or kinds.get(cell["model"], "ridge") not in PLAIN:
+    if kinds.get(cell["model"], "ridge") not in PLAIN:
         return
     clip_of = {clip.clip_id: clip for clip in one.clips}
     records = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}

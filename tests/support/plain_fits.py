@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment, group_of
+from support.random_protocols import Experiment, about
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -72,7 +72,31 @@ def clips_of_task(one: Experiment, task: str) -> list[Clip]:
 def plain_folds(
     one: Experiment, cell: Mapping[str, Any], rows: Rows
 ) -> dict[str, PlainFold]:
-    """The clips that train and validate in each fold, where the drawn words alone say so."""
+    """The clips that train and validate in each fold, where the drawn words alone say so.
+
+    In splits by clip nothing learns from a tested clip, whatever annotator's row is about it.
+    """
+    folds = _whole_folds(one, cell, rows)
+    if one.protocol["splits"]["kind"] not in ("kfold", "fixed"):
+        return folds
+    clip_of = {clip.clip_id: clip for clip in one.clips}
+    tested: dict[str, set[Any]] = defaultdict(set)
+    for row in rows:
+        tested[row["fold"]].add(about(clip_of[row["clip_id"]]))
+    left = {}
+    for name, fold in folds.items():
+        both = [clip for clip in fold.both if about(clip) not in tested[name]]
+        validation = None
+        if fold.validation is not None:
+            validation = [c for c in fold.validation if about(c) not in tested[name]]
+        left[name] = PlainFold(both, validation)
+    return left
+
+
+def _whole_folds(
+    one: Experiment, cell: Mapping[str, Any], rows: Rows
+) -> dict[str, PlainFold]:
+    """The clips of the folds, with rows about tested clips."""
     splits, task = one.protocol["splits"], cell["train"]
     clips = clips_of_task(one, task)
     names = list(dict.fromkeys(row["fold"] for row in rows))
@@ -103,12 +127,9 @@ def _numbered(
         cells = {clip.clip_id: clip.extra[column] for clip in one.clips}
         numbers = {name: int(cell) for name, cell in cells.items() if cell}
         return Numbered(numbers, 1 + max(numbers.values()))
-    by_group = splits["kind"] == "leave_one_group_out" or not splits.get("folds")
-    if by_group:
-        names = sorted({group_of(clip, splits) for clip in one.clips})
-        numbers = {
-            clip.clip_id: names.index(group_of(clip, splits)) for clip in one.clips
-        }
+    if not splits.get("folds"):
+        names = sorted({clip.movie_id for clip in one.clips})
+        numbers = {clip.clip_id: names.index(clip.movie_id) for clip in one.clips}
         return Numbered(numbers, len(names))
     if cell["train"] != cell["test"] or cell["skipped"]:
         return None  # clips of other folds are not known by what was tested
@@ -118,7 +139,7 @@ def _numbered(
         tested[row["clip_id"]] = int(number)
     n_folds = splits["folds"]
     never = splits.get("never", [])
-    if any(group_of(clip, splits) in never for clip in one.clips):
+    if any(clip.movie_id in never for clip in one.clips):
         n_folds += 1
     for clip in clips:
         tested.setdefault(clip.clip_id, splits["folds"])
@@ -195,8 +216,6 @@ def sizes_differ(
     one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
     """Numbers of training and validation clips."""
-    if cell["model"] == "annotator":
-        return
     folds = plain_folds(one, cell, rows)
     for record in cell["folds"]:
         fold = folds.get(record["fold"])
@@ -332,12 +351,18 @@ def _linear_differs(
         used = fold.both if is_joined else fold.train
         used = sorted(used, key=lambda clip: place_of[clip.clip_id])
         validation = [] if is_joined else fold.validation or []
-        mean, spread = _scale_of(one, matrix(used))
-        X, y = (matrix(used) - mean) / spread, classes(used)
-        groups = np.array([group_of(clip, splits) for clip in used])
+        unscaled = matrix(used)
+        mean, spread = _scale_of(one, unscaled)
+        X, y = (unscaled - mean) / spread, classes(used)
+        groups = np.array([clip.movie_id for clip in used])
         record = records[name]
-        inner = _inner_splits(y, groups)
-        parts = [(X[a], y[a], X[b], y[b]) for a, b in inner]
+        # Scaling learns, too: in an inner fold, from the clips that train there.
+        parts = []
+        for a, b in _inner_splits(y, groups):
+            mean_inside, spread_inside = _scale_of(one, unscaled[a])
+            A = (unscaled[a] - mean_inside) / spread_inside
+            B = (unscaled[b] - mean_inside) / spread_inside
+            parts.append((A, y[a], B, y[b]))
         if validation and set(classes(validation).tolist()) == {0, 1}:
             V = (matrix(validation) - mean) / spread
             parts = [(X, y, V, classes(validation))]
@@ -384,7 +409,7 @@ def offered_strengths(model: Mapping[str, Any]) -> list[Any]:
     strength = model.get("C")
     if isinstance(strength, dict):
         return list(strength["grid"])
-    return list(strength) if isinstance(strength, list) else [strength]
+    return [strength]
 
 
 def _inner_splits(

@@ -14,7 +14,6 @@ from support.random_protocols import (
     Random,
     about,
     draw_experiment,
-    group_of,
     pick,
     to_toml,
 )
@@ -40,22 +39,11 @@ def _is_in_both(one: Experiment, match: re.Match[str]) -> bool:
     return int(match[1]) in counts
 
 
-def _shares_class_1(one: Experiment, match: re.Match[str]) -> bool:
-    first, second = _labels(one, match[2]), _labels(one, match[3])
-    pairs = zip(first, second, strict=True)
-    return sum(pair == (1, 1) for pair in pairs) == int(match[1])
-
-
 def _has_few_groups(one: Experiment, match: re.Match[str]) -> bool:
     splits = one.protocol["splits"]
-    groups = {group_of(clip, splits) for clip in one.clips}
+    groups = {clip.movie_id for clip in one.clips}
     n_tested = len(groups - set(splits.get("never", [])))
     return n_tested == int(match[2]) < int(match[1]) == splits["folds"]
-
-
-def _lacks_groups(one: Experiment, match: re.Match[str]) -> bool:
-    groups = [group_of(clip, one.protocol["splits"]) for clip in one.clips]
-    return (groups.count(""), len(groups)) == (int(match[1]), int(match[2]))
 
 
 def _may_leak(one: Experiment, match: re.Match[str]) -> bool:
@@ -63,14 +51,12 @@ def _may_leak(one: Experiment, match: re.Match[str]) -> bool:
     splits = one.protocol["splits"]
     columns = {task.get("folds") for task in one.protocol["tasks"].values()}
     rows_alike = len({about(clip) for clip in one.clips}) < len(one.clips)
-    # Groups of regions: rows about one clip may have different cells there.
     by_clip = splits["kind"] in ("kfold", "fixed", "published")
-    by_region = splits.get("group") == "region"
     kinds = {model["kind"] for model in one.protocol["models"].values()}
     # Concept vectors are found on clips of all folds but the tested ones.
     finds_vectors = bool(kinds - {"ridge", "logistic", "svm", "mlp"})
     has_two_columns = splits["kind"] == "published" and len(columns) > 1
-    leaks = (rows_alike and (by_clip or by_region)) or has_two_columns or finds_vectors
+    leaks = (rows_alike and by_clip) or has_two_columns or finds_vectors
     return one.protocol["leakage"] == "error" and leaks
 
 
@@ -78,14 +64,14 @@ def _has_few_films(one: Experiment, match: re.Match[str]) -> bool:
     splits = one.protocol["splits"]
     if splits["validation"] != "each":
         return False
-    groups = {group_of(clip, splits) for clip in one.clips}
+    groups = {clip.movie_id for clip in one.clips}
     n_tested = len(groups - set(splits.get("never", [])))
     return n_tested < 2
 
 
 def _never_is_everyone(one: Experiment, match: re.Match[str]) -> bool:
     splits = one.protocol["splits"]
-    return {group_of(clip, splits) for clip in one.clips} <= set(splits["never"])
+    return {clip.movie_id for clip in one.clips} <= set(splits["never"])
 
 
 def _lacks_a_cell(one: Experiment, match: re.Match[str]) -> bool:
@@ -130,13 +116,13 @@ def _cannot_be_trained(one: Experiment, match: re.Match[str]) -> bool:
             return "test" if clip.extra["part"] == "test" else "other"
         if splits["kind"] == "kfold":
             return str(clip.clip_id)
-        return group_of(clip, splits)
+        return clip.movie_id
 
     usable = [clip for clip in one.clips if clip.clip_id in has_vector]
     never = set(splits.get("never", []))
     tests, parts = set(), set()
     for clip in usable:
-        if one.class_of(test, clip) is not None and group_of(clip, splits) not in never:
+        if one.class_of(test, clip) is not None and clip.movie_id not in never:
             tests.add(part_of(clip, test))
         if one.class_of(train, clip) is not None:
             parts.add((part_of(clip, train), one.class_of(train, clip)))
@@ -169,8 +155,7 @@ def _repeats_films(one: Experiment, match: re.Match[str]) -> bool:
 
 def _asks_for_more_films(one: Experiment, match: re.Match[str]) -> bool:
     """More films are asked for than train; some group is always left out for the test."""
-    splits = one.protocol["splits"]
-    groups = {group_of(clip, splits) for clip in one.clips}
+    groups = {clip.movie_id for clip in one.clips}
     wanted, most = int(match[1]), int(match[2])
     is_wanted = wanted == max(one.protocol["report"]["learning_films"])
     return is_wanted and wanted > most and most <= len(groups)
@@ -185,13 +170,8 @@ def _has_no_vector(one: Experiment, match: re.Match[str]) -> bool:
 
 
 REASONS: dict[str, Reason] = {
-    r"(\d+) of (\d+) clips have no value in the column region, by which clips are kept "
-    r"together": _lacks_groups,
     r"the task (\S+) has no clip of .*": _lacks_a_class,
     r"(\d+) clips are in both classes": _is_in_both,
-    r"report.argmax .* but (\d+) clips are in class 1 of both (\S+) and (\S+)": (
-        _shares_class_1
-    ),
     r"cannot make (\d+) folds of (\d+) \S+": _has_few_groups,
     r"\d+ of \d+ cells test on clips of their training or validation": _may_leak,
     r"validation = 'each' needs at least two films.*": _has_few_films,
@@ -247,7 +227,6 @@ WRONG: list[tuple[str, tuple[str, ...], Any]] = [
     ("report.primary", ("report", "primary"), "f2"),
     ("report.contrast", ("report", "contrast"), ["EN_S"]),
     ("report.contrast", ("report", "contrast"), ["nobody", "no one"]),
-    ("report.argmax", ("report", "argmax"), ["nobody"]),
     ("report.learning_films", ("report", "learning_films"), [0]),
     ("data.view", ("data", "view"), "heard"),
     ("data.where", ("data", "where"), "level ="),

@@ -35,8 +35,6 @@ STORE = {
     "sha256": "3" * 64,
     "n_present": len(FILMS) * CLIPS_OF_A_FILM,
     "missing": {},
-    "n_equal_copies": 0,
-    "n_near_copies": 0,
 }
 
 
@@ -115,7 +113,7 @@ class MadeCell:
         folds = []
         for film in self.films:
             fold = {"fold": film, "seed": 0, "n_train": 70, "n_validation": 0}
-            zeros = {"leaked": 0, "copies": 0, "neighbours": 0, "same_film": 0}
+            zeros = {"leaked": 0, "copies": 0, "same_film": 0}
             folds.append({**fold, **zeros, "threshold": None, "chosen": {}})
         return {
             "train": self.train,

@@ -10,10 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from support.servers import absent, free_port, need_program, wait_for_port
 
@@ -195,3 +198,14 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     finally:
         process.terminate()
         process.wait(timeout=20)
+
+
+@contextlib.contextmanager
+def bucket_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make the empty bucket `films`, with its keys in the variables of this process."""
+    with s3_server(folder) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        url = f"{environment['AWS_ENDPOINT_URL']}/films"
+        urllib.request.urlopen(urllib.request.Request(url, method="PUT"))
+        yield

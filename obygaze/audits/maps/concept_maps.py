@@ -76,8 +76,8 @@ def write_concept_maps(
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
         raise FixInput(f"{array} is not as wide as a token")
     directions_of_film = directions_by_film(inputs)
-    groups = inputs.table.column(protocol.splits.group).tolist()
-    film_of = dict(zip(inputs.table.ids, groups, strict=True))
+    films = inputs.table.films.tolist()
+    film_of = dict(zip(inputs.table.ids, films, strict=True))
     present = np.array(inputs.table.ids)[features.present]
     names = common_names(directions_of_film)
     if not names:

@@ -34,8 +34,8 @@ def export(site: Site, folder: Path) -> None:
         site: The page.
         folder: The new folder; an exported page there is replaced, if nothing was added to it.
     """
-    shown = replace(site, marks=None, maps=None)
-    overview = {**shown.overview(), "is_exported": True, "can_search": False}
+    shown = replace(site, marks=None)
+    overview = shown.overview()
     content: dict[str, Any] = {"overview": overview}
     for film in shown.films:
         content[f"film {film}"] = {**shown.film(film), "pieces": []}

@@ -51,12 +51,10 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         return Reply(draw(*values), kind, headers=headers)
 
     def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
-        direction = [asked["direction"]] if "direction" in asked else []
-        return picture(draw, kind, site.shown[asked["key"]], *direction)
+        return picture(draw, kind, site.shown[asked["key"]])
 
     def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
-        number = [int(asked["picture"])] if "picture" in asked else []
-        return Reply(make(media.by_key[asked["key"]], *number), kind)
+        return Reply(make(media.by_key[asked["key"]]), kind)
 
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
@@ -65,20 +63,15 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
         "api/scores": partial(document, site.scores),
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
-        "api/where": partial(document, site.where),
-        "api/search": partial(document, site.search),
         "api/marks": partial(document, site.marks_of),
         "strip/": lambda asked: picture(site.strip, "image/jpeg", asked["key"]),
         "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
         "sheet/": partial(of_clip, media.sheet, "image/png"),
-        "map/": partial(of_clip, media.map_sheet, "image/png"),
-        "still/": partial(of_video, media.still, "image/jpeg"),
         "times/": partial(of_video, media.times, "application/octet-stream"),
-        "media/": partial(of_video, media.playable, ""),
-        "subtitles/": partial(of_video, media.subtitles, "text/vtt; charset=utf-8"),
+        "media/": partial(of_video, media.path, ""),
     }
     post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
     if site.marks:
-        post["api/marks"] = lambda sent: Reply.of(site.save_marks(sent))
+        post["api/marks"] = lambda sent: Reply.of(site.save_mark(sent))
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
     return PageServer(get, post, ports)

@@ -24,7 +24,7 @@ from obygaze_features.core.files import json_values, parse_json
 from obygaze_features.core.outside import safe_text
 
 HOST = "127.0.0.1"
-# The largest thing that the page sends are some hundred marks with their comments.
+# The largest thing that the page sends are the stretches that were watched.
 MAX_BODY = 1 << 22
 CHUNK = 1 << 18
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -126,8 +126,7 @@ class PageServer(ThreadingHTTPServer):
                 continue
             return
         self.server_close()
-        hint = "--port with another number; without it, a free one is taken"
-        raise FixUsage(f"port {ports[-1]} is used by another program", hint=hint)
+        raise FixUsage(f"port {ports[-1]} is used by another program")
 
     def new_address(self) -> str:
         """Return an address that opens the page, once."""
@@ -311,8 +310,7 @@ def _reply_of(error: Exception) -> Reply:
     """Return the answer to a request that an error ended."""
     if isinstance(error, ObygazeError):
         status = getattr(error, "status", 404 if isinstance(error, NotFound) else 400)
-        facts = getattr(error, "facts", {})
-        return Reply.of({"error": error.message, "hint": error.hint, **facts}, status)
+        return Reply.of({"error": error.message, "hint": error.hint}, status)
     if isinstance(error, OSError):
         status = (
             507

@@ -20,7 +20,6 @@ from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
 from obygaze.films.marks import (
     NAME,
-    MarkChange,
     MarkTable,
     TableState,
     check_rate,
@@ -34,11 +33,9 @@ from obygaze.films.vocabulary import (
     vocabulary_path,
 )
 from obygaze.films.watched import WatchedTable, checked_stretches
-from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.search import search
 from obygaze_features.manifest.film_choice import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
@@ -54,7 +51,6 @@ from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line
-MAX_CHANGES = 200
 Document = dict[str, Any]
 
 
@@ -79,8 +75,6 @@ class Site:
     run: Run | None = None
     store: Store | None = None
     explainer: Explainer | None = None
-    maps: Store | None = None
-    weights: str | None = None
     segments: Sequence[Segment] = ()
     marks: MarkTable | None = None
     blind: bool = False
@@ -119,7 +113,6 @@ class Site:
             "marks": str(self.marks.path) if self.marks else None,
             "blind": self.blind,
             "seen_percent": float(100 * SEEN_SHARE),
-            "can_search": self.store is not None and not self.blind,
         }
 
     def film(self, film: str) -> Document:
@@ -159,67 +152,48 @@ class Site:
         }
 
     def marks_of(self, film: str, known: str = "") -> Document:
-        """Return what annotators marked in a film; with `known`, what changed since it.
+        """Return what annotators marked in a film.
 
         Args:
             film: The film.
-            known: The `state` that was returned before.
+            known: The `state` that was returned before; while it is the same, `marks` and
+                `segments` are null.
 
         Returns:
-            `marks`: those of the annotator who uses the page; `only_changed`: whether these are
-            only the marks that were saved since, with those that were `deleted`; `segments`: what
-            others marked, null if it is as it was; rows of the table that are no marks, and the
-            `problem` if it cannot be read.
+            `marks`: those of the annotator who uses the page; `segments`: what others marked; the
+            `problem` if the annotator's table cannot be read.
         """
         axis = self._axis(film)
         notes: list[str] = []
-        known_marks, _, known_segments = known.partition("/")
         document: Document = {
-            "marks": [],
-            "only_changed": False,
+            "marks": None,
             "segments": None,
-            "bad_rows": [],
             "problem": "",
             "notes": notes,
         }
-        marks_tag = ""
+        state = TableState({})
         if self.marks and axis.has_places:
             try:
                 state = self.marks.read()
                 check_rate(state.marks.values(), film, axis.times.rate)
             except ObygazeError as error:
                 document["problem"] = _all_of(error)
-            else:
-                marks_tag = state.tag
-                saved_ids = state.saved_since(known_marks)
-                document["only_changed"] = saved_ids is not None
-                asked_ids = tuple(state.marks) if saved_ids is None else saved_ids
-                document["marks"] = self._marks_now(state, asked_ids, film, axis)
-                for row in state.bad_rows:
-                    document["bad_rows"].append(f"{row.problem} ({row.text})")
+                state = TableState({})
         segments, segments_tag = self._segments(notes)
-        if segments_tag != known_segments or not known:
-            placed = []
-            for segment in segments:
-                if segment.movie_id == film and axis.has_places:
-                    start_s, end_s = axis.span(segment.start_frame, segment.end_frame)
-                    placed.append({**asdict(segment), "start": start_s, "end": end_s})
-            document["segments"] = placed
-        document["state"] = f"{marks_tag}/{segments_tag}"
+        document["state"] = f"{state.tag}/{segments_tag}"
+        if document["state"] == known:
+            return document
+        document["marks"] = []
+        for mark in state.marks.values():
+            if mark["movie_id"] == film:
+                document["marks"].append(_placed_mark(mark, axis))
+        document["segments"] = []
+        for segment in segments:
+            if segment.movie_id == film and axis.has_places:
+                start_s, end_s = axis.span(segment.start_frame, segment.end_frame)
+                placed = {**asdict(segment), "start": start_s, "end": end_s}
+                document["segments"].append(placed)
         return document
-
-    def _marks_now(
-        self, state: TableState, mark_ids: Iterable[str], film: str, axis: FilmAxis
-    ) -> list[Document]:
-        """Return marks as they are now; of those that are deleted, only that they are."""
-        marks = []
-        for mark_id in dict.fromkeys(mark_ids):
-            mark = state.marks.get(mark_id)
-            if mark is None:
-                marks.append({"mark": mark_id, "movie_id": film, "deleted": True})
-            elif mark["movie_id"] == film:
-                marks.append(_placed_mark(mark, axis))
-        return marks
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
     def scores(self, cell: int) -> Document:
@@ -228,38 +202,16 @@ class Site:
             raise FixUsage("there are no scores without a run", hint="--run RUN")
         return cell_facts(self.run, cell)
 
-    def clip(self, clip_id: str, on: str = "", off: str = "") -> Document:
-        """Return a clip: its facts, why the model decided as it did, and similar clips.
-
-        Args:
-            clip_id: The clip.
-            on: Concepts, joined with '|', that are switched on in the bottleneck.
-            off: Concepts that are switched off.
-        """
-        entry = self._entry(self.shown[clip_id])
-        document = {**entry, "notes": [], "maps": self.media.directions(clip_id)}
-        switched_on = dict.fromkeys(on.split("|"), True)
-        switched_off = dict.fromkeys(off.split("|"), False)
+    def clip(self, clip_id: str) -> Document:
+        """Return a clip: its facts, why the model decided as it did, and similar clips."""
+        document = {**self._entry(self.shown[clip_id]), "notes": []}
         try:
             if self.explainer:
-                switched = switched_on | switched_off
-                document["explanation"] = self.explainer.explain(clip_id, switched)
+                document["explanation"] = self.explainer.explain(clip_id)
             document["nearest"] = self._nearest(clip_id)
         except ObygazeError as error:
             document["notes"].append(error.message)
         return document
-
-    def where(self, expression: str) -> list[str]:
-        """Return the clips for which an expression holds."""
-        shown = self.manifest.with_clips(self.shown.values())
-        return [clip.clip_id for clip in shown.where(expression)]
-
-    def search(self, text: str) -> list[tuple[str, float]]:
-        """Return the clips with features, the most like a text first, each with its cosine."""
-        if self.store is None:
-            raise FixUsage("a search needs features", hint="--store STORE")
-        hits = search(self.store, text=text, top=len(self.store), load=self._tower)
-        return [(hit.clip_id, hit.cosine) for hit in hits]
 
     @lru_cache(maxsize=8)  # noqa: B019 - there is one site in a program
     def strip(self, film: str) -> bytes:
@@ -268,35 +220,17 @@ class Site:
 
     # ---- changes --------------------------------------------------------------------------------
 
-    def save_marks(self, sent: Mapping[str, Any]) -> list[Document]:
-        """Make changes of marks in one step, all or none of them, and return the marks."""
-        changes = sent.get("changes")
-        if not isinstance(changes, list) or not 0 < len(changes) <= MAX_CHANGES:
-            raise FixInput(f"changes: expected a list of 1 to {MAX_CHANGES} marks")
-        if not all(isinstance(change, dict) for change in changes):
-            raise FixInput("changes: expected marks")
+    def save_mark(self, sent: Mapping[str, Any]) -> Document:
+        """Add, change or delete a mark, and return it with its place on the time line."""
         marks = self._own_marks()
-        checked = [self._mark_change(change) for change in changes]
-        saved = marks.save_all(checked, self._vocabulary()[0])
-        placed = []
-        for mark in saved:
-            film = mark["movie_id"]
-            # From the first mark on it is known what was watched: nothing, until it was.
-            if self.watched is not None and not self.watched.path.exists():
-                self.watched.add(film, [], self._axis_for_marks(film)[1])
-            placed.append(_placed_mark(mark, self._axis(film)))
-        return placed
-
-    def _mark_change(self, sent: Mapping[str, Any]) -> MarkChange:
-        """Return a change that the page sent, with the rate and the times of its mark."""
         film = sent.get("movie_id")
         first = sent.get("start_frame")
         last = sent.get("end_frame")
         # `MarkTable` says what is wrong with these.
         if not isinstance(film, str) or film not in self.films:
-            return MarkChange(sent)
+            return marks.save(sent)
         if type(first) is not int or type(last) is not int:
-            return MarkChange(sent)
+            return marks.save(sent)
         axis, rate = self._axis_for_marks(film)
         # What a file says of its length may be a few pictures less than it shows.
         n_pictures = axis.n_pictures
@@ -304,21 +238,21 @@ class Site:
             raise FixInput(
                 f"the last picture of {film} is {n_pictures - 1}, not {last}"
             )
-        return MarkChange(sent, rate, (float(first / rate), float((last + 1) / rate)))
+        span_s = (float(first / rate), float((last + 1) / rate))
+        saved = marks.save(sent, rate, span_s, self._vocabulary()[0])
+        # From the first mark on it is known what was watched: nothing, until it was.
+        if self.watched is not None and not self.watched.path.exists():
+            self.watched.add(film, [], rate)
+        return _placed_mark(saved, axis)
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[Document]:
-        """Add what the annotator watched of a film, and return all that was watched of it.
-
-        With `removed`, the stretches count as watched no more: they were added by mistake.
-        """
+        """Add what the annotator watched of a film, and return all that was watched of it."""
         self._own_marks()
         film = sent.get("movie_id")
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
         stretches = checked_stretches(sent, axis.n_pictures)
-        if sent.get("removed") is True:
-            return self._placed(self.watched.remove(film, stretches), axis)
         return self._placed(self.watched.add(film, stretches, rate), axis)
 
     def _placed(
@@ -380,7 +314,7 @@ class Site:
     def media(self) -> Media:
         """The videos of the manifest."""
         names = sorted({clip.video for clip in self.manifest if clip.video})
-        return Media(self.manifest.header.video_root, names, self.workspace, self.maps)
+        return Media(self.manifest.header.video_root, names, self.workspace)
 
     @cached_property
     def films(self) -> dict[str, list[Clip]]:
@@ -443,29 +377,10 @@ class Site:
             "concepts": clip.concepts,
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
-            "missing": self.missing.get(clip.clip_id),
         }
 
     def _title(self, film: str) -> str:
         return title_of_clip(self.films[film][0]) or film_title(film)
-
-    @cached_property
-    def missing(self) -> dict[str, str]:
-        """Why a clip has no features, by clip."""
-        if self.store is None:
-            return {}
-        ids = self.store.clip_ids.tolist()
-        absent = self.manifest.by_id.keys() - set(ids)
-        reasons = dict.fromkeys(absent, "not in the store")
-        for row, reason in self.store.status().reasons.items():
-            reasons[ids[row]] = str(reason)
-        return reasons
-
-    @lru_cache(maxsize=1)  # noqa: B019 - there is one site in a program
-    def _tower(self, card: str) -> TextTower:
-        return load_text_tower(
-            card, self.weights, workspace=self.workspace, download=False
-        )
 
     @cached_property
     def features(self) -> tuple[list[str], NDArray[np.float64]]:

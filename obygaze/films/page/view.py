@@ -37,9 +37,7 @@ def open_site(
     *,
     run: PathLike | None = None,
     store: Annotated[PathLike | None, Option(shown_default="the run's")] = None,
-    weights: Annotated[str | None, Option(shown_default="the backbone's own")] = None,
     model: PathLike | None = None,
-    maps: Annotated[PathLike | None, Option(metavar="STORE")] = None,
     segments: Annotated[PathLike | None, Option(exists="file")] = None,
     annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
     blind: Annotated[bool, Option(group="Annotate")] = False,
@@ -50,10 +48,8 @@ def open_site(
     Args:
         manifest: The clips. The default is those of the run, or the only manifest of the workspace.
         run: Show the out-of-fold scores of this run.
-        store: Features, to find clips.
-        weights: Weights of the text tower.
+        store: Features, to find similar clips.
         model: Explain the decisions of this saved bottleneck.
-        maps: Show these maps of `explain` with each clip.
         segments: Show the segments of this CSV, too.
         annotate: Mark segments, saved under this name.
         blind: Show no predictions and no marks of others.
@@ -88,9 +84,7 @@ def open_site(
         site,
         scored,
         store=used,
-        weights=weights,
         model=model,
-        maps=maps,
         segments=segments,
     )
 
@@ -100,15 +94,12 @@ def _with_predictions(
     run: Run | None,
     *,
     store: PathLike | Store | None,
-    weights: str | None,
     model: PathLike | None,
-    maps: PathLike | None,
     segments: PathLike | None,
 ) -> Site:
-    """Return a page with what models, maps and other annotators say of its clips."""
+    """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
     from obygaze.films.mark_tables import read_segments
-    from obygaze.maps.stores import map_names
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
@@ -124,16 +115,11 @@ def _with_predictions(
                 f"{kind} must be a bottleneck, with --store",
             )
         explainer = Explainer(saved, features, site.manifest)
-    drawn = open_store(maps, workspace=root) if maps else None
-    if drawn:
-        map_names(drawn)  # raises an error for another kind of store
     return replace(
         site,
         run=run,
         store=features,
         explainer=explainer,
-        maps=drawn,
-        weights=weights,
         segments=read_segments(Path(segments)) if segments else (),
     )
 
@@ -165,29 +151,18 @@ def _options_of_site(function: F) -> F:
 @option_group(
     "Output",
     click.option(
-        "--proxy", is_flag=True, help="First copy the videos that browsers do not play."
-    ),
-    click.option(
         "--export",
         "folder",
         type=TypedPath(file_okay=False, path_type=Path),
         help="Write the page as files, without videos, and end.",
     ),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
-    click.option(
-        "--port",
-        type=click.IntRange(1024, 65535),
-        help="Serve the page at this port.",
-        show_default="the usual one of the workspace, if it is free",
-    ),
 )
 def view(
     session: Session,
     /,
-    proxy: bool,
     folder: Path | None,
     no_browser: bool,
-    port: int | None,
     **inputs: Any,
 ) -> None:
     """Watch films, look at clips and scores, and mark segments, in the browser.
@@ -196,7 +171,7 @@ def view(
 
     Examples:
         obygaze view films --run honest
-        obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
+        obygaze view films --model my-bottleneck --store films.xclip
         obygaze view films --annotate ada --blind
         obygaze view films --run honest --export page
     """
@@ -207,15 +182,12 @@ def view(
     site = open_site(**inputs, workspace=session.workspace.root)
     if site.marks is not None and not site.has_concepts:
         console.note(f"{site.manifest.name} has no concepts: marks have levels only")
-    if proxy:
-        site.media.make_proxies(console.progress)
     if folder is not None:
         export(site, folder)
         index = str(folder / "index.html")
         console.show({"page": index}, index)
         return
-    ports = (port,) if port else (usual_port(session.workspace.root), 0)
-    with server_of(site, ports) as server:
+    with server_of(site, (usual_port(session.workspace.root), 0)) as server:
         address = server.new_address()
         console.show({"address": address}, address)
         try:

@@ -1,5 +1,6 @@
 """Make a store of features that another program wrote."""
 
+import math
 import os
 import shlex
 from collections import Counter
@@ -39,7 +40,7 @@ from obygaze_features.store.importing.reader import (
 )
 from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import Array
-from obygaze_features.store.making import new_store, write_store
+from obygaze_features.store.making import new_store, rows_not_finite, write_store
 from obygaze_features.store.recipe import ORIGIN, Recipe
 from obygaze_features.store.records import Manifest
 from obygaze_features.store.rows import FAILED, Row
@@ -60,6 +61,8 @@ NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
 OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
 SHOWN_REASONS = 5
+# Shorter rows, such as the length of a clip, may well be equal.
+VECTOR_VALUES = 4
 # The headings of the options in the help.
 CONTENT = "What is in the files"
 STORAGE = "How they are stored"
@@ -171,8 +174,7 @@ def import_features(
         source: The file or folder.
         path: The new store: a name or a folder.
         arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id; in npz and
-            hdf5 also clip_ids, ids, id, names, video_names or keys]
+        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
             of them. [default: also, for tokens; else none]
@@ -227,7 +229,7 @@ def import_features(
         not_in_manifest=clips.not_in_manifest,
         remarks=[*reader.notes, *clips.notes],
         manifest="" if manifest is None else manifest.name,
-        warnings=written.warnings,
+        warnings=imported.warnings,
     )
 
 
@@ -504,10 +506,8 @@ def converted(values: Values, stored: Stored) -> tuple[Values, dict[int, str]]:
     with np.errstate(over="ignore"):  # what is too large is found below
         rows = values.astype(dtype, copy=False)
     problems: dict[int, str] = {}
-    if not np.isfinite(rows).all():
-        is_bad = ~np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
-        for place in np.flatnonzero(is_bad).tolist():
-            problems[place] = _not_finite(values[place], stored)
+    for place in rows_not_finite(rows):
+        problems[place] = _not_finite(values[place], stored)
     return rows, problems
 
 
@@ -515,6 +515,33 @@ def _not_finite(row: Values, stored: Stored) -> str:
     if np.isfinite(row).all():
         return f"{stored.name} has numbers too large for {stored.shape.dtype}"
     return f"{stored.name} holds NaN or infinity"
+
+
+@dataclass
+class Repeats:
+    """Counts rows of zeros or of one other value, and rows that are equal to an earlier row."""
+
+    n_rows: int = 0
+    n_repeats: int = 0
+    seen: set[int] = field(default_factory=set)
+
+    def add(self, rows: Values) -> None:
+        """Count some more rows."""
+        self.n_rows += len(rows)
+        for row in rows.reshape(len(rows), -1):
+            key = hash(row.tobytes())
+            is_constant = bool((row == row[0]).all())
+            self.n_repeats += is_constant or key in self.seen
+            self.seen.add(key)
+
+    def warnings(self, name: str) -> list[str]:
+        """Return a sentence if this is so for most rows."""
+        if self.n_rows < 2 or 2 * self.n_repeats <= self.n_rows:
+            return []
+        return [
+            f"{name}: {self.n_repeats} of {self.n_rows} rows are zeros, repeat one value, or"
+            " equal an earlier row"
+        ]
 
 
 @dataclass
@@ -529,6 +556,7 @@ class ImportedRows:
     stored: Sequence[Stored]
     progress: Progress
     problems: dict[int, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Read all rows once, and keep what is wrong with some."""
@@ -544,11 +572,15 @@ class ImportedRows:
             # A pooled array has the problems of the vectors that it is made of.
             if stored.name != stored.source:
                 continue
+            repeats = Repeats()
             for rows, found in self._pieces(stored, 0, n_rows):
-                _, problems = _stored_rows(found, stored)
+                values, problems = _stored_rows(found, stored)
+                if math.prod(stored.shape.sizes) >= VECTOR_VALUES:
+                    repeats.add(np.delete(values, list(problems), axis=0))
                 for position, problem in problems.items():
                     first_problem = first_problem or problem
                     self.problems.setdefault(int(rows[position]), problem)
+            self.warnings += repeats.warnings(stored.name)
         if len(self.problems) == n_rows:
             raise FixInput(
                 f"no clip has usable features; the first: {first_problem}",

@@ -7,7 +7,7 @@ Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
 
 import mmap
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,9 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.store.importing.reader import (
-    ARRAYS_KEY,
     DAMAGE,
     FILM_KEY,
-    ID_KEYS,
+    ID_KEY,
     MOST_BYTES,
     BadRow,
     Reader,
@@ -48,8 +47,8 @@ def open_hdf5(
         require_file(path)
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
-        if id_key is None and not arrays:
-            id_key = _id_key(handle)
+        if id_key is None and not arrays and _kinds(handle).get(ID_KEY) is h5py.Dataset:
+            id_key = ID_KEY
         if id_key is None:
             reader = _a_data_set_a_clip(path, handle, paths)
         else:
@@ -73,21 +72,20 @@ def open_hdf5(
 
 def _a_data_set_a_clip(path: Path, handle: Any, arrays: Mapping[str, str]) -> Reader:
     """Open one file in which each clip has its own data set."""
-    path_of_array = arrays or _arrays_of_file(handle, path)
+    path_of_array = arrays or {"": ID}
     paths = list(path_of_array.values())
     clips: dict[str, None] = {}
     for pattern in paths:
         clips.update(dict.fromkeys(_ids(handle, pattern, path)))
     if not clips:
-        hint = f"--array NAME=PATH; the file has {few(list(handle))}"
+        hint = f"{LAYOUT}; the file has {few(list(handle)) or 'nothing'}"
         raise FixInput(f"no data set at {few(paths)}", where=str(path), hint=hint)
     keys = {}
     for array, pattern in path_of_array.items():
         keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
     origin = {**origin_of("hdf5", path), "arrays": dict(path_of_array)}
-    film_of_clip = _films(handle, paths[0], list(clips), path)
     open_array = partial(_data_set, handle, str(path))
-    reader = clip_reader(str(path), origin, keys, open_array, film_of_clip)
+    reader = clip_reader(str(path), origin, keys, open_array, {})
     if "" in path_of_array:
         name_by_shape(reader, "frames")
     return reader
@@ -146,43 +144,6 @@ def _kinds(group: Any) -> dict[str, Any]:
     return kinds
 
 
-def _id_key(handle: Any) -> str | None:
-    """Return the array of ids in a file of arrays of all clips; None in a file by clip.
-
-    A clip may have the name of an array of ids, such as `keys`.
-    """
-    if ARRAYS_KEY in handle.attrs:
-        return None
-    kinds = _kinds(handle)
-    for name in ID_KEYS:
-        if kinds.get(name) is not h5py.Dataset:
-            continue
-        if handle[name].ndim == 1 and handle[name].dtype.kind != "f":
-            return name
-    return None
-
-
-def _arrays_of_file(handle: Any, path: Path) -> dict[str, str]:
-    """Return the paths of arrays: as an export wrote them, else of one array without a name."""
-    exported = []
-    if ARRAYS_KEY in handle.attrs:
-        check_texts(handle)
-        exported = [str(name) for name in handle.attrs[ARRAYS_KEY]]
-    data_sets = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
-    if not data_sets and exported:
-        return {name: f"{ID}/{name}" for name in exported}
-    if not data_sets:
-        there = few(list(handle)) or "nothing"
-        raise FixInput(
-            f"no data set at the top of the file, only {there}",
-            where=str(path),
-            hint=LAYOUT,
-        )
-    if len(exported) == 1:
-        return {exported[0]: ID}
-    return {"": ID}
-
-
 def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
     """Yield the ids for which the pattern may lead to a data set."""
     words = pattern.split("/")
@@ -210,36 +171,6 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
         # A link is refused, by name, when it is read.
         if match and kinds.get(name, wanted) is wanted:
             yield match[1]
-
-
-def _films(
-    handle: Any, pattern: str, clips: Sequence[str], path: Path
-) -> dict[str, str]:
-    """Return the films, which an export writes as an attribute of each data set or group."""
-    words = pattern.split("/")
-    id_depth = next(depth for depth, word in enumerate(words) if ID in word)
-    top = "/".join(words[: id_depth + 1])
-    film_of_clip: dict[str, str] = {}
-    is_checked = False
-    for clip in clips:
-        try:
-            node = _node(handle, top.replace(ID, clip), str(path))
-        except KeyError:
-            continue
-        if FILM_KEY not in node.attrs:
-            continue
-        if not is_checked:
-            check_texts(handle)
-            is_checked = True
-        film = node.attrs[FILM_KEY]
-        if not isinstance(film, str):
-            raise FixInput(
-                f"the attribute {FILM_KEY!r} of {clip!r} is not a text",
-                where=str(path),
-            )
-        if film:
-            film_of_clip[clip] = film
-    return film_of_clip
 
 
 def check_texts(handle: Any, node: Any = None) -> None:

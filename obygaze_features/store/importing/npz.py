@@ -18,7 +18,6 @@ from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
     DAMAGE,
     ID_KEY,
-    ID_KEYS,
     ORIGIN_KEY,
     Reader,
     Shape,
@@ -37,17 +36,14 @@ def open_npz(
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
     archive, members = _opened(path)
-    is_export = members.pop(ORIGIN_KEY, None) is not None
-    if id_key is None:
-        id_key = next((key for key in ID_KEYS if key in members), ID_KEY)
+    members.pop(ORIGIN_KEY, None)
     reader = array_reader(
         str(path),
         origin_of("npz", path),
         list(members),
         partial(_member, path, archive, members),
         arrays,
-        id_key=id_key,
-        keeps_names=is_export,
+        id_key=id_key or ID_KEY,
     )
     reader.handles = [archive]
     return reader

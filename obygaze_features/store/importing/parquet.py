@@ -20,7 +20,6 @@ from obygaze_features.store.importing.reader import (
     DAMAGE,
     FILM_KEY,
     ID_KEY,
-    ORIGIN_KEY,
     BadRow,
     Reader,
     Rows,
@@ -60,7 +59,6 @@ def open_parquet(
         partial(table.column, (id_key, FILM_KEY)),
         arrays,
         id_key=id_key,
-        keeps_names=ORIGIN_KEY.encode() in (table.schema.metadata or {}),
     )
 
 

@@ -24,13 +24,10 @@ from obygaze_features.store.files import check_memory
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
 MOST_DIMENSIONS = 3
-# The marks of an export: where the features come from, and the names of the arrays.
+# The mark of an export: where the features come from.
 ORIGIN_KEY = "obygaze_origin"
-ARRAYS_KEY = "obygaze_arrays"
 ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
-# What arrays of ids are called, the first of which is taken where none is named.
-ID_KEYS = (ID_KEY, "clip_ids", "ids", "id", "names", "video_names", "keys")
 # Names of arrays that say nothing about what the array holds. Experiments look for `clip`.
 GENERIC = frozenset(
     (
@@ -287,7 +284,6 @@ def array_reader(
     arrays: Mapping[str, str],
     *,
     id_key: str = ID_KEY,
-    keeps_names: bool = False,
 ) -> Reader:
     """Return the reader of arrays that have a row for each id.
 
@@ -299,7 +295,6 @@ def array_reader(
         arrays: The key of each array, by the name that it gets in the store; by default, all
             arrays of floats with a row for each id.
         id_key: The array of clip ids.
-        keeps_names: The arrays are called as in the file, as an export wrote them.
     """
     ids = _ids(array_of(id_key), id_key, where)
     films: Sequence[str | None] = [None] * len(ids)
@@ -312,9 +307,7 @@ def array_reader(
     notes = []
     if not arrays:
         usable = _usable(array_of_key, len(ids))
-        arrays = dict(zip(usable, usable, strict=True))
-        if not keeps_names:
-            arrays = _named(usable, array_of_key, where)
+        arrays = _named(usable, array_of_key, where)
         for key in sorted(array_of_key.keys() - set(usable)):
             notes.append(f"{key} was left out: not an array with a row for each id")
     _check_rows(arrays, array_of_key, len(ids), len(films), where)

@@ -18,7 +18,6 @@ from support.cli import call_obygaze
 from support.data import golden
 from support.film import clips, marks, write_segments, write_spans
 
-from obygaze.audits.reliability import cronbach_alpha
 from obygaze.films.agreement import (
     NULLS,
     TENTHS,
@@ -69,32 +68,6 @@ def test_a_pair_worked_out_by_hand() -> None:
     assert BY_HAND.gamma("uniform") == close(1 - 0.35 / 0.425)
     assert BY_HAND.gamma("pooled") == close(1 - 0.35 / 0.40625)
     assert BY_HAND.alpha == close(1 - 7 / 8 * 0.35 / 0.40625)
-
-
-def test_cronbachs_alpha_of_levels_as_numbers() -> None:
-    # In tenths 0 3 7 10 and 0 3 3 10: squares 58 and 54 around their means, of the sums 212.
-    pair = pair_of(["EN", "HN", "NS", "S"], ["EN", "HN", "HN", "S"])
-    assert pair.cronbach == close(2 * (1 - (58 + 54) / 212))
-    perfect = pair_of(["EN", "S", "HN"], ["EN", "S", "HN"])
-    assert perfect.cronbach == 1.0
-    assert pair_of(["EN", "EN"], ["EN", "EN"]).cronbach is None
-    document = agreement([pair, perfect], permutations=0)
-    assert document["cronbach_over_pairs"] == close((1 + pair.cronbach) / 2)
-    assert document["cronbach_over_pairs_without_ns"] == 1.0
-
-
-@given(labelings)
-def test_cronbachs_alpha_is_that_of_a_table_of_numbers(
-    labels: list[tuple[str, str]],
-) -> None:
-    pair = pair_of(*map(list, zip(*labels, strict=True)))
-    position = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
-    table = [[position[one], position[other]] for one, other in labels]
-    expected = cronbach_alpha(table)
-    if pair.cronbach is None:
-        assert expected is None
-    else:
-        assert expected == pytest.approx(pair.cronbach, abs=1e-9)
 
 
 def test_without_ns_by_hand() -> None:

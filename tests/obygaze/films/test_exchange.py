@@ -657,20 +657,17 @@ def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
     assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr
 
 
-def test_a_rate_that_contradicts_the_manifest_is_warned_of(tmp_path: Path) -> None:
+def test_a_rate_that_contradicts_the_manifest_is_refused(tmp_path: Path) -> None:
     rows = "clip_id,movie_id,start_s,end_s,level,framerate\n"
-    rows += "a-1,a,0,2,S,23.976\nb-1,b,0,2,S,\nc-1,c,0,2,S,25\n"
+    rows += "a-1,a,0,2,S,23.976\nb-1,b,0,2,S,\n"
     (tmp_path / "clips.csv").write_text(rows)
     words = ("manifest", "import", "csv", "clips.csv", "-o", "films")
     call_obygaze(*words, cwd=tmp_path).ok()
     words = ("manifest", "export", "vtt", "films", "-o", "out", "--fps")
-    done = call_obygaze(*words, "25", cwd=tmp_path).ok()
-    assert done.stderr == (
-        "Warning: --fps is not used for films whose rate the manifest has (framerate):"
-        " a 23.976\n"
-    )
-    done = call_obygaze(*words, "23.98", "--force", cwd=tmp_path).ok()
-    assert "(framerate): c 25" in done.stderr
+    refused = call_obygaze(*words, "25", cwd=tmp_path)
+    assert refused.code == 2
+    assert "--fps 25 is not the rate of the film a in the manifest" in refused.stderr
+    call_obygaze(*words, "23.98", cwd=tmp_path).ok()
     refused = call_obygaze(*words, "fast", "--force", cwd=tmp_path)
     assert "expected frames per second, got 'fast'" in refused.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from support.data import real_data
 from support.film import clips, marks, read_inputs, write_segments, write_spans
 
 from obygaze.films.mark_tables import Segment
-from obygaze.films.projection import ClipSpan, project, projection_to_csv
+from obygaze.films.projection import ClipSpan, project
 from obygaze_features.manifest.model import LEVELS
 
 
@@ -177,21 +176,6 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
     assert "m-003,m,,," in output.read_text("utf-8")
     call_obygaze(*words, "--threshold", "0.3", "--force", cwd=tmp_path).ok()
     assert "m-003,m,HN,,41,100" in output.read_text("utf-8")
-
-
-def test_rows_of_each_annotator_as_csv() -> None:
-    segments = [*marks("0-9 S Body"), *marks("0-4 HN", annotator="B, the second")]
-    made = project(segments, clips("0-9"))
-    text = projection_to_csv(made, clips("0-9"), by_annotator=True).decode()
-    assert [
-        (row["annotator"], row["level"]) for row in csv.DictReader(io.StringIO(text))
-    ] == [
-        ("A", "S"),
-        ("B, the second", "HN"),
-    ]
-    merged = projection_to_csv(made, clips("0-9")).decode()
-    assert "annotator" not in merged.splitlines()[0].split(",")
-    assert [row["level"] for row in csv.DictReader(io.StringIO(merged))] == ["S"]
 
 
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:

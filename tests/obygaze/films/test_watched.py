@@ -1,4 +1,4 @@
-"""The table of what was watched: stretches are joined, cut and refused where they would be lost."""
+"""The table of what was watched: stretches are joined, and refused where they would be lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from obygaze_features.core.errors import FixInput
 HEADER = "movie_id,annotator,start_frame,end_frame,level,concepts"
 
 
-def test_stretches_of_films_are_joined_and_cut(tmp_path: Path) -> None:
+def test_stretches_of_films_are_joined(tmp_path: Path) -> None:
     watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
     assert watched.stretches("lake") == []
     # The first mark makes the table: nothing was seen so far.
@@ -22,11 +22,9 @@ def test_stretches_of_films_are_joined_and_cut(tmp_path: Path) -> None:
     assert watched.add("lake", [(0, 9), (20, 29)], Fraction(25)) == [(0, 9), (20, 29)]
     assert watched.add("sea", [(5, 5)], Fraction(24000, 1001)) == [(5, 5)]
     assert watched.add("lake", [(10, 12)], Fraction(25)) == [(0, 12), (20, 29)]
-    assert watched.remove("lake", [(3, 4), (12, 21)]) == [(0, 2), (5, 11), (22, 29)]
     assert watched.path.read_text("utf-8").splitlines()[1:] == [
-        "lake,ada,0,2,watched,,25",
-        "lake,ada,5,11,watched,,25",
-        "lake,ada,22,29,watched,,25",
+        "lake,ada,0,12,watched,,25",
+        "lake,ada,20,29,watched,,25",
         "sea,ada,5,5,watched,,23.976",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from support.withdrawn_stores import (
 from support.written_stores import (
     MANIFEST,
     a_recipe,
+    check_all,
     check_store,
     some_rows,
 )
@@ -39,13 +41,12 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import making
 from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.copying import pull
+from obygaze_features.store.copying import pull, push
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import WITHDRAWN, Row
-from obygaze_features.store.verifying import verify
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_subset_has_its_rows_numbered_anew(store: Path, tmp_path: Path) -> Non
     assert document["replaces"] == []
     assert document["fingerprint"] == a_recipe().fingerprint
     assert made.n_clips == 8
-    assert not verify(tmp_path / "part", hashes=True, decode=True).problems
+    check_all(tmp_path / "part")
 
 
 def test_a_subset_of_arrays_links_the_files_that_stay(
@@ -328,7 +329,7 @@ def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
         str(tmp_path / "b"),
     ]
     assert made.n_clips == N_ROWS
-    assert not verify(tmp_path / "both", hashes=True, decode=True).problems
+    check_all(tmp_path / "both")
 
 
 def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
@@ -476,3 +477,22 @@ def test_a_new_store_never_gets_the_name_of_one_that_is_filled(
         with pytest.raises(AlreadyThere, match="being filled or changed"):
             make()
     assert filling.folder.exists() and not (folder / "night").exists()
+
+
+def test_a_part_keeps_what_was_withdrawn_from_its_source(
+    store: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(store, old)
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    subset(store, tmp_path / "part", films=["film-4", "film-5"])
+    merge([tmp_path / "part", old], tmp_path / "both")
+    rows = open_store(tmp_path / "both").rows
+    assert {row.status for row in rows if row.movie_id == FILM} == {WITHDRAWN}
+    assert not has_planted(tmp_path / "both")
+    # A part never takes the place of a store that has more rows.
+    with pytest.raises(AlreadyThere, match="another store is there"):
+        push(tmp_path / "part", old, no_licence=True)
+    with pytest.raises(AlreadyThere, match="another store has this name"):
+        pull(tmp_path / "part", old)
+    assert open_store(old).record.rows.ok > 6

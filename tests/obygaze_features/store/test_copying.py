@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from support.fake_hub import FakeHub, fake_hub
-from support.store_servers import s3_server, web_server
+from support.fake_hub import FakeHub, hub_here
+from support.store_servers import bucket_here, web_server
 from support.withdrawn_stores import (
     FILM,
     has_planted,
@@ -20,7 +20,7 @@ from support.withdrawn_stores import (
     values_of,
     write,
 )
-from support.written_stores import check_store, files_of
+from support.written_stores import check_all, check_store, files_of
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -28,6 +28,7 @@ from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     Mismatch,
+    NotFound,
     Stopped,
 )
 from obygaze_features.core.workspace import Workspace
@@ -35,7 +36,8 @@ from obygaze_features.store import copying, placing
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.verifying import compare_with_source, verify
+from obygaze_features.store.targets import BucketTarget
+from obygaze_features.store.verifying import compare_with_source
 
 pytest.importorskip("obstore")
 
@@ -307,7 +309,7 @@ def test_an_interrupted_push_goes_on(
     (home / "shared" / "data.zarr" / ".c.0.aaaa.part").write_bytes(b"half")
     push(store, home / "shared", no_licence=True)
     assert is_copy(home / "shared", store)
-    assert verify(home / "shared", hashes=True, decode=True).problems == []
+    check_all(home / "shared")
 
 
 def test_what_a_push_refuses(store: Path, home: Path) -> None:
@@ -365,11 +367,7 @@ def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with s3_server(tmp_path / "moto") as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        url = f"{environment['AWS_ENDPOINT_URL']}/films"
-        urllib.request.urlopen(urllib.request.Request(url, method="PUT"))
+    with bucket_here(tmp_path / "moto", monkeypatch):
         yield "s3://films/shared/films"
 
 
@@ -394,16 +392,32 @@ def test_a_store_is_pushed_to_a_bucket(
         push(write(home / "other", values=values_of(seed=1)), bucket, no_licence=True)
 
 
+def test_a_store_that_changes_while_it_is_pushed_to_a_bucket(
+    bucket: str,
+    store: Path,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No store is there then: its files might be of two stores."""
+    real = BucketTarget.put
+    *_, last = open_store(store).record.files
+
+    def put(self: BucketTarget, name: str, *given: Any) -> None:
+        if name == last:
+            withdraw(store, workspace)
+        real(self, name, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketTarget, "put", put)
+        with pytest.raises(Corrupt, match="the store was replaced while it was read"):
+            push(store, bucket, no_licence=True)
+    with pytest.raises(NotFound, match="no store here"):
+        open_store(bucket)
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    package = pytest.importorskip("huggingface_hub")
-    constants = pytest.importorskip("huggingface_hub.constants")
-    real = package.HfApi
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    monkeypatch.setenv("HF_TOKEN", "hf_abc")
-    with fake_hub() as hub:
-        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=hub.url))
+    with hub_here(monkeypatch) as hub:
         yield hub
 
 

@@ -57,22 +57,19 @@ def test_without_a_manifest_the_rows_are_those_of_the_file(tmp_path: Path) -> No
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
 
 
-@pytest.mark.parametrize(
-    "key", ["clip_ids", "ids", "id", "names", "video_names", "keys"]
-)
-def test_usual_names_of_ids_are_known(tmp_path: Path, key: str) -> None:
-    store = made(saved(tmp_path / "f.npz", X=X, **{key: IDS}), tmp_path / "s")
-    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
+def test_another_array_of_ids_is_named(tmp_path: Path) -> None:
     other = saved(tmp_path / "g.npz", clips=IDS, X=X)
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
         open_features("npz", other)
     assert "--id-key KEY" in str(caught.value.hint)
+    store = made(other, tmp_path / "s", id_key="clips")
+    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
 
 
 def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", names=IDS, movie_id=[7, 7, 3], X=X)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=[7, 7, 3], X=X)
     assert made(file, tmp_path / "s").movie_ids.tolist() == ["7", "7", "3"]
-    file = saved(tmp_path / "g.npz", names=IDS, movie_id=["a", "", ""], X=X)
+    file = saved(tmp_path / "g.npz", clip_id=IDS, movie_id=["a", "", ""], X=X)
     with pytest.raises(FixInput, match="2 of 3 clips have no film: tt02-9, tt01-001"):
         import_features("npz", file, tmp_path / "t")
 
@@ -422,3 +419,20 @@ def test_halves_among_singles_do_not_halve_the_others(tmp_path: Path) -> None:
         store.read("frames", [0, 4])[:, 0, 0],
         [np.float16(1 / 3), np.float32(1 / 3)],
     )
+
+
+def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
+    random = np.random.default_rng(3).normal(size=(75, 16))
+    arrays = {
+        "a": random * (np.arange(75) > 50)[:, None],
+        "b": np.repeat(random[:, :1], 16, axis=1),
+        "c": np.repeat(random[:15], 5, axis=0),
+        "d": random,
+        "length": np.zeros((75, 1)),
+    }
+    ids = [f"m-{number}" for number in range(75)]
+    file = saved(tmp_path / "f.npz", clip_id=ids, **arrays)
+    done = import_features("npz", file, tmp_path / "s")
+    found = {line.partition(" rows")[0] for line in done.warnings}
+    assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
+    assert "zeros" in done.warnings[0]

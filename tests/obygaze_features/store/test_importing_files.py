@@ -16,6 +16,7 @@ import pytest
 from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.exporting import read_origin
 from obygaze_features.store.importing.features import (
     import_features,
     open_features,
@@ -91,7 +92,7 @@ def test_a_group_for_each_expert(tmp_path: Path) -> None:
 def test_one_big_array_and_ids(tmp_path: Path) -> None:
     ids = ["m-2", "é-10", "m-1"]
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        file.create_dataset("names", data=ids, dtype=h5py.string_dtype())
+        file.create_dataset("clip_id", data=ids, dtype=h5py.string_dtype())
         file["X"] = A
         halves = np.stack([A, A * 2, A * 3]).astype(np.float16)
         file.create_dataset("tokens", data=halves, compression="gzip", chunks=(1, 3, 2))
@@ -109,13 +110,6 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
     assert store.clip_ids.tolist() == ["3", "20", "1"]
     with pytest.raises(FixInput, match="nothing under 'none'; the file has g"):
         open_features("hdf5", file, {"clip": "none"}, id_key="g/ids")
-
-
-@pytest.mark.parametrize("clip", ["clip_id", "names", "keys"])
-def test_a_clip_may_have_the_name_of_an_array_of_ids(tmp_path: Path, clip: str) -> None:
-    file = hdf5(tmp_path / "f.h5", {clip: A[0], "other": A[1]})
-    store = made("hdf5", file, tmp_path / "s")
-    np.testing.assert_array_equal(values_of(store, "clip", [clip]), A[:1])
 
 
 def test_most_clips_decide_name_and_shape_of_the_array(tmp_path: Path) -> None:
@@ -136,19 +130,6 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
     assert values_of(store, "frames").tolist() == [
         [2 * i - 2, 2 * i - 1] for i in range(1, 5)
     ]
-
-
-def test_the_film_is_an_attribute_of_each_clip(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"x-1": A[0], "y-2": A[1]})
-    with h5py.File(file, "r+") as handle:
-        for clip in ("x-1", "y-2"):
-            handle[clip].attrs["movie_id"] = "alien"
-    assert made("hdf5", file, tmp_path / "s").movie_ids.tolist() == ["alien", "alien"]
-    for film in (1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")):
-        with h5py.File(file, "r+") as handle:
-            handle["x-1"].attrs["movie_id"] = film
-        with pytest.raises(FixInput, match="'movie_id' of 'x-1' is not a text"):
-            open_features("hdf5", file)
 
 
 @pytest.mark.parametrize("kind", ["soft", "external", "virtual", "outside"])
@@ -214,8 +195,7 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
             file["clip"] = A
         else:
             file["m-1"] = A
-            file["m-1"].attrs["movie_id"] = np.array("m", dtype=text)
-            file.attrs.create("obygaze_arrays", ["frames"], dtype=text)
+            file.attrs.create("obygaze_origin", "{}", dtype=text)
     data = bytearray((tmp_path / "f.h5").read_bytes())
     entry = data.index(b"GCOL") + 16
     if size == 0:  # the free space after the last text
@@ -224,6 +204,9 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
             entry += 16 + -(-n_bytes // 8) * 8
     data[entry + 8 : entry + 16] = size.to_bytes(8, "little")
     (tmp_path / "f.h5").write_bytes(data)
+    if place == "attribute":
+        assert read_origin(tmp_path / "f.h5") is None
+        return
     with pytest.raises(Corrupt, match="entry among its texts"):
         open_features("hdf5", tmp_path / "f.h5")
 
@@ -257,7 +240,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path, path: str, words: str) -> None:
     with pytest.raises(FixInput, match=words):
         import_features("hdf5", file, tmp_path / "s", arrays={"x": path})
     groups = hdf5(tmp_path / "g.h5", {"a/x": A, "a/y": A})
-    with pytest.raises(FixInput, match="at the top of the file, only a") as caught:
+    with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
         open_features("hdf5", groups)
     assert "--array clip='{id}/features'" in str(caught.value.hint)
 
@@ -279,7 +262,7 @@ def test_a_damaged_chunk_is_a_failed_row(tmp_path: Path) -> None:
     rows = np.random.default_rng(2).normal(size=(5, 400)).astype(np.float32)
     ids = [f"m-{number}" for number in range(5)]
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        file["ids"] = ids
+        file["clip_id"] = ids
         made_set = file.create_dataset(
             "X", data=rows, chunks=(1, 400), compression="gzip"
         )

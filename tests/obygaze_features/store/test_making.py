@@ -69,7 +69,7 @@ def test_every_byte_of_a_store(tmp_path: Path) -> None:
     store = decode(data, StoreRecord, "here")
     assert store.makers == makers and store.arrays == ARRAYS
     assert document["fingerprint"] == a_recipe().fingerprint
-    assert written == Written(tmp_path / "s", seal_of(data), ())
+    assert written == Written(tmp_path / "s", seal_of(data))
     card = (tmp_path / "s/README.md").read_text("utf-8")
     assert card.startswith("---\nlicense: cc0-1.0\n")
     assert "42 ok, 1 failed and 32 no-video" in card
@@ -182,25 +182,6 @@ def test_names_of_arrays_rows_and_makers_are_checked(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="a row names maker 0 of 0"):
         write(tmp_path / "s", [row._replace(maker=0) for row in some_rows(75)])
     assert not list(tmp_path.iterdir())
-
-
-def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
-    arrays = tuple(Array.of(name, "float32", (16,)) for name in ("a", "b", "c", "d"))
-    arrays = (*arrays, Array.of("length", "float32", ()))
-    random = some_values(CLIP, 75)
-    values = {
-        "a": random * (np.arange(75) > 50)[:, None],
-        "b": np.repeat(random[:, :1], 16, axis=1),
-        "c": np.repeat(random[:15], 5, axis=0),
-        "d": random,
-        "length": np.zeros(75, "float32"),
-    }
-    written = write(tmp_path / "s", some_rows(75), values, arrays=arrays)
-    assert written.warnings == (
-        "a: 51 of 75 rows are all zeros",
-        "b: 75 of 75 rows repeat one value",
-        "c: only 15 of 75 rows are different",
-    )
 
 
 class Linking(ArraySource):

@@ -329,6 +329,9 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="not the name of a store"):
             open_store(name, workspace=tmp_path)
     assert open_store(stores / f"one.before-{'1' * 8}").seal == old
+    with pytest.raises(NotFound, match=r"no store called 'one.before'") as caught:
+        open_store("one.before", workspace=tmp_path)
+    assert caught.value.hint == "one of one"
     with pytest.raises(NotFound, match=r"no store called 'on' \(did you mean 'one'"):
         open_store("on", workspace=tmp_path)
     with pytest.raises(NotFound, match="no such file or folder"):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.fake_hub import fake_hub
+from support.fake_hub import hub_here
 from support.plain_store import rows_of, write_plain_store
-from support.store_servers import WebServer, s3_server, web_server
+from support.store_servers import WebServer, bucket_here, web_server
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.store.network import Unreachable
@@ -111,7 +111,7 @@ def test_a_pickled_store_opens_its_address(server: WebServer) -> None:
 
 
 def test_a_verification_reads_every_file(server: WebServer) -> None:
-    report = verify(f"{server.url}/pooled", hashes=True, decode=True)
+    report = verify(f"{server.url}/pooled", hashes=True)
     assert not report.problems
     assert report.n_bytes < server.n_bytes
 
@@ -178,6 +178,8 @@ def test_no_server_and_no_such_scheme(server: WebServer) -> None:
         open_store("ftp://example.org/store")
     with pytest.raises(FixUsage, match="invalid address"):
         open_store("hf://only-an-owner")
+    with pytest.raises(FixUsage, match="invalid address"):
+        open_store("hf://lab/films/tokens")
 
 
 def test_a_server_that_breaks_off_is_no_damage(server: WebServer) -> None:
@@ -193,15 +195,7 @@ def test_a_store_in_a_bucket(root: Path, tmp_path: Path, monkeypatch) -> None:
     obstore = pytest.importorskip("obstore")
     from obygaze_features.store.network import object_store
 
-    with s3_server(tmp_path) as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        import urllib.request
-
-        request = urllib.request.Request(
-            f"{environment['AWS_ENDPOINT_URL']}/films", method="PUT"
-        )
-        urllib.request.urlopen(request)
+    with bucket_here(tmp_path, monkeypatch):
         bucket = object_store("s3://films/shared/tokens")
         for file in (root / "tokens").rglob("*"):
             if file.is_file():
@@ -220,24 +214,22 @@ def test_a_store_in_a_bucket(root: Path, tmp_path: Path, monkeypatch) -> None:
 def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read at its last commit, also when another one follows, with the user's token."""
     package = pytest.importorskip("huggingface_hub")
-    constants = pytest.importorskip("huggingface_hub.constants")
     real = package.HfApi
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setenv("HF_TOKEN", "hf_abc")
-    with fake_hub() as hub:
-        monkeypatch.setattr(package, "HfApi", lambda: real(endpoint=hub.url))
+    with hub_here(monkeypatch) as hub:
         with pytest.raises(NotFound, match="no such data set"):
             open_store("hf://lab/films")
         hub.exists = True
         hub.commits.append("the first")
         with pytest.raises(NotFound, match="no store here"):
-            open_store("hf://lab/films/tokens")
+            open_store("hf://lab/films")
         for file in (root / "tokens").rglob("*"):
             if file.is_file():
-                hub.files[file.relative_to(root).as_posix()] = file.read_bytes()
+                hub.files[file.relative_to(root / "tokens").as_posix()] = (
+                    file.read_bytes()
+                )
         hub.history[hub.head] = dict(hub.files)
-        store = open_store("hf://lab/films/tokens")
-        assert store.location == "hf://lab/films/tokens"
+        store = open_store("hf://lab/films")
+        assert store.location == "hf://lab/films"
         hub.commits.append("the second")
         hub.files = {}
         hub.history[hub.head] = {}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
-from support.stores import a_recipe
+from support.stores import a_recipe, made_store, some_rows
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.store import Recipe
+from obygaze_features.store import Recipe, open_store
 from obygaze_features.store.recipe import SECTIONS
 
 
@@ -84,3 +86,19 @@ def test_what_is_not_a_recipe_is_refused(value) -> None:
         Recipe.from_json(value)
     with pytest.raises(FixInput, match="name its backbone"):
         a_recipe(backbone={})
+
+
+@pytest.mark.parametrize("n_lists", [20_000, 30_000])
+def test_a_recipe_that_is_written_can_be_read(tmp_path: Path, n_lists: int) -> None:
+    """Small lists take five times the bytes with their line feeds and indents."""
+    recipe = a_recipe(compute={"lists": [[[1]]] * n_lists})
+    values = {"clip": np.ones((2, 3), "float32")}
+    if n_lists == 30_000:
+        with pytest.raises(
+            FixInput, match=r"the recipe has .* bytes, expected at most"
+        ):
+            made_store(tmp_path / "s", some_rows(2), values, recipe=recipe)
+        assert not list(tmp_path.iterdir())
+        return
+    made_store(tmp_path / "s", some_rows(2), values, recipe=recipe)
+    assert open_store(tmp_path / "s").recipe == recipe

@@ -44,7 +44,7 @@ def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
     assert (report.n_files, report.n_bytes) == (24, n_bytes)
     assert report.counts == {"ok": 8, "no-video": 1}
     assert str(report).splitlines()[1].endswith("not compared (--hash)")
-    report = verify(tmp_path / "s", hashes=True, decode=True, expect=seal)
+    report = verify(tmp_path / "s", hashes=True, expect=seal)
     assert not report.problems and not report.warnings
     report.require_whole()
     text = str(report)
@@ -57,9 +57,9 @@ def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
         verify(tmp_path / "s", expect="0" * 64)
 
 
-def problems_of(path: Path, **options) -> list[str]:
+def problems_of(path: Path) -> list[str]:
     reseal(path)
-    report = verify(path, hashes=True, **options)
+    report = verify(path, hashes=True)
     if report.problems:
         with pytest.raises(Corrupt) as caught:
             report.require_whole()
@@ -124,20 +124,6 @@ def test_columns_and_tables_are_those_of_rows_csv(tmp_path: Path) -> None:
     assert spoil("ids", ids[:8], ids[8:16]) == ["ids"]
     assert spoil("ids", ids[72:], ids[72:][::-1]) == ["ids"]
     assert problems_of(path) == []
-
-
-def test_a_row_that_was_withdrawn_must_not_hold_numbers(tmp_path: Path) -> None:
-    values = {"clip": np.ones((4, 2), "float32")}
-    path = tmp_path / "s"
-    entry = array_of("clip", values["clip"], chunk_rows=1, file_rows=4)
-    write_plain_store(path, values, rows_of(CLIPS[:4], FILMS[:4]), arrays=[entry])
-    other = tmp_path / "t"
-    rows = rows_of(CLIPS[:4], FILMS[:4], {2: ("withdrawn", "by law")})
-    write_plain_store(other, values, rows, arrays=[entry])
-    for name in ("checks", "data.zarr/clip/c.0.0"):
-        (other / name).write_bytes((path / name).read_bytes())
-    assert problems_of(other, decode=True) == ["data.zarr/clip/c.0.0"]
-    assert problems_of(other) == []
 
 
 # The source.

@@ -9,50 +9,37 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import check_leaks
 
-SCENES = {
-    "a1": ("a", 1),
-    "a2": ("a", 2),
-    "a4": ("a", 4),
-    "a9": ("a", 9),
-    "b2": ("b", 2),
-}
+FILMS = {"a1": "a", "a2": "a", "a4": "a", "a9": "a", "b2": "b", "c5": "c"}
 
 
 def test_by_hand() -> None:
-    leak = count_leak(
-        ["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], scene_of_clip=SCENES, cell="x"
-    )
-    assert leak.n_test == 4
+    test = ["a1", "a4", "a2", "a9", "c5"]
+    leak = count_leak(["a1", "b2"], ["a4"], test, film_of_clip=FILMS, cell="x")
+    assert leak.n_test == 5
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
     assert leak.clips == ("a1", "a4")
-    assert leak.neighbours == 1, "a2 stands beside a1; b2 is another film"
     assert leak.same_film == 2, "a2 and a9"
-    assert leak.share == 0.5
+    assert leak.share == 0.4
 
 
 def test_a_clip_in_train_and_validation_leaks_once() -> None:
     leak = count_leak(["x"], ["x"], ["x", "y"])
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 1)
-    assert leak.neighbours is None and leak.same_film is None
 
 
 @settings(max_examples=60, deadline=None)
 @given(*[st.sets(st.integers(0, 25)) for _ in range(3)])
 def test_against_a_loop(train: set[int], validation: set[int], test: set[int]) -> None:
-    scene_of_clip = {str(i): (f"m{i % 2}", i // 2) for i in range(26)}
+    film_of_clip = {str(i): f"m{i % 5}" for i in range(26)}
     leak = count_leak(
         *[map(str, part) for part in (train, validation, test)],
-        scene_of_clip=scene_of_clip,
+        film_of_clip=film_of_clip,
     )
     seen = train | validation
     fresh = [t for t in test if t not in seen]
-    beside = [
-        t
-        for t in fresh
-        if any(s % 2 == t % 2 and abs(s // 2 - t // 2) == 1 for s in seen)
-    ]
+    of_known_films = [t for t in fresh if any(s % 5 == t % 5 for s in seen)]
     assert leak.leaked == len(test) - len(fresh)
-    assert leak.neighbours == len(beside)
+    assert leak.same_film == len(of_known_films)
 
 
 class TestCheck:
@@ -75,12 +62,10 @@ class TestCheck:
         assert len(check_leaks([self.bad], allowed=True)) == 1
 
     def test_a_line_for_the_report(self) -> None:
-        leak = count_leak(
-            ["a1"], ["a4"], ["a2", "a4"], scene_of_clip=SCENES, cell="fold 3"
-        )
+        leak = count_leak(["a1"], ["a4"], ["a2", "a4"], concepts=["a2"], cell="fold 3")
         assert leak.text == (
-            "fold 3: 1 of 2 test clips leaked (0 in train, 1 in validation), "
-            "1 more beside a training scene"
+            "fold 3: 2 of 2 test clips leaked (0 in train, 1 in validation), "
+            "1 used to find concept vectors"
         )
 
 
@@ -97,22 +82,13 @@ class TestPublished:
         assert (leak.leaked, leak.n_test) == (leaked, 105)
         assert leak.in_train + leak.in_validation == leaked
 
-    def test_random_folds_have_their_neighbours_in_training(self) -> None:
+    def test_random_folds_have_the_films_of_all_test_clips_in_training(self) -> None:
         table = split_file("02_ENHN_S.csv")
-        scene_of_clip = dict(
-            zip(table.ids, zip(table.films, table.scenes, strict=True), strict=True)
-        )
         leak = count_leak(
             table.in_folds(*range(9)),
             [],
             table.in_folds(9),
-            scene_of_clip=scene_of_clip,
+            film_of_clip=dict(zip(table.ids, table.films, strict=True)),
             cell="ENHN_S",
         )
-        seen = {scene_of_clip[clip] for clip in table.in_folds(*range(9))}
-        beside = sum(
-            (film, scene - 1) in seen or (film, scene + 1) in seen
-            for film, scene in (scene_of_clip[clip] for clip in table.in_folds(9))
-        )
-        assert leak.neighbours == beside > 60
         assert leak.same_film == 105, "all twelve films are on both sides"

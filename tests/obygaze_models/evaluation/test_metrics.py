@@ -97,7 +97,7 @@ def test_a_weight_is_a_repetition(
     if times.sum() == 0:
         times[0] = 1
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
-    names = (*metrics.MARGIN_METRICS, "brier", "ece_width")
+    names = (*metrics.MARGIN_METRICS, "brier")
     weighted = evaluate(Predictions.of(y, score / 4), names, weights=times)
     assert weighted == pytest.approx(evaluate(thick, names), nan_ok=True)
 
@@ -188,5 +188,5 @@ class TestRefusals:
 def test_all_metrics_are_named() -> None:
     assert set(METRICS) == {
         "f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy", "prevalence",
-        "share_positive", "ap", "auc", "brier", "ece", "ece_width",
+        "share_positive", "ap", "auc", "brier",
     }  # fmt: skip

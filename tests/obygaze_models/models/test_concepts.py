@@ -65,12 +65,13 @@ def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films()
     None
 ):
     X, Y, films = clips(strength=0.8)
-    grid = (0.0005, 0.01, 1.0)
-    bank = ConceptBank(NAMES, tolerances=grid, inner_folds=4).fit(X, Y, groups=films)
+    variance = ((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()
+    grid = np.array([0.03, 0.1, 0.3, 1, 3, 10]) / variance
+    bank = ConceptBank(NAMES).fit(X, Y, groups=films)
     for i in range(3):
         scores = []
         for C in grid:
-            parts = StratifiedGroupKFold(4).split(X, Y[:, i], films)
+            parts = StratifiedGroupKFold(3).split(X, Y[:, i], films)
             scores.append(
                 np.mean(
                     [
@@ -84,7 +85,7 @@ def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films()
                     ]
                 )
             )
-        assert bank.C_[i] == grid[int(np.argmax(scores))]
+        assert bank.C_[i] == pytest.approx(grid[int(np.argmax(scores))])
 
 
 def test_tolerances_by_name_must_name_every_concept() -> None:
@@ -101,7 +102,6 @@ def test_vectors_find_the_planted_axis() -> None:
     X, Y, _ = clips(n=600, width=10)
     bank = ConceptBank(NAMES, C=0.01).fit(X, Y)
     assert (np.diag(bank.coef_[:, :3]) > 0.93).all()
-    assert bank.get_feature_names_out().tolist() == list(NAMES)
 
 
 def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
@@ -190,9 +190,9 @@ def test_rows_of_another_width_have_no_margins() -> None:
 
 def test_without_inner_folds_the_middle_tolerance_is_taken() -> None:
     X, Y, _ = clips(40, width=3)
-    bank = ConceptBank(["Body"], C="inner", tolerances=(1.0, 2.0, 3.0, 4.0, 5.0))
-    one_film = np.zeros(40)
-    assert bank.fit(X, Y[:, :1], groups=one_film).C_.tolist() == [3.0]
+    bank = ConceptBank(["Body"]).fit(X, Y[:, :1], groups=np.zeros(40))
+    variance = ((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()
+    assert pytest.approx(1 / variance) == bank.C_
 
 
 def test_what_a_concept_is_told_apart_from() -> None:
@@ -201,7 +201,6 @@ def test_what_a_concept_is_told_apart_from() -> None:
     expected = {
         "EN": [0, 1, -1, -1, 1, -1],
         "absent": [0, 1, 0, -1, 1, 0],
-        "HN+S": [-1, 1, 0, -1, 1, 0],
     }
     for against, column in expected.items():
         assert concept_targets(levels, has, against)[:, 0].tolist() == column  # type: ignore[arg-type]

@@ -56,24 +56,6 @@ def test_the_logistic_head_is_liblinear(penalty: Penalty, C: float) -> None:
     )
 
 
-def test_heads_with_class_weights_are_those_of_sklearn() -> None:
-    X, y = margins()
-    y = np.where(np.arange(len(y)) % 4 == 0, y, "HN")
-    ours = LogisticHead(0.3, class_weight="balanced").fit(X, y)
-    theirs = LogisticRegression(
-        C=0.3, solver="liblinear", class_weight="balanced", random_state=42
-    ).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_[0], rtol=1e-10)
-    tree = TreeHead(3, class_weight="balanced").fit(X, y)
-    other = DecisionTreeClassifier(
-        max_depth=3, min_samples_leaf=6, random_state=0, class_weight="balanced"
-    ).fit(X, y)
-    np.testing.assert_allclose(
-        tree.predict_proba(X), other.predict_proba(X), rtol=0, atol=1e-12
-    )
-    assert tree.share_[0] == pytest.approx(0.5)  # both classes weigh the same
-
-
 def test_a_stump_by_hand() -> None:
     head = TreeHead(1, min_samples_leaf=1).fit(
         [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]

@@ -48,10 +48,10 @@ def test_it_learns_what_was_planted() -> None:
 
 def test_rows_held_out_are_the_same_share_of_each_class() -> None:
     codes = np.repeat([0, 1], [80, 20])
-    held = hold_out(codes, 0.1, seed=0)
+    held = hold_out(codes, seed=0)
     assert np.bincount(codes[held]).tolist() == [8, 2]
     # The only row of a class stays.
-    assert not hold_out(np.array([0, 1]), 0.9, seed=0).any()
+    assert not hold_out(np.array([0, 1]), seed=0).any()
 
 
 def test_a_validation_class_that_was_never_trained_is_refused() -> None:

@@ -55,7 +55,6 @@ def plain_loop(
     optimiser = torch.optim.Adam(
         model.parameters(),
         lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
     )
     criterion = torch.nn.CrossEntropyLoss(weight=weight)
 
@@ -95,7 +94,6 @@ VARIANTS = {
     "as released": {"double_softmax": True, "keep": "last"},
     "two hidden layers": {"hidden": (16, 8)},
     "no hidden layer": {"hidden": ()},
-    "weight decay": {"weight_decay": 0.01},
     "batches that leave a rest": {"batch_size": 17},
     "fast": {"learning_rate": 0.01, "patience": 2, "min_epochs": 12},
 }

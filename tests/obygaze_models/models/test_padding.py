@@ -14,7 +14,7 @@ from obygaze_features.store import Array, Row, Store, open_store, subset
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.frames import FrameProbe, StoreRows, pool
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.schema import Data, Feature
+from obygaze_models.protocols.schema import Data
 from obygaze_models.runner import features
 from obygaze_models.runner.features import ALL_PADDING, read_store
 
@@ -101,7 +101,7 @@ def test_a_run_reads_real_frames(
     store = made_store(tmp_path / "s", rows, values, arrays=ARRAYS)
     data = Data(array=("frames",))
     table = clip_table(manifest, data)
-    joined = read_store("x", store, table, data, Feature(), of_frames=True)
+    joined = read_store("x", store, table, data, of_frames=True)
     np.testing.assert_array_equal(joined.X[:], MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
 

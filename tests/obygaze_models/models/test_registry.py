@@ -92,7 +92,6 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "max_depth": 2,
         "min_samples_leaf": 6,
         "random_state": 0,
-        "class_weight": None,
     }
     assert build("pcbm-dt").residual is None
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
@@ -179,7 +178,7 @@ def test_a_repr_is_one_short_line() -> None:
 def test_names_of_the_registry_are_those_of_the_modules() -> None:
     from obygaze_models.models.baselines import BASELINES
 
-    assert [*BASELINES, "oracle", "annotator"] == list(registry.BASELINES)
+    assert [*BASELINES, "oracle"] == list(registry.BASELINES)
     assert all(set(BANK) <= set(KINDS[kind].settings) for kind in HEADS)
 
 

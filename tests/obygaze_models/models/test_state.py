@@ -33,10 +33,7 @@ def test_the_description_is_plain_and_nests() -> None:
     assert description["params"]["bank"]["params"]["C"] == {"Body": 0.1}
     assert description["params"]["head"] == {
         "kind": "TreeHead",
-        "params": {
-            **{"max_depth": 2, "min_samples_leaf": 6, "random_state": 0},
-            "class_weight": None,
-        },
+        "params": {"max_depth": 2, "min_samples_leaf": 6, "random_state": 0},
     }
     assert {"bank_/coef_", "head_/threshold_", "classes_#text"} <= set(arrays)
 

@@ -103,7 +103,9 @@ def test_neighbours_do_as_well_as_published_models(
     manifest: Manifest, tmp_path: Path
 ) -> None:
     """Clips of the film vote, weighted exp(-distance/2): F1 .81 on HN_S, weighted .82 on all."""
-    protocol = without_models(quick("paper-table2", "splits.scheme=none"), "neighbour")
+    protocol = without_models(
+        quick("paper-table2", "splits.scheme=none", "balancing=none"), "neighbour"
+    )
     grid = replace(
         protocol.grid, train=("HN_S", "ENHN_S"), test=("HN_S", "ENHN_S"), pairs="same"
     )

@@ -35,8 +35,8 @@ KFOLD = ("splits.kind=kfold", "splits.folds=4")
 SPLITS = {
     "films unseen": (),
     "random folds": KFOLD,
-    "each film chooses": ("splits.kind=leave_one_group_out", "splits.validation=each"),
-    "three folds of films": ("splits.kind=group_kfold", "splits.folds=3"),
+    "each film chooses": ("splits.kind=nested", "splits.validation=each"),
+    "three folds of films": ("splits.kind=nested", "splits.folds=3"),
 }
 SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.compare=false")
 N_BASELINES = 6
@@ -53,9 +53,9 @@ def every_kind(*changes: str, names: Sequence[str] = ALL) -> Protocol:
         "honest",
         *(f"models.{kind}.kind={kind}" for kind in ONE_VECTOR),
         "models.choosy.kind=logistic",
-        "models.choosy.C=[0.01, 1.0]",
+        "models.choosy.C.grid=[0.01, 1.0]",
         "models.choosy-pcbm.kind=pcbm-lr",
-        "models.choosy-pcbm.C=[0.01, 1.0]",
+        "models.choosy-pcbm.C.grid=[0.01, 1.0]",
         *(f"models.{name}.tolerance=0.1" for name in banks),
         *(f"models.{name}.cross_fit=2" for name in banks),
         f"grid.models=[{listed}]",
@@ -122,7 +122,7 @@ def test_protocols_that_are_shipped(tmp_path: Path, name: str) -> None:
     n_cells, differ = cells_that_differ(
         tmp_path, replace(protocol, models=models), manifest, {"x": store}
     )
-    baselines = set(protocol.grid.baselines) - {"annotator"}  # there is only one
+    baselines = set(protocol.grid.baselines)
     assert n_cells == len(protocol.pairs) * (len(models) + len(baselines))
     assert not differ
 

@@ -33,15 +33,12 @@ TWO_VALUES = {
     "patience": "[1, 2]",
     "batch_size": "[16, 32]",
     "learning_rate": "[0.001, 0.01]",
-    "weight_decay": "[0.0, 0.1]",
     "dropout": "[0.0, 0.5]",
     "class_weight": "['none', 'balanced']",
     "keep": "['best', 'last']",
     "double_softmax": "[false, true]",
     "C": "[0.1, 1.0]",
     "pooling": "['max', 'mean']",
-    "queries": "[1, 2]",
-    "max_passes": "[5, 10]",
     "max_depth": "[2, 3]",
     "min_samples_leaf": "[5, 10]",
     "random_state": "[0, 1]",
@@ -132,7 +129,7 @@ def test_a_combination_that_diverges_is_not_chosen(
     """It ended the run; now the other one has the bytes that it has alone."""
     run = run_on(
         tmp_path,
-        choosing("mlp", "learning_rate=[1e38, 0.001]"),
+        choosing("mlp", "learning_rate.grid=[1e38, 0.001]"),
         MANIFEST,
         {"x": store},
     )
@@ -147,7 +144,7 @@ def test_a_combination_that_diverges_is_not_chosen(
     with pytest.raises(FixInput, match="training diverged"):
         run_on(
             tmp_path,
-            choosing("mlp", "learning_rate=[1e38, 1e37]"),
+            choosing("mlp", "learning_rate.grid=[1e38, 1e37]"),
             MANIFEST,
             {"x": store},
         )
@@ -193,7 +190,7 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
     store = store_of(
         tmp_path / "s", manifest, planted(manifest, width=14, strength=0.7)
     )
-    protocol = choosing("mlp", "class_weight=['none', 'balanced']")
+    protocol = choosing("mlp", "class_weight.grid=['none', 'balanced']")
     inputs = gather(protocol, manifest, "", {"x": store})
     (run,) = store_runs(inputs, 1)
     context = run.context("EN_S")
@@ -222,9 +219,9 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
 def test_epochs_that_do_not_fit_are_an_error_before_the_run() -> None:
     """The error came with the first perceptron that was fitted."""
     with pytest.raises(FixInput) as error:
-        quick("honest", "models.mlp.max_epochs=[3, 8]")
+        quick("honest", "models.mlp.max_epochs.grid=[3, 8]")
     assert list(error.value.details) == [
-        "--set models.mlp.max_epochs: must be at least min_epochs, got 3 and min_epochs 5"
+        "--set models.mlp.max_epochs.grid: must be at least min_epochs, got 3 and min_epochs 5"
     ]
     by_task = "{ by_task = { HN_S = 2, other = 9 } }"
     with pytest.raises(FixInput, match="not valid"):

@@ -97,53 +97,6 @@ def test_concept_vectors_take_no_task() -> None:
     assert training_protocol("cav", "EN_S", films(4, 40, seed=5)).tasks
 
 
-def test_a_run_warns_of_intervals_over_few_groups_and_names_their_column(
-    tmp_path: Path,
-) -> None:
-    """Three decades gave an interval of .75 to .77 by chance, as of "3 films"."""
-    manifest = films(6, 40, seed=8)
-    clips = []
-    for clip in manifest:
-        decade = f"{int(clip.movie_id[-1]) % 3}0s"
-        clips.append(replace(clip, extra={**clip.extra, "decade": decade}))
-    manifest = manifest.with_clips(clips)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    changes = ('grid.models=["ridge"]', *ONE_PAIR)
-    by_film = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    assert "few films" not in abouts(by_film)
-    protocol = quick("honest", *changes, "splits.group=decade")
-    run = run_on(tmp_path, protocol, manifest, {"s": store})
-    text = abouts(run)["few films"]
-    assert "1 of 1 intervals are over 3 values of decade only" in text
-    assert text in result_text(run)
-    assert "intervals over 3 values of decade." in result_text(run)
-
-    sure = [clip for clip in clips if clip.level == "S"]
-    others = [clip for clip in clips if clip.level != "S"]
-    few = manifest.with_clips([*others, *sure[::16]])
-    of_few = run_on(tmp_path, protocol, few, {"s": store})
-    text = abouts(of_few)["no interval"]
-    assert "positive clips" in text
-    assert "film" not in text
-
-
-def test_a_clip_without_a_group_is_refused(tmp_path: Path) -> None:
-    """The row of the empty group was read as that of all clips."""
-    manifest = films(6, 20, seed=8)
-    clips = []
-    for clip in manifest:
-        decade = "" if clip.movie_id == "tt0000001" else clip.movie_id[-1]
-        clips.append(replace(clip, extra={**clip.extra, "decade": decade}))
-    manifest = manifest.with_clips(clips)
-    store = store_of(tmp_path / "s", manifest, planted(manifest))
-    protocol = quick("honest", *ONE_PAIR, "splits.group=decade")
-    with pytest.raises(FixInput, match=r"20 of 120 clips have no value in .* decade"):
-        run_on(tmp_path, protocol, manifest, {"s": store})
-    changes = (*ONE_PAIR, "splits.group=decade", "data.where=decade")
-    run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
-    assert {row["films"] for row in run.results if not row["film"]} == {5}
-
-
 def abouts(run: Run) -> dict[str, str]:
     """The warnings of a run, by what they are about."""
     return {warning.about: warning.text for warning in warnings_of(run)}

@@ -30,10 +30,10 @@ SEEN = []
 
 class Layers(ClassifierMixin, BaseEstimator):
     def __init__(self, layers=(64, 32), names=[], empty=(), missing=float("nan"), base=Base,
-                 kind="rbf", package="x", draws=7, shrink=0.0, none=None, options={"a": 1}):
+                 kind="rbf", package="x", shrink=0.0, none=None, options={"a": 1}):
         self.layers, self.names, self.empty, self.missing = layers, names, empty, missing
         self.base, self.kind, self.package, self.shrink = base, kind, package, shrink
-        self.none, self.options, self.draws = none, options, draws
+        self.none, self.options = none, options
     def fit(self, X, y):
         SEEN.append(self.get_params())
         self.classes_ = np.unique(y)
@@ -88,7 +88,7 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(
     )
     assert np.isnan(seen["missing"]) and seen["base"] is module.Base
     # In a protocol these words have another meaning.
-    assert (seen["kind"], seen["package"], seen["draws"]) == ("rbf", "x", 7)
+    assert (seen["kind"], seen["package"]) == ("rbf", "x")
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
     again = model.estimator.held
     assert (
@@ -151,26 +151,21 @@ def test_a_grid_of_an_own_class_is_chosen_from_and_kept(
     )
 
 
-def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> None:
-    for kind, name, values in (
-        ("logistic", "C", [0.01, 0.1]),
-        ("pcbm-lr", "C", [{"by_task": {"other": 0.1}}, 5.0]),
-        ("mlp", "learning_rate", [0.001, 0.01]),
-    ):
-        assert (
-            grid_of(kind, name, values)
-            == grid_of(kind, name, {"grid": values})
-            == values
-        )
-    assert grid_of("mlp", "hidden", [64, 32]) is None
-    assert grid_of("mlp", "hidden", {"grid": [[64], [8, 8]]}) == [[64], [8, 8]]
-    assert grid_of("pcbm-lr", "tolerance", {"Look": 0.1}) is None
-    old = quick("honest", "models.pcbm-lr.C=[0.1, 1.0]").models["pcbm-lr"]
-    new = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
+def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
+    assert grid_of({"grid": [{"by_task": {"other": 0.1}}, 5.0]}) == [
+        {"by_task": {"other": 0.1}},
+        5.0,
+    ]
+    assert grid_of({"grid": 0.1}) == [0.1]
+    assert grid_of([64, 32]) is None
+    assert grid_of({"Look": 0.1}) is None
+    long = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
     short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
-    assert len(candidates(old)) == 2
-    for other in (new, short):
-        assert candidates(old) == candidates(other)
+    assert len(candidates(long)) == 2
+    assert candidates(short) == candidates(long)
+    with pytest.raises(FixInput) as error:
+        quick("honest", "models.pcbm-lr.C=[0.1, 1.0]")
+    assert "for a choice { grid = [...] }" in error.value.details[0]
     with pytest.raises(FixInput) as error:
         quick("honest", "models.ridge.class_weight={ grid = ['none', 'all'] }")
     assert "as a grid each item must be one of" in error.value.details[0]
@@ -205,7 +200,7 @@ def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ["report.replicates=20", "report.compare=false", "report.concepts=false"]
     by_task = "{ by_task = { EN_S = 0.1, other = 0.7 } }"
-    changes += [f"model.C=[{by_task}, 5.0]", "model.tolerance=0.1"]
+    changes += [f"model.C.grid=[{by_task}, 5.0]", "model.tolerance=0.1"]
     changes += ["model.cross_fit=0"]
     protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})

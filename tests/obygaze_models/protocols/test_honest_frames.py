@@ -13,7 +13,7 @@ from support.experiments import films, quick, run_on, store_of
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.models import common
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.schema import Data, Feature
+from obygaze_models.protocols.schema import Data
 from obygaze_models.runner import features
 from obygaze_models.runner.features import Features, read_store
 
@@ -34,7 +34,7 @@ def read_frames(
     store: Any, table: Any, *, of_frames: bool = True, scale: str = "none"
 ) -> Features:
     data = Data(array=("frames",), scale=scale)
-    return read_store("x", store, table, data, Feature(), of_frames)
+    return read_store("x", store, table, data, of_frames)
 
 
 def test_frames_are_those_of_the_store(tmp_path: Path) -> None:

@@ -13,13 +13,11 @@ from sklearn.linear_model import Ridge
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
-from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation import logistic
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
-from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner import summary
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -45,43 +43,6 @@ def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
     assert answers == {False, True}
 
 
-def test_other_annotators_of_a_long_film_are_found_as_one_by_one() -> None:
-    rng = np.random.default_rng(3)
-    rows = []
-    for number in range(90):
-        start = float(rng.integers(0, 60))
-        times = (
-            (None, None)
-            if number % 9 == 0
-            else (start, start + float(rng.integers(1, 20)))
-        )
-        extra = {"annotator": "abc"[number % 3], "given_clip_id": f"g{number % 20}"}
-        if number % 4:
-            extra["given_clip_id"] = ""
-        level = str(rng.choice(["EN", "HN", "S"]))
-        rows.append(Clip(f"c{number}", "film", None, "", *times, level, extra=extra))
-    order = ["", "EN", "HN", "NS", "S"]
-
-    def is_about(other: Clip, clip: Clip) -> bool:
-        given = clip.extra["given_clip_id"]
-        if given and given == other.extra["given_clip_id"]:
-            return True
-        if None in (clip.start_s, other.start_s):
-            return False
-        shared = min(clip.end_s, other.end_s) - max(clip.start_s, other.start_s)
-        return shared >= (clip.end_s - clip.start_s) / 5 - 1e-9
-
-    for clip, others in zip(rows, ClipTable("m", rows, ()).others, strict=True):
-        expected = []
-        for name in "abc".replace(clip.extra["annotator"], ""):
-            about = [
-                o for o in rows if o.extra["annotator"] == name and is_about(o, clip)
-            ]
-            about.sort(key=lambda other: -order.index(other.level))
-            expected += [other.clip_id for other in about[:1]]
-        assert sorted(other.clip_id for other in others) == sorted(expected)
-
-
 @pytest.mark.parametrize("n_folds", [3, 12])
 @pytest.mark.parametrize("averaged", [True, False])
 def test_values_within_films_are_those_of_weights_that_draw_one_film(
@@ -95,13 +56,13 @@ def test_values_within_films_are_those_of_weights_that_draw_one_film(
         rows = np.flatnonzero(films_of_clips % n_folds == number)
         scores = rng.integers(0, 30, size=len(rows)) / 30
         truth = rng.random(len(rows)) < 0.4
-        leak = Leak("", len(rows), 0, 0, 0, 0, None, None, ())
+        leak = Leak("", len(rows), 0, 0, 0, 0, 0, ())
         predictions = Predictions.of(truth, scores)
         for seed in (0, 1):
             fold = ScoredFold(str(number), seed, rows, predictions, 9, 9, leak)
             tested.append(fold)
     cell = Cell("a", "a", "ridge", "", True, tested, is_averaged=averaged)
-    metrics = ("ap", "auc", "accuracy", "brier", "ece", "f1_macro")
+    metrics = ("ap", "auc", "accuracy", "brier", "f1_macro")
     names, values = cell.by_film(films_of_clips.astype(np.str_), metrics)
     films_in_order = np.array([str(film) for film in range(12)])
     assert names == sorted(films_in_order.tolist())

@@ -61,7 +61,7 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(
         'grid.test=["EN_S"]',
         "report.learning_films=[1, 3]",
     )
-    changes += ("splits.kind=group_kfold", "splits.folds=2", "grid.baselines=[]")
+    changes += ("splits.kind=nested", "splits.folds=2", "grid.baselines=[]")
     run = run_of(tmp_path, manifest, "honest", *changes)
     curve = [row for row in run.results if row["train_films"] is not None]
     # One film is of one class: no fold can be trained.

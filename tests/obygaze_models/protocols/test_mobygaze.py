@@ -76,8 +76,6 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
     assert (cell.n_clips, cell.leaked, cell.n_films) == (len(y), 0, 6)
     low, high = cell.ends("ap")
     assert low < cell.value("ap") < high
-    annotator = the_cell(run, test="ENHN_S", model="annotator")
-    assert not annotator.is_model and annotator.n_clips == len(y)
 
 
 def test_the_tasks_of_the_released_table() -> None:

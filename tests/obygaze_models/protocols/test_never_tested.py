@@ -32,9 +32,8 @@ def plan(*changes: str, manifest: Manifest = FILMS) -> dict[Pair, list[HeldOut]]
     [
         ("splits.kind=nested",),
         ("splits.kind=nested", "splits.folds=3"),
-        ("splits.kind=group_kfold", "splits.folds=3"),
-        ("splits.kind=group_kfold", "splits.folds=5", "splits.validation=none"),
-        ("splits.kind=leave_one_group_out", "splits.validation=each"),
+        ("splits.kind=nested", "splits.folds=5", "splits.validation=none"),
+        ("splits.kind=nested", "splits.validation=each"),
         ("splits.kind=kfold", "splits.folds=4"),
     ],
 )
@@ -54,7 +53,7 @@ def test_all_other_films_are_tested_and_these_train_in_every_split(
         assert len(own) == 3
 
 
-@pytest.mark.parametrize("splits", [(), ("splits.kind=group_kfold", "splits.folds=3")])
+@pytest.mark.parametrize("splits", [(), ("splits.kind=nested", "splits.folds=3")])
 def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
     with pytest.raises(
         FixInput, match=r"no clip has the movie_id 'tt000001' \(did you mean"

@@ -202,7 +202,7 @@ def test_a_protocol_that_names_a_file_runs_it_only_where_it_is_trusted(
 ) -> None:
     Path("mine.toml").write_text(
         'schema = "obygaze-protocol/1"\n[tasks.EN_S]\nclasses = { EN = 0, S = 1 }\n'
-        '[splits]\nkind = "leave_one_group_out"\n'
+        '[splits]\nkind = "nested"\n'
         '[models.mine]\nkind = "own.py:NearestMean"\n[report]\nreplicates = 20\n',
         encoding="utf-8",
     )

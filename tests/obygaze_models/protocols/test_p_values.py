@@ -55,7 +55,7 @@ TABLE_2 = (
     "tasks.HN_S.folds=02_HN_S",
     "tasks.ENHN_S.folds=02_ENHN_S",
 )
-TABLE_4 = ("splits.kind=leave_one_group_out", "splits.validation=each")
+TABLE_4 = ("splits.kind=nested", "splits.validation=each")
 
 
 def compared(

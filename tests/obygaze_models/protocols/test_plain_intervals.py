@@ -24,7 +24,7 @@ from obygaze_models.runner.scores import Cell, ScoredFold
 
 N_REPLICATES = 30
 SEEDS = range(5)
-NO_LEAK = Leak("", 0, 0, 0, 0, 0, None, None, ())
+NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
 Floats = NDArray[np.float64]
 
 

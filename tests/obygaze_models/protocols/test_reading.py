@@ -23,6 +23,7 @@ from obygaze_models.protocols.reading import (
 )
 from obygaze_models.protocols.schema import Model
 
+PART = ("splits.column=part", 'splits.test=["a"]')
 MINIMAL = """\
 schema = "obygaze-protocol/1"
 
@@ -188,7 +189,7 @@ class TestRefused:
             ("[grid]\nmodels = [1]", "letters, digits"),
             ("[models.m]\ndropout = 0.1", "models.m.kind: required key is missing"),
             (
-                '[models.m]\nkind = "mlp"\ndropout = [0.1, 2]',
+                '[models.m]\nkind = "mlp"\ndropout = { grid = [0.1, 2] }',
                 "each item must be a number",
             ),
             ('[tasks]\nX = "S"', "must be a table, got 'S'"),
@@ -215,12 +216,12 @@ class TestChanges:
     def test_values_are_read_as_toml_and_words_as_words(self) -> None:
         found = read(
             MINIMAL,
-            "splits.kind=group_kfold",
+            "splits.kind=nested",
             "splits.folds=4",
             'grid.baselines=["random"]',
             "data.scale = unit",
         )
-        assert (found.splits.kind, found.splits.folds) == ("group_kfold", 4)
+        assert (found.splits.kind, found.splits.folds) == ("nested", 4)
         assert (found.grid.baselines, found.data.scale) == (("random",), "unit")
 
     def test_a_change_may_add_a_task(self) -> None:
@@ -240,11 +241,11 @@ class TestChanges:
 
 
 class TestSettings:
-    def test_lists_are_choices_but_for_the_hidden_layers(self) -> None:
+    def test_every_combination_of_grids_is_offered(self) -> None:
         settings = {
             "hidden": [64, 32],
-            "dropout": [0.0, 0.5],
-            "weight_decay": [0.0, 1.0],
+            "dropout": {"grid": [0.0, 0.5]},
+            "learning_rate": {"grid": [0.001, 0.01]},
         }
         offered = candidates(Model("mlp", settings))
         assert len(offered) == 4
@@ -336,3 +337,36 @@ def test_folds_of_a_manifest_are_named_by_tasks():
     protocol = load_protocol("honest", changes)
     assert {task.folds for task in protocol.tasks.values()} == {"by-film"}
     assert protocol.splits.kind == "published"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        (("splits.scheme=own.py:f",), "splits.scheme: has no meaning in nested splits"),
+        (("splits.column=part",), "splits.column: has no meaning in nested splits"),
+        (
+            ("splits.kind=kfold", "splits.folds=2", 'splits.test=["a"]'),
+            "splits.test: has no meaning in kfold splits",
+        ),
+        (
+            ("splits.kind=fixed", *PART, "splits.folds=3"),
+            "splits.folds: has no meaning in fixed splits",
+        ),
+        (
+            ("splits.kind=fixed", *PART, 'splits.never=["x"]'),
+            "splits.never: has no meaning in fixed splits",
+        ),
+        (
+            ("splits.kind=fixed", *PART, "splits.validation=each"),
+            "splits.validation: each has no meaning in fixed splits",
+        ),
+        (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
+        (("balancing=rotated",), "balancing: needs published splits and a scheme"),
+    ],
+)
+def test_a_key_that_the_splits_do_not_read_is_a_violation(
+    changes: tuple[str, ...], problem: str
+) -> None:
+    """It was ignored without a word."""
+    (violation,) = violations(MINIMAL, *changes)
+    assert problem in violation

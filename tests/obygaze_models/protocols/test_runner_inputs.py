@@ -30,13 +30,12 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row
-from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.protocols.schema import Data, Protocol
 from obygaze_models.runner.features import NOT_FINITE, read_store
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.summary import warnings_of
-from obygaze_models.runner.tables import RUN_FORMAT, Run, read_run, write_run
-from obygaze_models.runner.text import result_text
+from obygaze_models.runner.tables import RUN_FORMAT, read_run, write_run
 
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
@@ -138,17 +137,6 @@ class TestMissing:
         with pytest.raises(FixInput, match="reads one vector"):
             gather(quick("honest", 'data.array=["frames"]'), manifest, "", {"x": store})
 
-    def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
-        store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick("honest", "features.x.backbone=x-clip*", *RIDGE)
-        with pytest.raises(
-            Mismatch, match="this store has features of 'toy'"
-        ) as caught:
-            run_on(tmp_path, protocol, manifest, {"x": store})
-        assert caught.value.exit_code == 5
-        fine = replace(protocol, features={"x": Feature(backbone="TOY")})
-        assert gather(fine, manifest, "", {"x": store}).stores
-
     def test_stores_that_were_not_given_or_not_asked_for(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
@@ -172,7 +160,7 @@ class TestMissing:
         (features,) = inputs.stores
         assert np.linalg.norm(features.X, axis=1) == pytest.approx(1.0)
         assert list(features.missing) == [manifest.clip_ids[3]]
-        plain = read_store("x", store, inputs.table, Data(), Feature(), False)
+        plain = read_store("x", store, inputs.table, Data(), False)
         assert not plain.missing
 
 
@@ -587,79 +575,7 @@ class TestPaper:
             assert row["clips"] == len(carriers) >= 5
 
 
-def argmax_of(run: Run) -> dict[str, dict[str, dict[str, Any]]]:
-    """The rows of several tasks as one, by model and metric."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in run.results:
-        if " | " in row["task"]:
-            found.setdefault(row["model"], {})[row["metric"]] = row
-    return found
-
-
 class TestExtras:
-    def test_several_tasks_as_one_question(self, tmp_path: Path) -> None:
-        manifest = films(5, 24)
-        rng = np.random.default_rng(0)
-        kind = {c.clip_id: str(rng.integers(-1, 2)) for c in manifest}
-        part = {c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest}
-        manifest = manifest.with_column("valence_class", kind)
-        manifest = manifest.with_column("fold:mediaeval2015", part)
-        X = planted(manifest, strength=0.0)
-        for i, clip in enumerate(manifest):
-            X[i, int(kind[clip.clip_id]) + 1] += 3.0
-        store = store_of(tmp_path / "s", manifest, X)
-        run = run_on(tmp_path, quick("mediaeval2015-valence"), manifest, {"x": store})
-        found = argmax_of(run)
-        assert len(found) == len({cell.model for cell in models(run)})
-        for values in found.values():
-            assert values["accuracy"]["clips"] == 24
-            assert values["accuracy"]["value"] > 0.7 > values["majority"]["value"]
-
-    def test_tasks_that_share_a_class_are_not_one_question(
-        self, tmp_path: Path
-    ) -> None:
-        manifest = films(5, 24)
-        n_sure = sum(clip.level == "S" for clip in manifest)
-        store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick("honest", *RIDGE, 'report.argmax=["EN_S", "ENHN_S"]')
-        with pytest.raises(
-            FixInput, match=f"report.argmax .* {n_sure} clips .* EN_S and ENHN_S"
-        ):
-            run_on(tmp_path, protocol, manifest, {"x": store})
-
-    @pytest.mark.parametrize("pairs", ["same", "all"])
-    def test_its_accuracy_follows_from_the_predictions(
-        self, tmp_path: Path, pairs: str
-    ) -> None:
-        manifest, names = films(6, 30), ("EN", "HN", "S")
-        tasks = [
-            f"tasks.{own}.classes={{{', '.join(f'{n} = {int(n == own)}' for n in names)}}}"
-            for own in names
-        ]
-        grid = [
-            f"{key}={list(names)}"
-            for key in ("grid.train", "grid.test", "report.argmax")
-        ]
-        splits = ("splits.kind=group_kfold", "splits.folds=3", f'grid.pairs="{pairs}"')
-        store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick(
-            "honest", *RIDGE, *tasks, *grid, *splits, "report.concepts=false"
-        )
-        run = run_on(tmp_path, protocol, manifest, {"x": store})
-        (values,) = argmax_of(run).values()
-        scores: dict[str, dict[str, float]] = {}
-        for row in run.predictions:
-            if row["model"] == "ridge" and row["train"] == row["test"]:
-                scores.setdefault(row["clip_id"], {})[row["task"]] = row["score"]
-        clips = [clip for clip in manifest if clip.clip_id in scores]
-        right = np.array(
-            [max(names, key=scores[c.clip_id].get) == c.level for c in clips], float
-        )
-        assert values["accuracy"]["value"] == pytest.approx(right.mean())
-        assert math.isnan(values["accuracy"]["low"])  # decisions have none
-        said = f"ridge (x), most probable of EN, HN, S: accuracy .{right.mean():.2f}"
-        assert said.replace(".0.", ".") in result_text(run)
-
     def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
         manifest = films(6, 40)
         store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.5))

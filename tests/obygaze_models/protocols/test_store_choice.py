@@ -266,7 +266,7 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
 
 
 def a_test(fold: str, inner_ap: float | None, score: float) -> ScoredFold:
-    leak = Leak("", 2, 0, 0, 0, 0, None, None, ())
+    leak = Leak("", 2, 0, 0, 0, 0, 0, ())
     return ScoredFold(
         fold=fold,
         seed=0,
@@ -314,16 +314,16 @@ def test_what_cannot_be_chosen_is_refused(tmp_path: Path) -> None:
 def test_a_bottleneck_whose_own_clips_found_its_vectors_has_no_inner_score() -> None:
     """Without cross-fitting, margins of training clips are too good, most of all in wide stores."""
     with pytest.raises(FixInput) as error:
-        choosing("models.pcbm-lr.cross_fit=0", "models.pcbm-dt.cross_fit=[5, 1]")
+        choosing("models.pcbm-lr.cross_fit=0", "models.pcbm-dt.cross_fit.grid=[5, 1]")
     assert list(error.value.details) == [
         "--set models.pcbm-lr.cross_fit: fit.choose_store needs 2 or more",
-        "--set models.pcbm-dt.cross_fit: fit.choose_store needs 2 or more",
+        "--set models.pcbm-dt.cross_fit.grid: fit.choose_store needs 2 or more",
     ]
     choosing("models.pcbm-lr.cross_fit=0", "fit.choose_store=false")
     by_task = "{ by_task = { EN_S = 3, other = 0 } }"
     with pytest.raises(FixInput, match="1 violation"):
         choosing(f"models.pcbm-lr.cross_fit={by_task}")
-    choosing(f"models.pcbm-lr.cross_fit=[{by_task}, 5]", 'grid.train=["EN_S"]')
+    choosing(f"models.pcbm-lr.cross_fit.grid=[{by_task}, 5]", 'grid.train=["EN_S"]')
 
 
 def test_a_saved_model_chooses_no_store() -> None:

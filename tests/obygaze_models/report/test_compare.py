@@ -207,16 +207,6 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     assert "d tests clips of a in other folds in 1 of 1 cell" in folds
 
 
-def test_runs_that_keep_other_groups_together_are_warned_of(tmp_path: Path) -> None:
-    changes = ["splits.group=decade"]
-    runs = [
-        made_run(tmp_path / "a", [cell()]),
-        made_run(tmp_path / "b", [cell(seed=2)], changes=changes),
-    ]
-    (warning,) = compare_runs(runs).warnings
-    assert "a value of decade together, but films are drawn here" in warning
-
-
 def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
     first, other = cell(seed=1), cell(seed=2)
     runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]

@@ -316,7 +316,7 @@ def hostile_run(folder: Path) -> Run:
     made = made_run(folder, cells, tables=tables)
     store = {"location": HOSTILE, "backbone": HOSTILE, "array": HOSTILE, "width": 4}
     store |= {"seal": HOSTILE, "licence": HOSTILE, "citation": HOSTILE, "n_present": 72}
-    store |= {"missing": {HOSTILE: HOSTILE}, "n_equal_copies": 0, "n_near_copies": 0}
+    store |= {"missing": {HOSTILE: HOSTILE}}
     report = {**made.protocol["report"], "title": HOSTILE, "notes": [HOSTILE]}
     tasks = {HOSTILE: {**made.protocol["tasks"]["EN_S"], "title": HOSTILE}}
     tasks["/../../evil"] = {**tasks[HOSTILE], "row": HOSTILE, "series": HOSTILE}

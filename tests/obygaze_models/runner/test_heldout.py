@@ -67,7 +67,7 @@ FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
 
 def test_a_film_is_held_out_with_its_clips_of_every_level() -> None:
     manifest = clips({})
-    first = folds(manifest, "splits.kind=leave_one_group_out")[0]
+    first = folds(manifest, "splits.kind=nested")[0]
     assert names(manifest, first.test) == "a0 a1"
     assert names(manifest, first.validation) == "b0 b1"
     assert names(manifest, first.train) == "c0 c1 d0 d1"
@@ -107,7 +107,7 @@ def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
 
 def test_films_that_choose_are_apart_or_train() -> None:
     manifest = clips({})
-    first = folds(manifest, "splits.kind=leave_one_group_out")[0]
+    first = folds(manifest, "splits.kind=nested")[0]
     apart = first.apart()
     assert names(manifest, apart.train) == "c0 c1 d0 d1"
     held = "a0 a1 a2 a3 b0 b1 b2 b3"
@@ -140,7 +140,7 @@ def test_a_clip_is_held_out_under_the_name_of_every_annotator() -> None:
 
 def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
     manifest = clips({})
-    first = folds(manifest, "splits.kind=leave_one_group_out")[0]
+    first = folds(manifest, "splits.kind=nested")[0]
     pair = ("EN_S", "EN_S")
     (few,) = with_few_films({pair: [first.joined()]}, 2, 0)[pair]
     assert len(np.unique(few.films[few.train])) == 2
@@ -155,14 +155,14 @@ def test_nothing_is_held_out_of_a_model_to_keep() -> None:
     manifest = clips({})
     protocol = load_protocol("honest", ["data.view=raw"])
     table = clip_table(manifest, protocol.data)
-    held = nothing_held_out(table, table.films, np.array([0, 1]))
+    held = nothing_held_out(table, np.array([0, 1]))
     assert held.may_learn.all() and not len(held.test)
 
 
 def test_clips_that_several_folds_test_are_repeated() -> None:
     manifest = clips({})
-    once = folds(manifest, "splits.kind=leave_one_group_out")
-    pairs = folds(manifest, "splits.kind=leave_one_group_out", "splits.validation=each")
+    once = folds(manifest, "splits.kind=nested")
+    pairs = folds(manifest, "splits.kind=nested", "splits.validation=each")
     assert not repeats_clips(once) and repeats_clips(pairs)
     assert len(once) == 4 and len(pairs) == 12
     assert not shares_films(once)

@@ -21,14 +21,12 @@ from support.held_out_fits import (
     baseline_learns,
     learns,
     must_not_be_learned,
-    replaced,
     way_of,
 )
 
 from obygaze_features.core.parts import trust
 from obygaze_models.runner import heldout
 from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
-from obygaze_models.runner.testing import _without_copies
 
 FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
 PUBLISHED = (
@@ -60,10 +58,10 @@ BY_THE_TEXT = (
 SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "nested": ((), True),
     "each film validates": (
-        ("splits.kind=leave_one_group_out", "splits.validation=each"),
+        ("splits.kind=nested", "splits.validation=each"),
         True,
     ),
-    "groups of films": (("splits.kind=group_kfold", "splits.folds=2"), True),
+    "groups of films": (("splits.kind=nested", "splits.folds=2"), True),
     "fixed, by film": ((*FIXED, "splits.column=whole"), True),
     "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
@@ -79,11 +77,11 @@ LEARNING: dict[str, tuple[str, ...]] = {
     "scaled": ("data.scale=standard",),
     "erased": ('data.erase=["Body"]',),
     "chosen settings": (
-        "models.logistic.C=[0.01, 10.0]",
-        "models.svm.C=[0.01, 10.0]",
+        "models.logistic.C.grid=[0.01, 10.0]",
+        "models.svm.C.grid=[0.01, 10.0]",
         "models.mlp.hidden={grid=[[4], [8]]}",
-        "models.pcbm-lr.C=[0.01, 10.0]",
-        "models.pcbm-dt.max_depth=[1, 3]",
+        "models.pcbm-lr.C.grid=[0.01, 10.0]",
+        "models.pcbm-dt.max_depth.grid=[1, 3]",
     ),
 }
 LINEAR_VECTORS = tuple(
@@ -212,26 +210,6 @@ def test_films_that_a_learning_curve_leaves_out_teach_nothing(tmp_path: Path) ->
     rows = ~np.isin(way.run.table.films, drawn)
     for name in ("ridge", "mlp", "pcbm-lr"):
         assert learns(way, name, held, rows) == [], name
-
-
-def test_which_copies_are_left_out_is_decided_on_what_may_be_learned(
-    tmp_path: Path,
-) -> None:
-    way = case(tmp_path, "nested", "plain", "data.copies=leave_out")
-    plain = case(tmp_path / "all", "nested")
-    features = way.run.features
-    assert features is not None and features.copies.n_equal >= 6
-    n_left_out = 0
-    for number, held in enumerate(way.folds):
-        rows = must_not_be_learned(way, held, by_film=True)
-        other = replaced(plain, rows)
-        assert other.features is not None
-        folds = _without_copies(plain.run.folds, other.features, other.table)
-        again = folds[way.pair][number]
-        assert np.array_equal(held.train, again.train)
-        assert np.array_equal(held.may_learn, again.may_learn)
-        n_left_out += len(plain.folds[number].train) - len(held.train)
-    assert n_left_out > 0
 
 
 def models_of(way: Way) -> list[str]:

@@ -82,7 +82,7 @@ def run_of(
     **about: Any,
 ) -> Run:
     """A run that was written with these rows."""
-    splits = {"kind": "nested", "group": "movie_id", "folds": 0, **(splits or {})}
+    splits = {"kind": "nested", "folds": 0, **(splits or {})}
     whole = {
         "format": RUN_FORMAT,
         "identity": "x",
@@ -129,17 +129,6 @@ def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
     assert warnings_of(run) == []
 
 
-def test_splits_by_another_column_do_not_answer_for_films(tmp_path: Path) -> None:
-    splits = {"group": "annotator"}
-    results = rows("ridge", GOOD, [0.7] * 12)
-    unseen = run_of(tmp_path / "unseen", [fit("ridge")], results, splits=splits)
-    assert answer(unseen).startswith("On values of annotator it has not seen, ridge")
-    fits = [fit("ridge", shares_films=True)]
-    seen = run_of(tmp_path / "seen", fits, results, splits=splits)
-    beginning = "On further clips of values of annotator it has seen, ridge"
-    assert answer(seen).startswith(beginning)
-
-
 def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     splits = {"kind": "kfold", "folds": 5}
     values = {"ap": 0.7, "auc": 0.8, "prevalence": 0.4}
@@ -162,7 +151,7 @@ def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
     protocol = {
         "report": {"primary": "ap", "questions": [{"first": "mlp", "second": "ridge"}]},
-        "splits": {"kind": "nested", "group": "movie_id", "folds": 0},
+        "splits": {"kind": "nested", "folds": 0},
         "fit": {"choose_store": False},
     }
     run = run_of(
@@ -308,7 +297,7 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
-    nested = {"kind": "nested", "group": "movie_id", "folds": 0}
+    nested = {"kind": "nested", "folds": 0}
     assert "fitted 301 times" in many_fits(nested, 301)
     assert many_fits(nested, 300) == ""
     assert many_fits({**nested, "folds": 400}, 400) == ""

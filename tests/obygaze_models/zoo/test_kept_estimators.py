@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from safetensors.numpy import load, save
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -32,8 +33,9 @@ import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
 from obygaze_features.store import open_store
-from obygaze_models.models import FrameProbe, LogisticProbe, common
-from obygaze_models.models.frames import StoreRows
+from obygaze_models.models import common
+from obygaze_models.models.frames import FrameProbe, StoreRows
+from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -274,10 +276,10 @@ def test_words_in_another_order_are_refused(
     X, y = rows
     fitted = kind().fit(X, in_words(y))
     folder = tmp_path / "m"
-    swapped = replace(info_of("m"), classes=("S", "EN"))
+    swapped = structs.replace(info_of("m"), classes=("S", "EN"))
     with pytest.raises(FixInput, match="the classes are S, EN, but EN, S in the"):
         save_model(fitted, swapped, folder, X)
-    right = replace(info_of("m"), classes=("EN", "S"))
+    right = structs.replace(info_of("m"), classes=("EN", "S"))
     save_model(fitted, right, folder, X)
     document = json.loads((folder / "model.json").read_text("utf-8"))
     write_model_json(folder, {**document, "classes": ["S", "EN"]})
@@ -294,8 +296,8 @@ def test_frames_that_stay_in_a_store_are_compared_in_blocks(
     X = StoreRows(open_store(tmp_path / "store"), "frames", names)
     monkeypatch.setattr(common, "CLIPS_A_BLOCK", 3)
     probe = FrameProbe().fit(X, np.arange(7) % 2)
-    features = replace(info_of("m").features, width=probe.n_features_in_)
-    info = replace(info_of("m"), features=features)
+    features = structs.replace(info_of("m").features, width=probe.n_features_in_)
+    info = structs.replace(info_of("m"), features=features)
     model = og.load_model(save_model(probe, info, tmp_path / "m", X))
     np.testing.assert_array_equal(
         model.estimator.predict_proba(frames[chosen]), probe.predict_proba(X)
@@ -308,10 +310,10 @@ def test_numbers_in_another_order_are_refused(
 ) -> None:
     X, y = rows
     fitted = LogisticProbe().fit(X, y.astype(kind))
-    swapped = replace(info_of("m"), classes=("1", "0"))
+    swapped = structs.replace(info_of("m"), classes=("1", "0"))
     with pytest.raises(FixInput, match="the classes are 1, 0, but 0, 1 in the"):
         save_model(fitted, swapped, tmp_path / "m", X)
-    save_model(fitted, replace(swapped, classes=("0", "1")), tmp_path / "m", X)
+    save_model(fitted, structs.replace(swapped, classes=("0", "1")), tmp_path / "m", X)
 
 
 class Forgetful(LogisticRegression):
@@ -412,8 +414,9 @@ def test_a_trusted_file_is_no_way_to_what_it_imports(
     data = save(arrays)
     (folder / "model.safetensors").write_bytes(data)
     document = json.loads((folder / "model.json").read_text("utf-8"))
-    mark = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    write_model_json(folder, {**document, "arrays": mark})
+    mark = [len(data), hashlib.sha256(data).hexdigest()]
+    document["files"]["model.safetensors"] = mark
+    write_model_json(folder, document)
     untrusting(monkeypatch)
     with pytest.raises(FixUsage, match=r"not trusted: own\.system"):
         og.load_model("own", trust=["own.py:Borders"])

@@ -18,7 +18,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
-from obygaze_models.models import LogisticProbe
+from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.runner.training import training_protocol
 from obygaze_models.zoo import (
     FeatureSpec,

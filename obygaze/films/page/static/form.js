@@ -36,8 +36,6 @@ function showForm() {
   $("mark").hidden = $("seen").hidden = !film?.can_mark;
   $("cannot-mark").hidden = !film?.problem;
   $("cannot-mark").textContent = film?.problem ? `You cannot mark before this is corrected: ${film.problem}` : "";
-  $("bad-rows").hidden = !film?.bad_rows.length;
-  fill($("bad-rows-list"), ...(film?.bad_rows ?? []).map((row) => el("li", {}, row)));
   if (!film?.can_mark) return;
   const mark = markInForm();
   const levels = Object.keys(page.levels).map((level, number) => {
@@ -49,7 +47,7 @@ function showForm() {
   const concepts = conceptNames().map((name, number) => {
     const key = CONCEPT_KEYS[number];
     const meaning = page.concepts[name] ?? "not in the vocabulary";
-    const made = choice(name, key, `${meaning || name} ${key ? `(k ${key})` : ""}`, mark.concepts.includes(name), () => switchConcept(name));
+    const made = choice(name, key && `k ${key}`, meaning || name, mark.concepts.includes(name), () => switchConcept(name));
     made.classList.toggle("below", name in page.above);
     return made;
   });

@@ -1,11 +1,10 @@
 // The keys and the icons of the film: what each does, in words and as a function.
 import { CONCEPT_KEYS, LEVEL_KEYS, conceptNames } from "./form.js";
-import { cutHere, done, levelText, markInForm, merge, redo, remove, setEnd, setLevel, setStart, split, switchConcept, undo, watchedAll } from "./marks.js";
+import { done, levelText, redo, remove, setEnd, setLevel, setStart, switchConcept, undo } from "./marks.js";
 import * as player from "./player.js";
 import { on, state } from "./state.js";
-import { barsAt, cancelDrag, jump, zoom } from "./timeline.js";
+import { cancelDrag, jump, zoom } from "./timeline.js";
 import { $, EPS, clock, el, fill, guarded, tell } from "./tools.js";
-import { toUnwatched } from "./watched.js";
 
 // `holds`: it needs to know the picture on the screen, so the film is stopped first. `marks`: only for
 // annotators. `icon`: a path in a square of 24.
@@ -18,12 +17,9 @@ const KEYS = {
   p: { text: "Previous segment of the chosen row", run: () => jump($("lane-choice").value, -1), holds: true, icon: "M20 5v14l-9-7zM4 5h4v14H4z" },
   n: { text: "Next segment of the chosen row", run: () => jump($("lane-choice").value, 1), holds: true, icon: "M4 5v14l9-7zM16 5h4v14h-4z" },
   e: { text: "Next decision of the model that differs from the annotation", run: () => jump("score", 1, (bar) => !bar.correct), holds: true, icon: "M6 8l2-2 10 10-2 2zM16 6l2 2L8 18l-2-2z" },
-  v: { text: "Next picture that you have not watched", run: toUnwatched, holds: true, marks: true, icon: "M12 6C7 6 3 12 3 12s4 6 9 6 9-6 9-6-4-6-9-6zm0 9a3 3 0 110-6 3 3 0 010 6z" },
-  l: { text: "Play this segment again and again; end this", run: switchLoop, icon: "M5 8h11V5l5 5-5 5v-3H7v7H5zM19 21H8v-2h11z" },
   d: { text: "Slower", run: () => player.changeSpeed(-1), icon: "M5 11h14v2H5z" },
   f: { text: "Faster", run: () => player.changeSpeed(1), icon: "M11 5h2v6h6v2h-6v6h-2v-6H5v-2h6z" },
   q: { text: "Sound off, on", run: player.switchSound, icon: "M4 9v6h4l6 5V4L8 9zM17 8c2 2 2 6 0 8z" },
-  w: { text: "Subtitles", run: player.switchSubtitles, icon: "M3 5h18v14H3zM6 14h12v2H6z" },
   F: { text: "Full screen", run: switchFullScreen, icon: "M4 4h7v2H6v5H4zM20 20h-7v-2h5v-5h2z" },
   g: { text: "Go to a time or a picture: write it, then Enter", run: () => $("place").select() },
   "-": { text: "Show more time", run: () => zoom(0.5), icon: "M10 4a6 6 0 104 11l5 5 2-2-5-5A6 6 0 0010 4zM7 9h6v2H7z" },
@@ -31,11 +27,8 @@ const KEYS = {
   0: { text: "Show the whole film", run: () => zoom(0), icon: "M3 11l4-4v3h10V7l4 4-4 4v-3H7v3z" },
   i: { text: "The mark starts at this picture", run: setStart, holds: true, marks: true, icon: "M6 4h7v2H8v12h5v2H6zM20 12l-7-5v10z" },
   o: { text: "The mark ends before this picture", run: setEnd, holds: true, marks: true, icon: "M18 4h-7v2h5v12h-5v2h7zM4 12l7-5v10z" },
-  x: { text: "Cut: the mark ends before this picture, the next one starts at it", run: cutHere, holds: true, marks: true, icon: "M11 3h2v18h-2zM3 8h6v8H3zM15 8h6v8h-6z" },
   k: { text: "Then a key of the list: a concept of the mark", run: askForConcept, marks: true },
   Enter: { text: "Done: the next mark is a new one", run: done, marks: true, icon: "M9 16.5L4.5 12 3 13.5l6 6 12-12L19.5 6z" },
-  s: { text: "Split the mark at this picture", run: split, holds: true, marks: true, icon: "M3 6h8v12H3zM13 6h8v12h-8z" },
-  m: { text: "Merge the mark with the next one", run: merge, holds: true, marks: true, icon: "M3 7h18v10H3zM9 12l-4 3V9zM15 12l4-3v6z" },
   Delete: { text: "Delete the mark", run: remove, holds: true, marks: true, icon: "M5 6h14v2H5zM9 3h6v2H9zM7 9h10l-1 12H8z" },
   u: { text: "Undo, also Ctrl+Z", run: undo, marks: true, icon: "M8 4L3 9l5 5v-4h6a4 4 0 010 8H8v2h6a6 6 0 000-12H8z" },
   U: { text: "Redo, also Ctrl+Y", run: redo, marks: true, icon: "M16 4l5 5-5 5v-4h-6a4 4 0 000 8h6v2h-6a6 6 0 010-12h6z" },
@@ -48,26 +41,13 @@ let pressed = Promise.resolve();
 
 function askForConcept() {
   asksForConcept = true;
-  tell(`Concept: ${conceptNames().map((name, number) => `${CONCEPT_KEYS[number] ?? "-"} ${name}`).join(", ")}`);
+  tell("Now the key that stands beside the concept.");
 }
 
 function chooseConcept(key) {
   asksForConcept = false;
   const name = conceptNames()[CONCEPT_KEYS.indexOf(key)];
   return name ? switchConcept(name) : tell("No concept has this key.");
-}
-
-// The stretch of the mark in the form, or else that of the chosen row at this time.
-function switchLoop() {
-  if (player.loops()) return player.setLoop(null);
-  const { start_frame: first, end_frame: last } = markInForm();
-  const lane = state.lanes.find((one) => one.name === $("lane-choice").value);
-  const bar = lane && barsAt(lane, player.now() + EPS).at(-1);
-  const isSet = first !== undefined && last !== undefined;
-  const stretch = isSet ? { start: player.startOf(first), end: player.startOf(last + 1) } : bar;
-  if (!stretch) throw new Error("There is no segment here in the chosen row, and none in the form.");
-  player.setLoop(stretch);
-  tell(`${clock(stretch.start, 1)} to ${clock(stretch.end, 1)} is played again and again. Key l ends this.`);
 }
 
 function switchFullScreen() {
@@ -99,12 +79,13 @@ $("goto").addEventListener("submit", (event) => {
 
 const isForMarks = () => Boolean(state.film?.can_mark);
 
-// One after another, each at the picture that it finds. What a key saves need not be saved before the
-// next key.
+// One after another, each at the picture that it finds, but only in the film in which it was pressed.
+// What a key saves need not be saved before the next key.
 function press(run, holds = false) {
+  const { film } = state;
   pressed = pressed.then(() => guarded(async () => {
     if (holds) await player.hold();
-    guarded(run);
+    if (film === state.film) guarded(run);
   }));
 }
 
@@ -179,16 +160,13 @@ for (const button of document.querySelectorAll("[data-key]")) {
   button.setAttribute("aria-label", text);
   button.onclick = () => press(run, holds);
 }
-$("watched-all").onclick = () => press(watchedAll);
 
 const buttonOf = (key) => document.querySelector(`[data-key="${key}"]`);
 
 on("player", () => {
   drawIcon(buttonOf(" "), player.plays() ? PAUSE : KEYS[" "].icon);
   $("speed").textContent = `${player.speed()} ×`;
-  buttonOf("w").hidden = !player.hasSubtitles();
-  const isPressed = { l: player.loops(), q: player.isMuted(), w: player.showsSubtitles() };
-  for (const [key, state] of Object.entries(isPressed)) buttonOf(key).setAttribute("aria-pressed", String(state));
+  buttonOf("q").setAttribute("aria-pressed", String(player.isMuted()));
 });
 on("undo", () => {
   buttonOf("u").disabled = !state.undo.length;

@@ -17,11 +17,12 @@
 // player.js also says which pictures the browser presents; watched.js counts them.
 import { chooseClips, openClip, prepareFilters } from "./clips.js";
 import { focusFilm } from "./keys.js";
-import { openMarks } from "./marks.js";
+import { inTurn, openMarks } from "./marks.js";
 import { openVideos, pause, seek } from "./player.js";
 import { changed, state } from "./state.js";
 import { $, EPS, address, el, fill, guarded, load, options } from "./tools.js";
 import "./form.js";
+import "./watched.js";
 
 let nOpened = 0;
 
@@ -45,11 +46,15 @@ async function openFilm(asked) {
   const id = asked.get("film");
   if (state.film?.id !== id) {
     const film = await load("film", { film: id });
+    // What was done in the film before is finished in it.
+    await inTurn(() => {
+      if (opened !== nOpened) return;
+      openMarks(film);
+      state.film = film;
+      openVideos();
+      state.at = 0;
+    });
     if (opened !== nOpened) return false;
-    openMarks(film);
-    state.film = film;
-    openVideos();
-    state.at = 0;
   }
   $("film-title").textContent = state.film.title;
   fill($("film-notes"), ...notes().flatMap((note) => [note, " "]));

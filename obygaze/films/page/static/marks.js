@@ -1,12 +1,11 @@
 // The marks of the person: each change is saved at once, and can be undone.
 //
 // A mark is whole, and is saved, once it has its start, its end and its level. What is known of a mark
-// before that is in `state.begun`. A change goes to the server with the version of the mark that it
-// was made from; changes are sent one after another.
+// before that is in `state.begun`. A change goes to the server with the state of the mark that it was
+// made from; changes are sent one after another.
 import { picture } from "./player.js";
 import { changed, state } from "./state.js";
 import { Stopped, clock, guarded, load, post, tell } from "./tools.js";
-import { notWatched, putWatched } from "./watched.js";
 
 export const MAX_COMMENT = 2000;
 const REFRESH_MS = 3000;
@@ -20,6 +19,12 @@ export function inTurn(task) {
   const result = turn.then(task);
   turn = result.catch(() => {});
   return result;
+}
+
+// Run a task in its turn, but only in the film that is shown now: by then another one may be open.
+function inFilm(task) {
+  const { film } = state;
+  return inTurn(() => film === state.film && task());
 }
 
 // ---- which mark -----------------------------------------------------------------------------------
@@ -39,7 +44,7 @@ function show(chosen, begun = null) {
   changed("marks");
 }
 
-export const choose = (id) => inTurn(() => show(id));
+export const choose = (id) => inFilm(() => show(id));
 
 // If the form is empty, put the last mark into it that begins before or at a picture and has it.
 function takeMarkAt(here) {
@@ -60,7 +65,7 @@ function markAt(here) {
 }
 
 // The form becomes empty: the next mark is a new one.
-export const done = () => inTurn(() => {
+export const done = () => inFilm(() => {
   if (!state.begun) return show(null);
   const missing = missingOf(state.begun);
   if (!missing.length) return edit("A new mark", () => ({})); // it could not be saved before
@@ -80,7 +85,7 @@ async function edit(text, change) {
   const before = chosenMark();
   if (before) {
     const after = { ...before, ...change(before) };
-    if (!isSame(before, after)) await save({ text, pairs: [{ before, after }] });
+    if (!isSame(before, after)) await save({ text, before, after });
     return;
   }
   const was = state.begun;
@@ -89,18 +94,18 @@ async function edit(text, change) {
   const missing = missingOf(begun);
   show(null, begun); // it stays in the form if it cannot be saved
   if (missing.length) {
-    record({ text, film: state.film.id, pairs: [], begun: { before: was, after: begun } });
+    record({ text, film: state.film.id, before: null, after: null, begun: { before: was, after: begun } });
     tell(`${text}. To save the mark, choose ${missing.join(" and ")}.`);
     return;
   }
   const after = { ...begun, mark: crypto.randomUUID(), movie_id: state.film.id };
-  await save({ text, pairs: [{ before: null, after }], begun: { before: was, after: null } });
+  await save({ text, before: null, after, begun: { before: was, after: null } });
 }
 
 // What a key does is about the picture that was shown when it was pressed; it runs in turn.
 const here = (task) => {
   const shown = picture();
-  return inTurn(() => task(shown));
+  return inFilm(() => task(shown));
 };
 
 const startAt = (first) => edit(`The mark starts at picture ${first}`, () => ({ start_frame: first }));
@@ -120,14 +125,6 @@ export const setStart = () => here((shown) => {
 // of the film has none after it.
 export const setEnd = () => here((shown) => endAt(shown >= state.film.n_pictures - 1 ? shown : shown - 1));
 
-// End this mark before the picture, and start the next one with it.
-export const cutHere = () => here(async (shown) => {
-  await endAt(shown - 1);
-  if (!chosenMark()) return;
-  show(null);
-  await startAt(shown);
-});
-
 export const setLevel = (level) => here((shown) => {
   takeMarkAt(shown);
   return edit(`Level ${levelText(level)}`, () => ({ level }));
@@ -141,54 +138,24 @@ export const switchConcept = (name) => here((shown) => {
   return edit(`${name} is ${isMarked ? "not marked" : "marked"}`, () => ({ concepts }));
 });
 
-export const setComment = (comment) => inTurn(() => edit("The comment", () => ({ comment })));
+export const setComment = (comment) => inFilm(() => edit("The comment", () => ({ comment })));
 
-export const setSpan = (id, text, start_frame, end_frame) => inTurn(() => {
+export const setSpan = (id, text, start_frame, end_frame) => inFilm(() => {
   const before = state.film.marks.get(id);
-  return before && save({ text, pairs: [{ before, after: { ...before, start_frame, end_frame } }] });
+  return before && save({ text, before, after: { ...before, start_frame, end_frame } });
 });
 
 // A stretch that was drawn becomes a mark as soon as it has a level.
-export const beginSpan = (start_frame, end_frame) => inTurn(() => {
+export const beginSpan = (start_frame, end_frame) => inFilm(() => {
   show(null);
   return edit("A stretch is drawn", () => ({ start_frame, end_frame }));
 });
 
 export const remove = () => here((shown) => {
-  if (!state.begun) return save({ text: "A mark deleted", pairs: [{ before: markAt(shown), after: null }] });
-  record({ text: "A new mark discarded", film: state.film.id, pairs: [], begun: { before: state.begun, after: null } });
+  if (!state.begun) return save({ text: "A mark deleted", before: markAt(shown), after: null });
+  record({ text: "A new mark discarded", film: state.film.id, before: null, after: null, begun: { before: state.begun, after: null } });
   show(null);
   tell("Discarded.");
-});
-
-export const split = () => here((shown) => {
-  const before = markAt(shown);
-  const isInside = shown > before.start_frame && shown <= before.end_frame;
-  if (!isInside) throw new Error("Nothing is split: this picture is not inside the mark.");
-  const first = { ...before, end_frame: shown - 1 };
-  const second = { ...before, mark: crypto.randomUUID(), start_frame: shown };
-  return save({ text: "A mark split", pairs: [{ before, after: first }, { before: null, after: second }] });
-});
-
-export const merge = () => here((shown) => {
-  const first = markAt(shown);
-  const later = [...state.film.marks.values()].filter((one) => one !== first && one.start_frame >= first.start_frame);
-  const second = later.sort((a, b) => a.start_frame - b.start_frame)[0];
-  if (!second) throw new Error("There is no mark after this one.");
-  const comment = [...new Set([first.comment, second.comment])].filter(Boolean).join("; ");
-  if (comment.length > MAX_COMMENT) throw new Error(`Not merged: a comment has at most ${MAX_COMMENT} letters.`);
-  const concepts = [...new Set([...first.concepts, ...second.concepts])];
-  const after = { ...first, end_frame: Math.max(first.end_frame, second.end_frame), concepts, comment };
-  const lost = second.level === first.level ? "" : `; its level ${second.level} became ${first.level}`;
-  return save({ text: `Two marks merged${lost}`, pairs: [{ before: first, after }, { before: second, after: null }] });
-});
-
-export const watchedAll = () => inTurn(async () => {
-  const stretches = notWatched();
-  if (!stretches.length) return tell("You have watched all of this film already.");
-  await putWatched(state.film.id, stretches);
-  record({ text: "All of the film counts as watched", film: state.film.id, pairs: [], watched: stretches });
-  tell("All of the film counts as watched.");
 });
 
 // ---- undo -----------------------------------------------------------------------------------------
@@ -202,10 +169,9 @@ function record(change) {
 const takeBack = (from, to, isUndo) => inTurn(async () => {
   const change = from.at(-1);
   if (!change) return tell(isUndo ? "There is nothing to undo." : "There is nothing to do again.");
-  const pairs = isUndo ? change.pairs.map(({ before, after }) => ({ before: after, after: before })) : change.pairs;
+  const [before, after] = isUndo ? [change.after, change.before] : [change.before, change.after];
   try {
-    if (pairs.length) await put(pairs);
-    if (change.watched) await putWatched(change.film, change.watched, isUndo);
+    if (before || after) await put(before, after);
   } catch (error) {
     // What somebody else has changed since cannot be taken back any more.
     if (error.isOutdated) from.pop();
@@ -222,7 +188,7 @@ const takeBack = (from, to, isUndo) => inTurn(async () => {
 
 // Put what a change is about into the form, as it is on one side of the change.
 function showChange(change, side) {
-  const mark = change.pairs.map((pair) => pair[side]).find(Boolean);
+  const mark = change[side];
   const isThere = mark && state.film.marks.has(mark.mark);
   show(isThere ? mark.mark : null, isThere ? null : change.begun?.[side] ?? null);
 }
@@ -243,7 +209,7 @@ const outdated = (text) => Object.assign(new Error(text), { isOutdated: true });
 async function save(change) {
   const made = { film: state.film.id, ...change };
   try {
-    made.pairs = await put(made.pairs);
+    made.after = await put(made.before, made.after);
   } catch (error) {
     if (error instanceof Stopped) unanswered = made;
     throw error;
@@ -257,35 +223,31 @@ function accept(change) {
   if (change.film === state.film?.id) showChange(change, "after");
 }
 
-// Save pairs of marks as they were and as they are to be, all or none; null is no mark. Returns the
-// pairs as they are saved: above a concept of a vocabulary the server marks another one.
-async function put(pairs) {
+// Save a mark that was `before` as it is to be `after`; null is no mark. Returns it as it is saved: above
+// a concept of a vocabulary the server marks another one.
+async function put(before, after) {
   await settle();
-  const changes = pairs.map(({ before, after }) => {
-    const { mark, movie_id, start_frame, end_frame, level, concepts, comment } = after ?? before;
-    const newest = known.get(mark) ?? null;
-    if (!isAlike(newest, before)) throw outdated("Nothing is changed: this mark was changed since, in another window or by hand.");
-    const own = { mark, movie_id, start_frame, end_frame, level, concepts, comment };
-    return { ...own, version: newest?.version ?? 0, state: newest?.state ?? null, deleted: !after };
-  });
+  const { mark, movie_id, start_frame, end_frame, level, concepts, comment } = after ?? before;
+  const newest = known.get(mark) ?? null;
+  if (!isAlike(newest, before)) throw outdated("Nothing is changed: this mark was changed since, in another window or by hand.");
+  const values = { mark, movie_id, start_frame, end_frame, level, concepts, comment };
   let saved;
   try {
-    saved = await post("marks", { changes });
+    saved = await post("marks", { ...values, state: newest?.state ?? null, deleted: !after });
   } catch (error) {
     if (error.status === 409) {
       await read();
-      throw outdated(otherWindow(pairs));
+      throw outdated(otherWindow(mark));
     }
     if (error.status) error.message = `Not saved: ${error.message}`;
     throw error;
   }
-  take(saved);
-  return pairs.map(({ before, after }, number) => ({ before, after: after && saved[number] }));
+  take([saved]);
+  return after && saved;
 }
 
-function otherWindow(pairs) {
-  const { before, after } = pairs[0];
-  const newest = known.get((before ?? after).mark);
+function otherWindow(mark) {
+  const newest = known.get(mark);
   if (!newest) return "Not saved: another window deleted this mark.";
   const place = `${clock(newest.start, 1)} to ${clock(newest.end, 1)}`;
   return `Not saved: another window changed this mark to ${levelText(newest.level)}, ${place}. Press the key again to change it all the same.`;
@@ -297,8 +259,8 @@ async function settle() {
   if (!change || change.film !== state.film?.id) return;
   await read();
   unanswered = null;
-  const isSaved = change.pairs.every(({ before, after }) => isAlike(known.get((before ?? after).mark) ?? null, after));
-  if (isSaved) accept(change);
+  const { before, after } = change;
+  if (isAlike(known.get((before ?? after).mark) ?? null, after)) accept(change);
 }
 
 // Put marks, as the server has them now, into the film that is shown.
@@ -317,18 +279,16 @@ function take(marks) {
 // Read what was changed in other windows, by others, and by hand.
 async function read() {
   const { film } = state;
-  const asked = { film: film.id, known: film.state };
-  const { marks, only_changed: isPart, segments, notes: _, ...facts } = await load("marks", asked);
+  const { marks, segments, notes: _, ...facts } = await load("marks", { film: film.id, known: film.state });
   if (film !== state.film) return;
   Object.assign(film, facts);
+  if (!marks) return; // all is as it was
   const chosen = chosenMark();
-  if (!isPart) {
-    for (const id of film.marks.keys()) known.delete(id);
-    film.marks = new Map();
-  }
-  if (segments) film.segments = segments;
-  if (segments || !isPart) changed("segments");
-  if (marks.length || !isPart) take(marks);
+  for (const id of film.marks.keys()) known.delete(id);
+  film.marks = new Map();
+  film.segments = segments;
+  take(marks);
+  changed("segments");
   const newest = chosen && known.get(chosen.mark);
   if (chosen && !newest) tell("Another window deleted this mark.");
   else if (chosen && !isSame(chosen, newest)) tell(`Meanwhile another window changed this mark: it is ${levelText(newest.level)} now.`);

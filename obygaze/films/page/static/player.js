@@ -1,6 +1,6 @@
 // The video: which picture is on the screen, and how to get to another one.
 import { changed, state } from "./state.js";
-import { $, EPS, countUpTo, el, guarded, send, tell } from "./tools.js";
+import { $, EPS, countUpTo, guarded, send, tell } from "./tools.js";
 
 const video = $("video");
 const SPEEDS = [0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4];
@@ -15,7 +15,6 @@ let wanted = null; // the picture that was asked for, and other times at which i
 let isHeld = false; // the page itself stopped the video, at a picture that it knows
 let isPlaying = false; // until somebody stops it: at its end a video is paused, too
 let playsNext = false; // play as soon as the next video is loaded
-let loop = null; // start and end of the stretch that is played again and again
 
 // ---- times and numbers of pictures ------------------------------------------------------------------
 
@@ -94,7 +93,6 @@ export function openVideos() {
   originOf = new Map();
   presented = null;
   state.piece = null;
-  setLoop(null);
   video.removeAttribute("src");
 }
 
@@ -114,17 +112,10 @@ export function seek(time, isStep = false) {
       state.at = filmTime(piece, local);
       const tries = [(times[number] + times[number + 1]) / 2, times[number + 1] - 0.002];
       wanted = { number, tries, isStep };
-      if (piece.refused) showStill(`still/${piece.key}?picture=${number}`, isStep && pictureAt(state.at));
     }
     if (!piece.refused) turnTo(local);
   }
   changed("time");
-}
-
-// Show a single picture of a video that does not play; it counts if a step led to it.
-function showStill(address, stepped) {
-  $("still").onload = () => stepped !== false && changed("stepped", stepped);
-  $("still").src = address;
 }
 
 function turnTo(local) {
@@ -169,7 +160,7 @@ function watchPictures(_, { mediaTime }) {
     if (!video.seeking) {
       if (!video.paused) {
         state.at = time;
-        if (!isLooped(now())) changed("time");
+        changed("time");
       }
       changed("presented", { picture: pictureAt(time), time, plays: !video.paused });
     }
@@ -217,32 +208,33 @@ function show(piece) {
   const plays = piece && !piece.refused;
   const source = plays ? `media/${piece.key}` : "";
   video.hidden = !plays;
-  $("still").hidden = !piece?.refused;
   $("refused").hidden = Boolean(plays);
   $("refused").textContent = !piece ? "There is no video for this part of the film."
-    : `Browsers do not play this video (${piece.refused}), so single pictures are shown. obygaze view --proxy makes a copy that plays.`;
+    : `Browsers do not play this video (${piece.refused}). Make a copy that they play: ffmpeg -i OLD -r RATE NEW.mp4, and link it.`;
   if (piece) guarded(() => loadTimes(piece));
   if ((video.getAttribute("src") ?? "") === source) return;
-  video.replaceChildren();
   if (!source) return video.removeAttribute("src");
   video.src = source;
-  if (piece.subtitles) video.append(el("track", { kind: "subtitles", label: "Subtitles", src: `subtitles/${piece.key}` }));
 }
 
 // Follow the video while it plays, and go on with the next one.
 function follow() {
-  const { piece, film } = state;
+  const { piece } = state;
   if (!piece || video.hidden || video.seeking) return;
   const time = filmTime(piece, video.currentTime - (originOf.get(piece.key) ?? 0));
   if (!video.paused && presented?.piece !== piece) state.at = time;
-  if (isLooped(time)) return;
-  const next = film.pieces[film.pieces.indexOf(piece) + 1];
   // At the end of a piece the clock is ahead of the picture.
-  if (next && isPlaying && (video.ended || time >= piece.end_s - EPS)) {
-    playsNext = true;
-    return seek(next.start_s + EPS);
-  }
+  if (isPlaying && (video.ended || time >= piece.end_s - EPS) && playNext()) return;
   changed("time");
+}
+
+// Play the next piece of the film; whether there is one.
+function playNext() {
+  const next = state.film.pieces[state.film.pieces.indexOf(state.piece) + 1];
+  if (!next) return false;
+  playsNext = true;
+  seek(next.start_s + EPS);
+  return true;
 }
 
 for (const name of ["timeupdate", "ended"]) video.addEventListener(name, follow);
@@ -277,12 +269,10 @@ export const plays = () => !video.paused;
 
 export const pause = () => video.pause();
 
-export const playOrPause = () => (video.paused ? video.play() : video.pause());
-
-// Play, also if another file has to be loaded first.
-function playOn() {
-  if (video.readyState) video.play();
-  else playsNext = true;
+// At the last picture of a file a browser would play this file from its start.
+export function playOrPause() {
+  if (!video.paused) video.pause();
+  else if (!video.ended || !playNext()) return video.play();
 }
 
 export function changeSpeed(steps) {
@@ -296,46 +286,10 @@ export function changeSpeed(steps) {
 
 export const speed = () => video.defaultPlaybackRate;
 
-// Play a stretch again and again, from its start; null ends this.
-export function setLoop(stretch) {
-  loop = stretch && { ...stretch, isInside: true };
-  changed("player");
-  if (!stretch) return;
-  seek(stretch.start + EPS);
-  playOn();
-}
-
-export const loops = () => Boolean(loop);
-
-// Go back to the start of the stretch when its end was reached; whether it was.
-function isLooped(time) {
-  if (!loop) return false;
-  // A file may end before the stretch does; the last one ends the film.
-  const isOver = isPlaying && video.ended && state.piece === state.film.pieces.at(-1);
-  const isAtEnd = loop.isInside && (time >= loop.end - EPS || isOver);
-  loop.isInside = isAtEnd || (time >= loop.start - EPS && time < loop.end);
-  if (!isAtEnd) return false;
-  const goesOn = !video.paused || video.ended;
-  seek(loop.start + EPS);
-  if (goesOn) playOn();
-  return true;
-}
-
 export const isMuted = () => video.muted;
 
 export function switchSound() {
   video.muted = !video.muted;
 }
 
-export const hasSubtitles = () => video.textTracks.length > 0;
-
-export const showsSubtitles = () => [...video.textTracks].some((track) => track.mode === "showing");
-
-export function switchSubtitles() {
-  const mode = showsSubtitles() ? "disabled" : "showing";
-  for (const track of video.textTracks) track.mode = mode;
-  changed("player");
-}
-
-video.textTracks.addEventListener("addtrack", () => changed("player"));
 video.addEventListener("click", () => guarded(playOrPause));

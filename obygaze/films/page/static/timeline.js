@@ -4,8 +4,7 @@ import { now, pause, pictureAt, seek, startOf } from "./player.js";
 import { changed, on, state } from "./state.js";
 import { $, EPS, address, clock, countUpTo, el, fill, guarded, options, tell } from "./tools.js";
 
-const HEIGHTS = { watched: 8, level: 22, found: 12, score: 46, gap: 12, concept: 12 };
-const LONGEST_GAP_S = 1; // between clips that are shown as one stretch
+const HEIGHTS = { watched: 8, level: 22, score: 46, concept: 12 };
 const RULER = 18;
 const STRIP = 48; // height of the pictures at even steps
 const GAP = 5; // below each row
@@ -48,16 +47,14 @@ function makeLanes() {
   if (film.can_mark) lanes.push(laneOf("watched", "watched", film.watched, "you watched"), ownLane());
   for (const name of [...byAnnotator.keys()].filter(Boolean).sort()) add("level", name, byAnnotator.get(name));
   add("level", "clips", byAnnotator.get("") ?? [], page.blind ? "clips" : "clips: annotated level");
-  add("found", "found", inARow(clips), "found by the model");
   const scored = clips.filter((clip) => clip.score !== undefined);
   add("score", "score", scored, state.scores ? `score, line at ${cutOff().toFixed(1)}` : "");
-  add("gap", "no features", clips.filter((clip) => clip.missing));
   const sources = lanes.filter((lane) => lane.kind === "level");
   const filled = sources.find((lane) => lane.bars.length) ?? sources[0];
   options($("concept-source"), sources.map((lane) => [lane.name, lane.label]), $("concept-source").value || filled?.name);
   $("concept-source-label").hidden = sources.length < 2;
   state.lanes = [...lanes, ...conceptLanes(sources.find((lane) => lane.name === $("concept-source").value))];
-  options($("lane-choice"), lanes.filter((lane) => ["level", "found"].includes(lane.kind)).map((lane) => [lane.name, lane.label]));
+  options($("lane-choice"), sources.map((lane) => [lane.name, lane.label]));
   place();
 }
 
@@ -69,19 +66,6 @@ function conceptLanes(source) {
     if (bars.length) lanes.push(laneOf("concept", name, bars.map((bar) => ({ ...bar, source: source.label }))));
   }
   return lanes;
-}
-
-// The intervals of clips in a row that the model decided are positive.
-function inARow(clips) {
-  const runs = [];
-  let last = null;
-  for (const clip of [...clips].sort((one, other) => one.start - other.start)) {
-    if (last && clip.start > last.end + LONGEST_GAP_S) last = null; // nobody looked at the time between
-    if (clip.positive && !last) runs.push((last = { start: clip.start, end: clip.end, n: 0 }));
-    if (clip.positive) Object.assign(last, { end: clip.end, n: last.n + 1 });
-    else last = null;
-  }
-  return runs;
 }
 
 export const cutOff = () => (state.scores.scale[0] + state.scores.scale[1]) / 2;
@@ -106,9 +90,7 @@ export function describe(lane, bar) {
   const facts = [levelText(bar.level), bar.concepts?.join(", "), bar.comment && `“${bar.comment}”`].filter(Boolean);
   const texts = {
     watched: () => "you watched this",
-    found: () => `found by the model: ${bar.n === 1 ? "1 clip" : `${bar.n} clips in a row`}`,
     score: () => scoreText(bar),
-    gap: () => `no features: ${bar.missing}`,
     concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
     level: () => [bar.id ? `clip ${bar.id}` : lane.label, facts.join("; ")].filter(Boolean).join(": "),
   };
@@ -175,7 +157,7 @@ export const visible = () => ({ from: scroll.scrollLeft / scale, to: (scroll.scr
 // The colours of the page, as its style sheet has them for light and dark pages.
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["ink", "muted", "line", "soft", "model", "differs", "model-band", "differs-band", "watched", "gap", "concept", "no-level"];
+  const names = ["ink", "muted", "line", "soft", "model", "differs", "model-band", "differs-band", "watched", "concept", "no-level"];
   colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   drawSoon();
 }
@@ -241,7 +223,7 @@ function drawStrip(g, x) {
 }
 
 function drawPlain(g, lane, bar, left, width) {
-  g.fillStyle = { found: colors.model }[lane.kind] ?? colors[lane.kind];
+  g.fillStyle = colors[lane.kind];
   g.fillRect(left, lane.y, width, lane.height);
 }
 

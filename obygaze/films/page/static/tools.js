@@ -1,6 +1,7 @@
 // Small tools. All text is inserted as text, so that no title or comment can be markup.
 
 export const EPS = 1e-6; // seconds; times that differ by less are equal
+const MOST_KEPT_ALIVE = 60_000; // bytes
 
 export const $ = (id) => document.getElementById(id);
 
@@ -34,7 +35,7 @@ export async function send(address, options) {
   }
 }
 
-export const messageOf = ({ error, hint }) => (hint ? `${error}. Try: ${hint}` : error);
+const messageOf = ({ error, hint }) => (hint ? `${error}. Try: ${hint}` : error);
 
 /* global EXPORTED: the documents of an exported page, which has no server */
 const exported = typeof EXPORTED === "undefined" ? null : EXPORTED;
@@ -47,9 +48,12 @@ export async function load(name, asked = {}) {
   return found;
 }
 
-// The answer to what is sent; an error has its status.
+// The answer to what is sent; an error has its status. What is sent while the page is closed arrives,
+// except that browsers refuse to do this for more than 64 KiB.
 export async function post(name, value) {
-  const options = { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) };
+  const body = JSON.stringify(value);
+  const keepalive = new Blob([body]).size < MOST_KEPT_ALIVE;
+  const options = { method: "POST", keepalive, headers: { "Content-Type": "application/json" }, body };
   const answer = await send(`api/${name}`, options);
   const reply = await answer.json();
   if (answer.ok) return reply;

@@ -1,9 +1,9 @@
 // What was seen. Between two pictures that the browser presents while the film plays, a busy browser
 // may leave some out: all of them count if the two are at most a quarter of a second of film apart,
 // and no seek lies between. A seek adds nothing. Stepping adds the pictures that it shows.
-import { picture, plays, seek, startOf } from "./player.js";
+import { plays } from "./player.js";
 import { changed, on, state } from "./state.js";
-import { $, EPS, clock, guarded, post, tell } from "./tools.js";
+import { $, EPS, guarded, post, tell } from "./tools.js";
 
 const MOST_BETWEEN_S = 0.25;
 
@@ -44,36 +44,11 @@ async function sendSeen() {
   }
 }
 
-// Add stretches to what was watched, or (`removed`) take them back.
-export async function putWatched(id, stretches, removed = false) {
-  const watched = await post("watched", { movie_id: id, stretches, removed });
+async function putWatched(id, stretches) {
+  const watched = await post("watched", { movie_id: id, stretches });
   if (state.film?.id !== id) return;
   state.film.watched = watched;
   changed("watched");
-}
-
-// The stretches of the film that were not watched.
-export function notWatched() {
-  const others = [];
-  let next = 0;
-  for (const { start_frame: first, end_frame: last } of state.film.watched) {
-    if (first > next) others.push([next, first - 1]);
-    next = last + 1;
-  }
-  if (next < state.film.n_pictures) others.push([next, state.film.n_pictures - 1]);
-  return others;
-}
-
-// The first picture from this one on that was not watched; after the end of the film, from its start.
-export async function toUnwatched() {
-  await sendSeen();
-  const others = notWatched();
-  if (!others.length) return tell("You have watched all of this film.");
-  const here = picture();
-  const [first] = others.find(([, last]) => last >= here) ?? others[0];
-  const next = others.some(([start, last]) => start <= here && last >= here) ? here : first;
-  seek(startOf(next) + EPS);
-  tell(`Not watched yet: from ${clock(startOf(next), 1)}`);
 }
 
 on("watched film", () => {

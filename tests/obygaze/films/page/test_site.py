@@ -68,8 +68,6 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
     with served(page) as server:
         paths = ("overview", "film?film=lake", "clip?clip_id=lake-001")
         texts = [ask(server, f"/api/{path}").body for path in paths]
-        found = ask(server, "/api/where?expression=level+%3D%3D+S").json()
-    assert found == []
     for text in texts:
         document = json.loads(text)
         for one in (document, *document.get("clips", [])):
@@ -133,6 +131,26 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
     assert set(facts["scores"]) == {f"c{n}" for n in range(12)}
 
 
+@pytest.mark.parametrize("is_margin", [False, True])
+def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> None:
+    """Margins from 0 to 1 were shown as probabilities, with the boundary at one half."""
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
+    run = run_with(tmp_path, made("ridge"))
+    fits = []
+    for number, score in enumerate((0.2, 0.7)):
+        decision = int(score > (0.0 if is_margin else 0.5))
+        values = {"clip_id": f"c{number}", "y": 1, "score": score}
+        fits.append({**key, **values, "decision": decision})
+    run.__dict__["predictions"] = fits
+    facts = cell_facts(run, 0)
+    if is_margin:
+        assert facts["unit"] == "distance from the boundary of the positive class"
+        assert facts["scale"] == [-0.7, 0.7]
+    else:
+        assert facts["unit"] == "probability of the positive class"
+        assert facts["scale"] == [0, 1]
+
+
 def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> None:
     bad, good = made("mlp", 0.0), made("ridge", 3.0)
     asked = {"text": "", "first": "mlp", "second": "ridge"}
@@ -157,9 +175,6 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("films")
     write_video(folder / "lake.mp4", numbers=range(100))
     write_video(folder / "pond.avi", "mpeg4", numbers=range(100))
-    (folder / "lake.srt").write_text(
-        "1\n00:00:01,500 --> 00:00:02,000\nHello\n", "utf-8"
-    )
     return folder
 
 
@@ -171,41 +186,19 @@ def picture(data: bytes) -> int:
     return read_number(np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
 
 
-def test_pictures_times_and_subtitles(films: Path) -> None:
+def test_pictures_and_times(films: Path) -> None:
     clips = [*film_clips("lake", "lake.mp4", 4), *film_clips("pond", "pond.avi", 4)]
     with served(site(films, clips)) as server:
         lake, pond = (
             ask(server, f"/api/film?film={film}").json() for film in ("lake", "pond")
         )
-        assert lake["pieces"][0]["refused"] == "" and lake["pieces"][0]["subtitles"]
+        assert lake["pieces"][0]["refused"] == ""
         assert pond["pieces"][0]["refused"] == "avi files, mpeg4 video (yuv420p)"
         times = np.frombuffer(ask(server, "/times/0").body)
         np.testing.assert_allclose(times[1:], np.arange(101) / 25, atol=1e-6)
-        assert picture(ask(server, "/still/1?picture=37").body) == 37
         # Of a clip of pictures 25 to 49, the second of two that are evenly spread.
         assert picture(ask(server, "/thumb/lake-001").body) in (37, 38)
         assert ask(server, "/sheet/lake-001").body.startswith(b"\x89PNG")
-        subtitles = ask(server, "/subtitles/0")
-        assert subtitles.headers["Content-Type"] == "text/vtt; charset=utf-8"
-        assert (
-            subtitles.body.decode()
-            == "WEBVTT\n\n1\n00:00:01.500 --> 00:00:02.000\nHello\n"
-        )
-        assert ask(server, "/still/1?picture=1000").status == 400
-
-
-def test_copies_are_made_once_and_played(films: Path) -> None:
-    page = site(films, film_clips("pond", "pond.avi", 4))
-    from obygaze_features.core.console import Console
-
-    bars = Console(verbosity=-1).progress
-    page.media.make_proxies(bars)
-    (copy,) = (films / "proxies").iterdir()
-    before = copy.stat().st_mtime_ns
-    page.media.make_proxies(bars)
-    assert copy.stat().st_mtime_ns == before
-    assert page.media.playable("pond.avi") == copy
-    assert page.film("pond")["pieces"][0]["refused"] == ""
 
 
 def test_unknown_names_are_said(tmp_path: Path) -> None:
@@ -265,7 +258,7 @@ def test_a_film_without_a_steady_rate_cannot_be_marked(tmp_path: Path) -> None:
     assert (film["can_mark"], film["n_pictures"]) == (False, 200)
     assert "do not come at 25 per second" in film["notes"][0]
     with pytest.raises(FixUsage, match="do not come at 25 per second"):
-        page.save_marks({"changes": [mark(1, movie_id="phone")]})
+        page.save_mark(mark(1, movie_id="phone"))
 
 
 def test_a_film_of_files_of_two_rates_cannot_be_marked(tmp_path: Path) -> None:

@@ -52,18 +52,18 @@ def test_the_page_has_the_concepts_of_the_file_with_their_definitions(
 
 def test_who_marks_a_concept_marks_the_one_above_it(tmp_path: Path) -> None:
     page = page_with(tmp_path, MIRROR)
-    (saved,) = page.save_marks({"changes": [mark(1, concepts=["Silence", "Mirror"])]})
+    saved = page.save_mark(mark(1, concepts=["Silence", "Mirror"]))
     assert saved["concepts"] == ["Look", "Mirror", "Silence"]
     with pytest.raises(FixInput, match="unknown concept"):
-        page.save_marks({"changes": [mark(2, concepts=["Window"])]})
+        page.save_mark(mark(2, concepts=["Window"]))
 
 
 def test_a_mark_keeps_a_concept_that_the_file_has_no_more(tmp_path: Path) -> None:
     page = page_with(tmp_path, MIRROR)
-    (saved,) = page.save_marks({"changes": [mark(1, concepts=["Silence"])]})
+    saved = page.save_mark(mark(1, concepts=["Silence"]))
     vocabulary_path(tmp_path / "segments", "films").unlink()
-    again = mark(1, saved["version"], concepts=["Silence", "Body"])
-    (saved,) = page.save_marks({"changes": [again]})
+    again = mark(1, saved["state"], concepts=["Silence", "Body"])
+    saved = page.save_mark(again)
     assert saved["concepts"] == ["Body", "Silence"]
 
 
@@ -95,7 +95,7 @@ def test_what_is_wrong_in_the_file_is_said_on_the_page(
     assert str(tmp_path) not in shown["problem"]
     assert list(shown["concepts"]) == ["Look", "Body"]
     # Marks with the concepts of the manifest are saved all the same.
-    assert page.save_marks({"changes": [mark(1)]})[0]["concepts"] == ["Look", "Body"]
+    assert page.save_mark(mark(1))["concepts"] == ["Look", "Body"]
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:

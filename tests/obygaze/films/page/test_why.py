@@ -50,10 +50,11 @@ def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
         total = why["base"] + sum(one["adds"] for one in why["concepts"])
         assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
         assert why["probability"] == pytest.approx(told.scores[row, -1])
-        assert why["changed"] == why["probability"]
 
 
-def test_what_if_takes_the_median_margin_of_clips_with_the_concept(page: Site) -> None:
+def test_a_concept_that_were_there_has_the_median_margin_of_clips_with_it(
+    page: Site,
+) -> None:
     explainer = page.explainer
     assert explainer is not None and explainer.model.clips is not None
     trained = list(explainer.model.clips.clip_ids)
@@ -70,9 +71,6 @@ def test_what_if_takes_the_median_margin_of_clips_with_the_concept(page: Site) -
         typical = np.median(margins[has])
         want = logit(why["probability"]) + weight * (typical - margins[clip])
         assert logit(why["concepts"][concept][key]) == pytest.approx(want, abs=1e-6)
-        switched = page.clip(clip_id, **{key: name})["explanation"]
-        assert switched["changed"] == pytest.approx(why["concepts"][concept][key])
-        assert switched["probability"] == why["probability"]
 
 
 def test_similar_clips_have_the_largest_cosine(page: Site) -> None:

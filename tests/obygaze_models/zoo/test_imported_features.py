@@ -1,0 +1,104 @@
+"""A model of imported features: another import is another recipe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.experiments import films, planted, store_of
+
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.zoo import load_model, predict
+
+CITATION = "Lab, Made-up features, 2026"
+
+
+def import_as(root: Path, name: str, manifest: Manifest, *options: str) -> None:
+    """Write features to a file of their own, and import it."""
+    ids = [clip.clip_id for clip in manifest]
+    movies = [clip.movie_id for clip in manifest]
+    X = planted(manifest, width=14)
+    np.savez(root / f"{name}.npz", clip_id=ids, movie_id=movies, clip=X)
+    words = ("store", "import", "npz", root / f"{name}.npz", "-o", name)
+    call_obygaze("-C", root, *words, *options).ok()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model trained on one import, and another import of other films."""
+    root = tmp_path_factory.mktemp("lab")
+    manifest = films(6, 30, seed=2)
+    write_manifest(manifest, root / "manifests" / "films.toml")
+    import_as(root, "first", manifest)
+    renamed = [
+        replace(clip, clip_id=f"new-{clip.clip_id}", movie_id=f"new-{clip.movie_id}")
+        for clip in films(2, 10, seed=7)
+    ]
+    later = manifest.with_clips(renamed)
+    import_as(root, "later", later)
+    facts = ("--backbone", "my ViViT", "--fact", "frames=32")
+    terms = ("--licence", "CC-BY-4.0", "--citation", CITATION)
+    import_as(root, "named", manifest, *facts, *terms)
+    import_as(root, "later-named", later, *facts)
+    for store, model in (("first", "mine"), ("named", "mine-named")):
+        words = ("train", "ridge", store, "films", "-o", model)
+        call_obygaze("-C", root, *words, "--set", "report.replicates=20").ok()
+    return root
+
+
+def test_a_later_import_is_refused(lab: Path) -> None:
+    for model, store, backbone in (
+        ("mine", "later", "unknown (npz)"),
+        ("mine-named", "later-named", "my ViViT (imported)"),
+    ):
+        refused = call_obygaze("-C", lab, "models", "predict", model, store)
+        assert refused.code == 5
+        assert f"expects features of {backbone}" in refused.stderr
+        assert "of the same recipe" in refused.stderr
+
+
+def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
+    lab: Path, tmp_path: Path
+) -> None:
+    manifest = films(2, 10, seed=7)
+    known = store_of(tmp_path / "known", manifest, planted(manifest, width=14))
+    with pytest.raises(Mismatch, match="expects features of unknown") as raised:
+        predict("mine", known, workspace=lab)
+    # The store of the workspace that the model was trained on is named.
+    assert raised.value.hint == "first, of the same recipe"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    model = load_model("mine", workspace=lab)
+    with pytest.raises(Mismatch) as raised:
+        predict(model, known, workspace=elsewhere)
+    assert raised.value.hint.startswith(
+        "a store of the same recipe; obygaze store info"
+    )
+
+
+def test_lists_name_the_backbone_that_an_import_states(lab: Path) -> None:
+    rows = call_obygaze("-C", lab, "store", "ls", "--json").ok().json()["stores"]
+    backbones = {row["name"]: row["backbone"] for row in rows}
+    assert backbones["named"] == "my ViViT (imported)"
+    assert backbones["first"] == "unknown (npz)"
+
+
+def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
+    folder = lab / "models" / "mine-named"
+    model = json.loads((folder / "model.json").read_text("utf-8"))
+    assert model["features"]["citation"] == CITATION
+    assert model["features"]["licence"] == "CC-BY-4.0"
+    card = (folder / "README.md").read_text("utf-8")
+    assert f"Cite for the features: {CITATION}" in card
+    assert "Licence of the features: CC-BY-4.0." in card
+    call_obygaze("-C", lab, "report", "mine-named", "--format", "html").ok()
+    report = (lab / "runs" / "mine-named" / "report.html").read_text("utf-8")
+    assert CITATION in report and "CC-BY-4.0" in report
+    unnamed = json.loads((lab / "models" / "mine" / "model.json").read_text("utf-8"))
+    assert not {"licence", "citation"} & set(unnamed["features"])
