@@ -227,8 +227,7 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     hint = ""
     kind = FEATURES.get(path.suffix.lower())
     if kind is not None:
-        name = shlex.quote(path.stem)
-        hint = f"obygaze store import {kind} {shlex.quote(str(path))} -o {name}"
+        hint = f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"

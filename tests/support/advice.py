@@ -78,7 +78,8 @@ def check_words(command: str) -> None:
 
 def check_options(text: str, words: list[str]) -> None:
     """Assert that the command that words name has each option of a text."""
-    unknown = set(OPTION.findall(text)) - options_of(command_of(words))
+    named = set(OPTION.findall(text))
+    unknown = named - options_of(command_of(words)) if named else named
     assert not unknown, f"obygaze {shlex.join(words)} has no {unknown}: {text}"
 
 
