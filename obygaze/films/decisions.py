@@ -1,13 +1,11 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from obygaze_features.core.console import count
@@ -15,7 +13,6 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
-from obygaze_models.models.common import FixTraining
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
@@ -99,11 +96,6 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     return score_of_clip
 
 
-def is_margin(score: float, decision: bool) -> bool:
-    """Return whether a score cannot be a probability, which is positive above one half."""
-    return not 0 <= score <= 1 or decision != (score > 0.5)
-
-
 def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     return {
@@ -126,7 +118,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     is_probability = True
     for fits in predictions_by_clip(run, cell).values():
         for fit in fits:
-            if is_margin(fit["score"], fit["decision"]):
+            if _is_margin(fit["score"], fit["decision"]):
                 is_probability = False
     unit = "distance from the boundary"
     if is_probability:
@@ -138,6 +130,11 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
         "unit": f"{unit} of the positive class",
         "scores": scores,
     }
+
+
+def _is_margin(score: float, decision: bool) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    return not 0 <= score <= 1 or decision != (score > 0.5)
 
 
 def _ranking_text(run: Run, cell: CellRows) -> str:
@@ -172,81 +169,31 @@ def _cell_text(run: Run, cell: CellRows) -> str:
     return f"{label_of(cell.model)} ({cell.store}): {test}{trained}"
 
 
-def typical_margins(
-    margins: NDArray[np.float64], has_concept: NDArray[np.bool_], names: Sequence[str]
-) -> NDArray[np.float64]:
-    """Return the median margins of clips without each concept, and of clips with it."""
-    medians = np.empty((2, len(names)))
-    for column, name in enumerate(names):
-        has = has_concept[:, column]
-        if has.all() or not has.any():
-            raise FixTraining(
-                f"concept {name} is in all training clips or in none",
-                hint="leave that concept out",
-            )
-        medians[0, column] = np.median(margins[~has, column])
-        medians[1, column] = np.median(margins[has, column])
-    return medians
-
-
 @dataclass(frozen=True, eq=False)
 class Explainer:
-    """A saved bottleneck, the features it reads, and the labels of its training clips."""
+    """A saved bottleneck, the features it reads, and the clips."""
 
     model: SavedModel
     store: Store
     manifest: Manifest
 
-    @cached_property
-    def typical(self) -> NDArray[np.float64]:
-        """The typical margins of training clips without each concept, and with it."""
-        view = self.model.info.training.view
-        listed = self.model.clips
-        clips = self.manifest
-        clips = clips.view(view) if clips.header.view == "raw" else clips
-        trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
-        clip_of_id = {clip.clip_id: clip for clip in trained}
-        clip_of_id |= {unannotated_id(clip): clip for clip in trained}
-        rows, _ = read_features(self.model, self.store, trained)
-        names = self.model.info.concepts
-        has_concept = []
-        for clip_id in rows.clip_ids.tolist():
-            marked = clip_of_id[clip_id].concepts
-            has_concept.append([name in marked for name in names])
-        margins = self.model.estimator.margins(rows.values)
-        return typical_margins(margins, np.array(has_concept), names)
-
     def explain(self, clip_id: str) -> dict[str, Any]:
-        """Return what each concept adds for a clip, and the probability without and with it."""
+        """Return what each concept adds for a clip, and the probability."""
         info = self.model.info
         bottleneck = self.model.estimator
         listed = self.model.clips
-        rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
+        rows, _ = read_features(
+            self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
+        )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
         x = rows.values.astype(np.float64)
         n = len(info.concepts)
-        margins = bottleneck.margins(x)
-        # Of each concept, a row without it and one with it.
-        changed = np.repeat(margins, 2 * n, axis=0)
-        changed[np.arange(2 * n), np.repeat(np.arange(n), 2)] = self.typical.T.ravel()
-        rows_of = np.vstack([margins, changed])
-        probabilities = bottleneck.proba_of_margins(
-            rows_of, np.repeat(x, len(rows_of), axis=0)
-        )[:, -1]
+        probabilities = bottleneck.proba_of_margins(bottleneck.margins(x), x)
         base, parts = bottleneck.contributions(x)
-        without_concept = probabilities[1::2]
-        with_concept = probabilities[2::2]
         concepts = []
         for column, name in enumerate(info.concepts):
-            concepts.append(
-                {
-                    "name": name,
-                    "adds": parts[0, column],
-                    "off": without_concept[column],
-                    "on": with_concept[column],
-                }
-            )
+            concepts.append({"name": name, "adds": parts[0, column]})
         # A hybrid bottleneck also reads the features themselves.
         rest = parts[0, -1] if parts.shape[1] > n else None
         trained_on_it = None
@@ -257,7 +204,7 @@ class Explainer:
             "class": f"{info.classes[-1]} ({info.task})",
             "concepts": concepts,
             "base": base,
-            "probability": probabilities[0],
+            "probability": probabilities[0, -1],
             "rest": rest,
             "trained_on_it": trained_on_it,
         }

@@ -28,7 +28,6 @@ STYLE
 _TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
 _CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
-_TAG = re.compile(r"<[^>]*>")
 _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
 
 
@@ -62,7 +61,7 @@ def _clock(ms: int) -> str:
 
 
 def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
-    """Yield the cues of a file, one for each voice; the annotator of a cue is its voice."""
+    """Yield the cues of a file; the annotator of a cue is its voice."""
     for block in re.split(r"\n{2,}", _text_of(data, path)):
         if "-->" not in block:
             continue
@@ -83,8 +82,15 @@ def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
                 where=str(path),
                 hint="correct its times",
             )
-        for annotator, spoken in _voices(payload):
-            yield _mark_of(ReadMark(annotator, start_s, end_s), spoken, timed, path)
+        voices = {html.unescape(name) for name in _VOICE.findall(payload)}
+        if len(voices) > 1:
+            raise FixInput(
+                f"the cue {timed} has several voices, expected one",
+                where=str(path),
+                hint="make a cue for each voice",
+            )
+        mark = ReadMark("".join(voices), start_s, end_s)
+        yield _mark_of(mark, payload, timed, path)
 
 
 def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
@@ -141,21 +147,6 @@ def _text_of(data: bytes, path: Path) -> str:
         problem = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
         hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
         raise FixInput(problem, where=f"{path}:{line}", hint=hint) from None
-
-
-def _voices(payload: str) -> list[tuple[str, str]]:
-    """Return the text of each voice of a cue; of one voice (or none) it is the whole text."""
-    # The text before the first voice, then each name with the text that follows it.
-    before, *parts = _VOICE.split(payload)
-    names = [html.unescape(name) for name in parts[::2]]
-    if len(set(names)) < 2:
-        return [(names[0] if names else "", payload)]
-    spoken: dict[str, str] = {}
-    if _TAG.sub("", before).strip():
-        spoken[""] = before
-    for name, text in zip(names, parts[1::2], strict=True):
-        spoken[name] = spoken.get(name, "") + text
-    return list(spoken.items())
 
 
 def _seconds(cells: Sequence[str]) -> Fraction:

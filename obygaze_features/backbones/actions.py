@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.cards import find_card, find_cards
@@ -17,7 +17,7 @@ from obygaze_features.backbones.weights import (
     repository_folder,
 )
 from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import offline
 from obygaze_features.core.metadata import render
 from obygaze_features.core.options import Option
@@ -33,14 +33,11 @@ Weights: TypeAlias = Annotated[
     PathLike | None, Option("--weights", metavar="PATH", group="Computation")
 ]
 Device: TypeAlias = Annotated[str, Option(group="Computation")]
-Precision: TypeAlias = Annotated[
-    Literal["float32", "bfloat16", "float16"], Option(group="Computation")
-]
 
 
 @dataclass(frozen=True)
 class BackboneList:
-    """The cards that match a pattern, and the errors of card files that cannot be read."""
+    """The cards, and the errors of card files that cannot be read."""
 
     cards: list[Card]
     problems: list[ObygazeError]
@@ -107,26 +104,19 @@ class FetchedWeights:
         return "\n".join(lines)
 
 
-def list_backbones(
-    pattern: str = "*", *, workspace: PathLike | None = None
-) -> BackboneList:
+def list_backbones(*, workspace: PathLike | None = None) -> BackboneList:
     """List the backbones, their frames, arrays and cost.
 
-    Those whose names match PATTERN, in the package and in the workspace.
+    They are those of the package and of the workspace.
 
     Args:
-        pattern: A name with `*` and `?`, as in `xclip-*`.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze backbones ls
-        obygaze backbones ls 'xclip-*'
         obygaze backbones ls --json
     """
-    cards, problems = find_cards(pattern, Workspace.of(workspace))
-    if not cards and not problems:
-        raise NotFound(f"no backbone matches {pattern!r}", hint="obygaze backbones ls")
-    return BackboneList(cards, problems)
+    return BackboneList(*find_cards(Workspace.of(workspace)))
 
 
 def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescription:
@@ -150,7 +140,6 @@ def check_backbone(
     weights: Weights = None,
     *,
     device: Device = "cpu",
-    dtype: Precision = "float32",
     workspace: PathLike | None = None,
 ) -> "CheckReport":
     """Check the weights and the outputs of a backbone.
@@ -163,7 +152,6 @@ def check_backbone(
         name: The name of a backbone, the path of a card, or FILE.py:NAME.
         weights: A file or folder of weights, instead of the card's own checkpoint.
         device: cpu, cuda, or cuda:1.
-        dtype: Compute in this precision.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -175,7 +163,7 @@ def check_backbone(
     from obygaze_features.backbones.check import check_card
 
     card = _card_of(name, workspace)
-    return check_card(card, weights, Placement(device, dtype, card.input.attention))
+    return check_card(card, weights, Placement(device, attention=card.input.attention))
 
 
 def fetch_weights(
@@ -254,12 +242,29 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
     # In the layout of the hub's cache, so that the node knows whose weights they are.
     repository = repository_folder(card.checkpoint)
     copy = Path(to) / "hub" / repository.name
-    snapshot = copy / "snapshots" / files.folder.name
-    shutil.copytree(files.folder, snapshot, dirs_exist_ok=True)
+    _copy_snapshot(files.folder, copy)
     reference = copy / "refs" / card.revision
     reference.parent.mkdir(parents=True, exist_ok=True)
     reference.write_text(files.folder.name, encoding="ascii")
     return {**weights, "folder": str(copy)}
+
+
+def _copy_snapshot(snapshot: Path, copy: Path) -> None:
+    """Copy the files of a snapshot, each with its name in the hub's cache: large ones' sha256."""
+    links = copy / "snapshots" / snapshot.name
+    links.mkdir(parents=True, exist_ok=True)
+    blobs = copy / "blobs"
+    blobs.mkdir(exist_ok=True)
+    for file in snapshot.iterdir():
+        stored = file.resolve()
+        link = links / file.name
+        link.unlink(missing_ok=True)
+        if file.is_symlink():
+            shutil.copyfile(stored, blobs / stored.name)
+            link.symlink_to(Path("..", "..", "blobs", stored.name))
+        elif file.is_file():
+            # A system without links has the files themselves here, whose sha256 is not known.
+            shutil.copyfile(file, link)
 
 
 def _has_texts(card: Card) -> bool:

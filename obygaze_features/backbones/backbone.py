@@ -125,11 +125,10 @@ class Backbone(ABC):
         A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
         """
         check_pixels(pixels, self.geometry, self.card.label)
-        names = self.arrays.keys() if only is None else self._known_arrays(only)
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
         arrays = {}
         for name, array in self.arrays.items():
-            if name not in names:
+            if only is not None and name not in only:
                 continue
             values = outputs[array.source]
             expected = [len(pixels), *array.shape]
@@ -153,17 +152,6 @@ class Backbone(ABC):
             "preprocessing": self.preprocessing(),
             "compute": self.placement.recipe(),
         }
-
-    def _known_arrays(self, only: Collection[str]) -> set[str]:
-        """Return names of arrays; raise an error for one that this backbone has not."""
-        names = {only} if isinstance(only, str) else set(only)
-        unknown = sorted(names - self.arrays.keys())
-        if unknown:
-            raise FixUsage(
-                f"{self.card.label} has no array {unknown[0]!r}",
-                hint=f"one of {', '.join(self.arrays)}",
-            )
-        return names
 
     def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
         shape = (n_clips, self.geometry.frames)

@@ -1,7 +1,6 @@
 """Card files: found in the package and the workspace, read and checked."""
 
 import difflib
-import fnmatch
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -181,18 +180,17 @@ def split_preset(name: str) -> tuple[str, str]:
 
 
 def find_cards(
-    pattern: str = "*", workspace: Workspace | None = None
+    workspace: Workspace | None = None,
 ) -> tuple[list[Card], list[ObygazeError]]:
-    """Return the cards whose names match a wildcard, and the errors of those that are not valid.
+    """Return all cards, and the errors of those that are not valid.
 
     Args:
-        pattern: A name with `*` and `?`, as in `xclip-*`.
         workspace: The workspace whose own cards are found too.
     """
     sources = _sources(workspace)
     cards: list[Card] = []
     problems: list[ObygazeError] = []
-    for name in sorted(fnmatch.filter(sources, pattern)):
+    for name in sorted(sources):
         try:
             cards.append(_card(sources[name], sources))
         except ObygazeError as error:

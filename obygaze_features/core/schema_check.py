@@ -74,6 +74,7 @@ AnyRule: TypeAlias = "Rule | Table | Rows"
 MAX_LISTED = 1000
 # A value may be as long as a file; the message keeps its start and its end.
 MAX_MESSAGE = 300
+_GOT = re.compile(r", got `[^`]*`")
 _INVALID: Any = object()
 T = TypeVar("T")
 Sha256 = Annotated[
@@ -186,7 +187,8 @@ class Typed:
             for meta in get_args(self.type)[1:]:
                 if isinstance(meta, Meta) and meta.description:
                     return f"must be {meta.description}"
-            message = str(error)
+            # What was got is said behind it, with its value.
+            message = _GOT.sub("", str(error))
             return message[0].lower() + message[1:]
         return None
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import Facts, PlannedClip
 from obygaze_features.extraction.stored import Stored
@@ -36,7 +37,7 @@ REFUSE = Outcome.REFUSE
 
 
 class Case(NamedTuple):
-    """One case: its outcome, one sentence (`{n}` is the number of clips), and what to do."""
+    """One case: its outcome, one sentence (`{clips}` is their number), and what to do."""
 
     name: str
     outcome: Outcome
@@ -46,60 +47,60 @@ class Case(NamedTuple):
 
 _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 
-SAME = Case("same", KEEP, "{n} clips are there already")
-NEW = Case("new", COMPUTE, "{n} clips are not in the store yet")
-MISSING = Case("not extracted", COMPUTE, "{n} clips are planned and not extracted yet")
+SAME = Case("same", KEEP, "{clips} already there")
+NEW = Case("new", COMPUTE, "{clips} not in the store yet")
+MISSING = Case("not extracted", COMPUTE, "{clips} planned and not extracted yet")
 PICTURES_FOUND = Case(
     "pictures found",
     COMPUTE,
-    "{n} clips had no video, and have one now, or frames that were kept",
+    "{clips} had no video before; now there is one, or frames that were kept",
 )
 FAILED_BEFORE = Case(
-    "failed before", KEEP, "{n} clips failed before; --retry-failed tries them again"
+    "failed before", KEEP, "{clips} failed before; --retry-failed tries again"
 )
 FAILED_SO_FAR = Case(
     "failed so far",
     KEEP,
-    "{n} clips failed; when the store is complete, --retry-failed tries them again",
+    "{clips} failed; when the store is complete, --retry-failed tries again",
 )
-WITHOUT_VIDEO = Case("no video", KEEP, "{n} clips have no video")
-RETRIED = Case("tried again", COMPUTE, "{n} clips failed before and are tried again")
+WITHOUT_VIDEO = Case("no video", KEEP, "{clips} without a video")
+RETRIED = Case("tried again", COMPUTE, "{clips} failed before, tried again")
 NOT_IN_MANIFEST = Case(
     "not in the manifest any more",
     KEEP,
-    "{n} clips are not in the manifest any more; their rows stay as they are",
+    "{clips} not in the manifest any more; the rows stay as they are",
 )
 OTHER_CLIPS = Case(
     "clips of another manifest",
     REFUSE,
-    "none of the {n} clips of this store is in the manifest",
+    "no clip of this store is in the manifest ({clips})",
     _ANOTHER_STORE,
 )
 WITHDRAWN_BEFORE = Case(
     "withdrawn",
     KEEP,
-    "{n} clips, or their films, were withdrawn from this store and stay so",
+    "{clips} withdrawn from this store, alone or with the film; this stays so",
 )
 TIMES_CHANGED = Case(
     "times changed",
     REFUSE,
-    "{n} clips changed since they were extracted: other times, or another film",
+    "{clips} changed since the extraction: other times, or another film",
     "correct the manifest, or choose another name for a new store",
 )
 VIDEO_REPLACED = Case(
     "video replaced",
     REFUSE,
-    "{n} clips changed since they were extracted: other bytes of their videos",
+    "{clips} changed since the extraction: other bytes of the video",
     "put the videos back, or choose another name for a new store",
 )
 MANIFEST_CHANGED = Case(
     "manifest changed",
     REFUSE,
-    "{n} clips of the manifest changed since this store was planned",
+    "{clips} of the manifest changed since this store was planned",
     "--as-planned finishes what was planned; more clips can be added then",
 )
 AS_PLANNED = Case(
-    "as planned", KEEP, "{n} clips of the manifest changed since; the plan counts"
+    "as planned", KEEP, "{clips} of the manifest changed since; the plan counts"
 )
 ANOTHER_RECIPE = Case(
     "another recipe", REFUSE, "this store has another recipe", _ANOTHER_STORE
@@ -111,12 +112,12 @@ ANOTHER_PLAN = Case(
     "finish it with its own options, or give it up: rm -r {where}.next",
 )
 FURTHER_ARRAY = Case(
-    "further array", COMPUTE, "further arrays are computed for {n} clips"
+    "further array", COMPUTE, "further arrays are computed for {clips}"
 )
 CANNOT_GET_ARRAY = Case(
     "no further array",
     REFUSE,
-    "{n} clips cannot get the further arrays",
+    "{clips} cannot get the further arrays",
     "give the manifest and the videos of all clips with features; clips without features come"
     " first: the same command without the further --arrays",
 )
@@ -185,7 +186,7 @@ class Work:
     @property
     def sentences(self) -> list[str]:
         """One sentence for each case."""
-        return [case.sentence.format(n=len(self.found[case])) for case in self.found]
+        return [_sentence(case, lines) for case, lines in self.found.items()]
 
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
         """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
@@ -194,7 +195,7 @@ class Work:
                 n_more = len(lines) - _SHOWN
                 more = [f"and {n_more} more"] if n_more > 0 else []
                 raise Mismatch(
-                    case.sentence.format(n=len(lines)),
+                    _sentence(case, lines),
                     where=where,
                     hint=case.hint.format(where=where, backbone=backbone),
                     details=[*lines[:_SHOWN], *more],
@@ -249,6 +250,10 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
         for case, line in _cases_of_makers(wanted, stored):
             found[case].append(line)
     return Work(rows, computed, computes, found)
+
+
+def _sentence(case: Case, lines: Sequence[str]) -> str:
+    return case.sentence.format(clips=count(len(lines), "clip"))
 
 
 def new_row(clip: PlannedClip) -> Row:

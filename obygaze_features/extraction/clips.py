@@ -13,7 +13,7 @@ import numpy.typing as npt
 from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.model import Manifest, Windows, sort_key
 from obygaze_features.store.rows import NO_VIDEO
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import View, pictures_of_view
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -112,12 +112,7 @@ class Clip:
 
     def frames(self) -> npt.NDArray[np.uint8]:
         """Return the frames of this view: a new array, unless they are the pictures in order."""
-        in_order = np.arange(len(self.pictures))
-        if self.mask.all() and np.array_equal(self.rows, in_order):
-            return self.pictures
-        frames = self.pictures[self.rows]
-        frames[~self.mask] = 0
-        return frames
+        return pictures_of_view(self.pictures, self.rows, self.mask)
 
 
 def repeated(n_pictures: int, n_frames: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import weakref
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -29,7 +28,6 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
 from obygaze_features.extraction.clips import Clip
-from obygaze_features.extraction.gpu import free_gpu_memory
 from obygaze_features.store.layout import Array
 
 if TYPE_CHECKING:
@@ -143,8 +141,6 @@ class Uploads:
         self._incoming: Any = None
         # By the number of the decoded pictures, which another array may have later.
         self._copies: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
-        # Pictures that the GPU may still read, with the event after their copy.
-        self._under_way: deque[tuple[Any, npt.NDArray[np.uint8]]] = deque()
 
     def pictures(self, clips: Sequence[Clip]) -> Tensor:
         """Return the pictures of clips one after another on the device; the host waits for no copy.
@@ -179,14 +175,8 @@ class Uploads:
         if self._incoming is None:
             self._incoming = cuda.Stream(self.device)
         compute = cuda.current_stream(self.device)
-        while self._under_way and self._under_way[0][0].query():
-            self._under_way.popleft()
         with cuda.stream(self._incoming):
             tensor = on_device(shared, self.device)
-            is_copied = cuda.Event()
-            is_copied.record(self._incoming)
-        # A decoder gets memory again that nobody holds: not before the GPU has read it.
-        self._under_way.append((is_copied, shared))
         compute.wait_stream(self._incoming)
         # The memory must not be used again before the computation that reads it has ended.
         tensor.record_stream(compute)
@@ -269,6 +259,16 @@ class BatchComputer(Computer):
             return [copy.numpy() for copy in copies]
 
         return wait
+
+
+def free_gpu_memory(device: str) -> int:
+    """Return the bytes of a GPU that are free, with those that torch keeps for later."""
+    import torch
+
+    kept_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
+        device
+    )
+    return int(torch.cuda.mem_get_info(device)[0]) + int(kept_bytes)
 
 
 def computes_on_gpu(backbone: Backbone) -> bool:

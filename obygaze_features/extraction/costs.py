@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import human, table
+from obygaze_features.core.console import count, human, table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.clips import Failure, RowJob
 from obygaze_features.extraction.compute import black_clip, clip_threads, computer_for
@@ -73,7 +73,9 @@ class Cost:
         decoding = "no clip could be decoded"
         if self.decode_s is not None:
             decoding = f"decoding takes about {self.decode_s:.3f} s a clip"
-        lines = [f"{self.clips} clips, {self.with_video} with video; {decoding}"]
+        lines = [
+            f"{count(self.clips, 'clip')}, {self.with_video} with video; {decoding}"
+        ]
         rows = []
         for store in self.stores:
             counts = (store.store, store.clips, store.to_extract)

@@ -64,7 +64,6 @@ def write_windows(
     *,
     window: Frames = None,
     stride: Frames = None,
-    fps: Amount = None,
     seconds: Amount = None,
     every: Amount = None,
     workers: Annotated[
@@ -76,15 +75,14 @@ def write_windows(
     """Cut whole films into windows.
 
     FILMS is a folder of films, a CSV table with the columns movie_id and video, or a manifest whose
-    clips are linked to films. Each film is read once. Give --window and --stride, with --fps or
-    without, or --seconds and --every. Without --stride or --every, windows follow each other.
+    clips are linked to films. Each film is read once. Give --window and --stride, or --seconds and
+    --every. Without --stride or --every, windows follow each other.
 
     Args:
         films: The films.
         name: Name of the manifest.
         window: Pictures in a window.
         stride: Pictures from window to window. [default: those of a window]
-        fps: Take pictures at this rate. [default: all]
         seconds: Seconds of a window.
         every: Seconds from window to window. [default: those of a window]
         workers: Processes that read films.
@@ -94,14 +92,13 @@ def write_windows(
     Commands:
         obygaze manifest windows films/ -o films --window 16 --stride 16
         obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
-        obygaze manifest windows mobygaze -o slow --fps 2 --window 16 --stride 8
+        obygaze manifest windows mobygaze -o overlapping --window 16 --stride 8
     """
     here = Workspace.of(workspace)
     path = here.new_manifest(name)
     grid = Grid(
         window=window or 0,
         stride=stride or window or 0,
-        fps=fps or 0,
         seconds=seconds or 0,
         every=every or seconds or 0,
     ).check()
@@ -166,15 +163,12 @@ def make_windows(
 
 def refuse_short(grid: Grid, film: Film) -> None:
     """Raise an error if a window is shorter than a picture of a film."""
-    window_s = grid.seconds
-    if grid.fps:
-        window_s = grid.window / grid.fps
     picture_s = film.duration_s / film.n_frames
     if film.fps:
         picture_s = 1 / film.fps
-    if 0 < window_s < picture_s * (1 - ROUNDING):
+    if 0 < grid.seconds < picture_s * (1 - ROUNDING):
         raise FixUsage(
-            f"a window has at least one picture, and {window_s:g} s are less than a"
+            f"a window has at least one picture, and {grid.seconds:g} s are less than a"
             f" picture of {film.video} ({picture_s:.4g} s)",
             where=film.movie_id,
             hint="use a longer window",

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import re
 import shutil
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +22,6 @@ from obygaze_features.extraction.stopping import StopFlag, stop_on_signals
 _IDLE_MB = 2000
 _NVIDIA_SMI_S = 30
 _POLL_S = 0.2
-# How long a process may take to end after a second Ctrl-C.
-_INTERRUPT_S = 5.0
 
 # Is called with what a device is to do, the flag that stops it, and what hears of its work.
 Work = Callable[[Any, StopFlag, Listener], Any]
@@ -126,8 +123,10 @@ def work_on_devices(
     try:
         return _wait_for_all(running, stop, listener)
     except BaseException:
-        # Nobody reads their words any more, and they would wait for a reader.
-        _interrupt(processes)
+        # Nobody reads their words any more, and they would wait for a reader. Finished blocks are
+        # kept, whenever a process ends.
+        for process in processes:
+            process.kill()
         raise
     finally:
         for process in processes:
@@ -171,18 +170,6 @@ def _died(process: SpawnProcess) -> ObygazeError:
         f"the process of {process.name} ended ({how}) before all clips were extracted",
         hint="run the same command again to resume",
     )
-
-
-def _interrupt(processes: Sequence[SpawnProcess]) -> None:
-    """End processes without waiting for clips at work; finished blocks are kept."""
-    for process in processes:
-        process.terminate()  # the first signal, where the terminal has sent none
-        if process.pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
-    for process in processes:
-        process.join(_INTERRUPT_S)
-        process.kill()
 
 
 def _started(work: Work, device: str, task: Any) -> tuple[Connection, SpawnProcess]:

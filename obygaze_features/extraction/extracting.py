@@ -7,7 +7,7 @@ run does stands below it.
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from obygaze_features.core.console import ProgressBars, progress_bars, silent
@@ -27,12 +27,10 @@ from obygaze_features.extraction.compute import (
     Uploads,
     clip_threads,
     computer_for,
-    computes_on_gpu,
 )
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
-from obygaze_features.extraction.gpu import GpuPageLocks
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     FEATURES,
@@ -106,7 +104,6 @@ def extract(
     batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
-    reason: Annotated[str, Option(group=ADVANCED)] = "",
     watch: Annotated[Watch, PYTHON_ONLY] = watch_nothing,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
@@ -134,7 +131,6 @@ def extract(
         batch: Clips computed at once. [default: as many as fit]
         mixed: Add to clips of another version or kind of device.
         seal_now: Seal what is there; the other clips fail with 'not extracted'.
-        reason: Why a finished store is changed, in one sentence.
         watch: Is called with each row that is decoded, and whether it failed.
         progress: Show a progress bar on stderr.
         note: Is called with what a person should know before the run.
@@ -158,23 +154,20 @@ def extract(
         )
         clips = read_manifest(manifest, workspace=here)
         shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
-        runs = []
-        for resources in shares:
-            run = Run(
-                manifest=clips,
-                targets=targets,
-                workspace=here,
-                resources=resources,
-                timeout_s=timeout_s,
-                accept_damaged=accept_damaged,
-                retry_failed=retry_failed,
-                mixed=mixed,
-                as_planned=as_planned,
-                seal_now=seal_now,
-                reason=reason,
-                licence=licence,
-            )
-            runs.append(run)
+        run = Run(
+            manifest=clips,
+            targets=targets,
+            workspace=here,
+            resources=shares[0],
+            timeout_s=timeout_s,
+            accept_damaged=accept_damaged,
+            retry_failed=retry_failed,
+            mixed=mixed,
+            as_planned=as_planned,
+            seal_now=seal_now,
+            licence=licence,
+        )
+        runs = [replace(run, resources=resources) for resources in shares]
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
@@ -201,7 +194,6 @@ class Run:
     mixed: bool
     as_planned: bool
     seal_now: bool
-    reason: str
     licence: str
 
 
@@ -211,7 +203,6 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     plan, begun = _begin(run)
     for sentence in _before_the_run(plan, run.workspace):
         listener.note(sentence)
-    n_rows = 0
     warnings: list[str] = []
     gone: list[Begun] = []
     try:
@@ -219,7 +210,7 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
             listener.expect(_count_missing_clips(begun))
             for together in _with_the_same_rows(begun):
                 if not stop:
-                    n_rows += _fill(together, plan, run, stop, listener)
+                    _fill(together, plan, run, stop, listener)
         for one in begun:
             if _is_gone(one):
                 gone.append(one)
@@ -229,10 +220,6 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
         _forget_own_plans(begun)
         raise
     if gone and not stop:
-        if not n_rows:
-            # Another process planned the same, failed, and forgot it before a block was begun. What
-            # is wrong there, such as a device, may be right here: all is compared again.
-            return _extract(run, stop, listener)
         warnings += map(_nothing_was_added, gone)
     states = [store_status(store.path) for store in plan.stores]
     return Extraction(states, stop, next_steps(plan, states), warnings)
@@ -377,13 +364,12 @@ def _fill(
     run: Run,
     stop: StopFlag,
     listener: Listener,
-) -> int:
-    """Compute what is missing in stores with the same rows; return how many rows were decoded."""
+) -> None:
+    """Compute what is missing in stores with the same rows."""
     resources = run.resources
-    n_rows = 0
     rows = together[0].filling.rows
     with (
-        _decode_pool(together, run, listener) as pool,
+        DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
         _fillers(together, run) as stores,
     ):
         clips = _clips_of_rows(rows, plan.clips)
@@ -404,9 +390,7 @@ def _fill(
 
         with closing(fill(stores, decode, stop)) as filled:
             for row, failed in filled:
-                n_rows += 1
                 listener.row(rows[row].clip_id, row, failed)
-    return n_rows
 
 
 def _clips_of_rows(
@@ -422,14 +406,6 @@ def _clips_of_rows(
             clip = PlannedClip(row.clip_id, row.movie_id)
         planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
     return planned
-
-
-def _decode_pool(together: Sequence[Begun], run: Run, listener: Listener) -> DecodePool:
-    """Return the processes that decode; a GPU reads the memory in which pictures arrive."""
-    locks = None
-    if any(computes_on_gpu(store.backbone) for store, _ in together):
-        locks = GpuPageLocks(run.resources.device, listener.note)
-    return DecodePool(run.resources.workers, timeout_s=run.timeout_s, locks=locks)
 
 
 @contextmanager
@@ -480,9 +456,7 @@ def _seal_if_complete(one: Begun, run: Run) -> Sequence[str]:
     if filling.plan.replaces:
         # A store keeps its terms, which a person may have corrected in its card.
         terms = Terms(run.licence)
-    return seal(
-        store.path, seal_now=run.seal_now, reason=run.reason, terms=terms
-    ).warnings
+    return seal(store.path, seal_now=run.seal_now, terms=terms).warnings
 
 
 def _is_as_before(filling: Filling) -> bool:

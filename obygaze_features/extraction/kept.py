@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
@@ -156,7 +157,7 @@ def refuse_changed_clips(kept: KeptFrames) -> None:
     """Raise an error (exit code 5) if the times or the video of a clip changed since."""
     if kept.changed:
         raise Mismatch(
-            f"{len(kept.changed)} clips changed since their frames were kept",
+            f"{count(len(kept.changed), 'clip')} changed since the frames were kept",
             where=kept.store.location,
             hint="remove this store of frames, and extract -b frames:NAME again",
             details=kept.changed,

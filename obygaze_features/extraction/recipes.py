@@ -10,7 +10,6 @@ from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import cpu_name, package_version
 from obygaze_features.core.schema_rules import near
-from obygaze_features.extraction.gpu import gpu_name
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
@@ -132,3 +131,10 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
         precision=precision,
         versions=versions,
     )
+
+
+def gpu_name(device: str) -> str:
+    """Return the model of a GPU."""
+    import torch
+
+    return str(torch.cuda.get_device_name(device))

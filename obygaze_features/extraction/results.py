@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeError
@@ -100,33 +99,40 @@ class Shown:
 # --- At its end ---
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Extraction(StatusOfStores):
     """The result of a run: how far each of its stores is.
 
     Args:
-        parts: The status of each store.
+        states: The status of each store.
         stop: Whether a signal ended the run.
         notes: What to type next.
         warnings: What the user should know of the stores.
     """
 
-    stop: StopFlag = field(default_factory=StopFlag)
-    notes: Sequence[str] = ()
-    warnings: Sequence[str] = ()
+    json_in_one_line = True
 
-    json_in_one_line: ClassVar[bool] = True
+    def __init__(
+        self,
+        states: Sequence[StoreStatus],
+        stop: StopFlag,
+        notes: Sequence[str],
+        warnings: Sequence[str],
+    ) -> None:
+        super().__init__(states)
+        self.stop = stop
+        self.notes = notes
+        self.warnings = warnings
 
     @property
     def exit_code(self) -> int:
         """Return the code of a run that ended although some clips failed."""
-        return EXIT_SOME_FAILED if any(state.failed for state in self.parts) else 0
+        return EXIT_SOME_FAILED if any(state.failed for state in self) else 0
 
     def require_ok(self) -> None:
         """Raise an error if the run was stopped, or if no clip was extracted."""
-        self.stop.raise_if_stopped(kept_clips(self.parts))
-        has_clips = any(state.clips > state.withdrawn for state in self.parts)
-        if has_clips and not any(state.ok for state in self.parts):
+        self.stop.raise_if_stopped(kept_clips(self))
+        has_clips = any(state.clips > state.withdrawn for state in self)
+        if has_clips and not any(state.ok for state in self):
             raise ObygazeError(
                 "no clip was extracted", hint="correct what the lines above list"
             )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -11,14 +10,13 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.text import TextTower
     from obygaze_features.store.reading import Store
 
 
@@ -53,7 +51,6 @@ def search(
     weights: str | None = None,
     out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
     force: bool = False,
-    load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
     workspace: PathLike | None = None,
 ) -> Hits:
     """Find clips by a text or a clip.
@@ -73,7 +70,6 @@ def search(
         weights: Weights of the text tower. [default: the backbone's own]
         out: Write the clips to this file: .csv or .xlsx.
         force: Replace the output if it exists.
-        load: Returns the text tower of a card, instead of `load_text_tower`.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -84,7 +80,6 @@ def search(
         obygaze search obygaze12.clip-b16 --text "a woman on a bed"
         obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
     """
-    from obygaze_features.backbones.text import load_text_tower
     from obygaze_features.store.reading import open_store
 
     here = Workspace.of(workspace)
@@ -99,8 +94,7 @@ def search(
         raise FixUsage(f"top must be at least 1, got {top}")
     is_other = None
     if text is not None:
-        load = load or partial(load_text_tower, weights=weights, workspace=here)
-        query = _vector_of_text(store, array, text, load)
+        query = _vector_of_text(store, array, text, weights, here)
     else:
         query = _vector_of_clip(store, array, like or "")
         is_other = store.clip_ids != like
@@ -133,10 +127,11 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
 
 
 def _vector_of_text(
-    store: Store, array: str, text: str, load: Callable[[str], TextTower]
+    store: Store, array: str, text: str, weights: str | None, workspace: Workspace
 ) -> NDArray[np.float64]:
     """Return the vector of a text, which must be in the space of the array."""
     from obygaze_features.backbones.cards import refuse_code_of_store
+    from obygaze_features.backbones.text import load_text_tower
 
     name = store.recipe.to_json().get("backbone", {}).get("name", "")
     refuse_code_of_store(name)
@@ -148,7 +143,7 @@ def _vector_of_text(
             where=store.location,
             hint="--like CLIP, or a store of CLIP, SigLIP or X-CLIP",
         )
-    tower = load(name)
+    tower = load_text_tower(name, weights, workspace=workspace)
     if not same_space(space, tower.space_id):
         raise Mismatch(
             "the text is in another embedding space than the clips:"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound, ObygazeError
@@ -266,34 +266,24 @@ def status_at(path: Path) -> StoreStatus | None:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StatusOfStores(Sequence[StoreStatus]):
+class StatusOfStores(list[StoreStatus]):
     """How far several stores are."""
 
-    parts: Sequence[StoreStatus]
-
-    @overload
-    def __getitem__(self, index: int) -> StoreStatus: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[StoreStatus]: ...
-
-    def __getitem__(self, index: int | slice) -> StoreStatus | Sequence[StoreStatus]:
-        return self.parts[index]
-
-    def __len__(self) -> int:
-        return len(self.parts)
+    @property
+    def parts(self) -> Sequence[StoreStatus]:
+        """The status of each store, which a command prints with its failed clips."""
+        return self
 
     def __repr__(self) -> str:
         stores = [f"{state.backbone} {state.ok} of {state.clips}" for state in self]
         return short_repr(type(self).__name__, *stores)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.parts))
+        return "\n".join(map(str, self))
 
     def to_json(self) -> dict[str, Any]:
         """Return the status of each store."""
-        return {"stores": [state.to_json() for state in self.parts]}
+        return {"stores": [state.to_json() for state in self]}
 
 
 def extraction_status(

@@ -145,7 +145,7 @@ class Windows(FilmRows[Clip]):
 
     def row_of(self, film: Film, window: int) -> Clip:
         """Return a window as a clip; without times where a varying rate leaves them open."""
-        known = film.fps or self.grid.fps or self.grid.seconds
+        known = film.fps or self.grid.seconds
         span = self.grid.span_s(window, film.fps) if known else (None, None)
         return Clip(
             window_id(film.movie_id, window), film.movie_id, None, film.video, *span

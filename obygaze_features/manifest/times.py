@@ -166,6 +166,9 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
     """Return start and end of clips in their films, by clip id, where these are known.
 
     Of clips in a row they are not: what is between them in the film is unknown.
+
+    Args:
+        clips: All clips of each film: some of them may all be in one file, which is not the film.
     """
     spans: dict[str, Span] = {}
     for times in times_of_films(clips).values():

@@ -36,11 +36,10 @@ FILM_COLUMNS = (
 )
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
-MAX_FPS = 1_000_000
 MAX_WINDOWS = (
     100_000_000  # of one film: those of its pictures are some hundred thousand
 )
-FORMS = "window and stride in pictures, with fps where pictures are sampled; or seconds and every"
+FORMS = "window and stride in pictures, or seconds and every"
 
 Row = TypeVar("Row")
 _AT_LEAST_0 = Meta(ge=0)
@@ -48,15 +47,10 @@ _AT_LEAST_0 = Meta(ge=0)
 
 @dataclass(frozen=True)
 class Grid:
-    """How a film is cut: `window` pictures every `stride`, or `seconds` every `every` seconds.
-
-    With `fps`, pictures are those on the screen at that rate, and `window` and `stride` count them;
-    without, every picture of the film counts.
-    """
+    """How a film is cut: `window` pictures every `stride`, or `seconds` every `every` seconds."""
 
     window: Annotated[int, _AT_LEAST_0] = 0
     stride: Annotated[int, _AT_LEAST_0] = 0
-    fps: Annotated[float, _AT_LEAST_0] = 0
     seconds: Annotated[float, _AT_LEAST_0] = 0
     every: Annotated[float, _AT_LEAST_0] = 0
 
@@ -65,12 +59,10 @@ class Grid:
         for name, value in asdict(self).items():
             if not 0 <= value < math.inf:
                 raise FixUsage(f"{name} must be a finite number from 0, got {value:g}")
-        if self.fps > MAX_FPS:
-            raise FixUsage(f"fps must be at most {MAX_FPS:,}, got {self.fps:g}")
         pictures = (self.window, self.stride)
         seconds = (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
-        if not (whole_grid or (all(seconds) and not any(pictures) and not self.fps)):
+        if not (whole_grid or (all(seconds) and not any(pictures))):
             raise FixUsage(f"expected {FORMS}; got {self or 'none of them'}")
         return self
 
@@ -91,16 +83,11 @@ class Grid:
             left = duration_s - self.seconds + ROUNDING_S
             n_steps = left / self.every
         else:
-            total = (
-                math.ceil(duration_s * self.fps - ROUNDING_S) if self.fps else n_frames
-            )
-            left = total - self.window
+            left = n_frames - self.window
             n_steps = left // self.stride
         if n_steps >= MAX_WINDOWS:
             problem = f"a film of {duration_s:g} s would have more than {MAX_WINDOWS:,} windows"
-            raise FixUsage(
-                problem, where=str(self), hint="a lower rate, or longer steps"
-            )
+            raise FixUsage(problem, where=str(self), hint="longer steps")
         return 0 if left < 0 else 1 + math.floor(n_steps)
 
     def ranks(self, times_s: Floats, window: int) -> Ints:
@@ -116,13 +103,7 @@ class Grid:
                 if first < stop
                 else np.array([max(first - 1, 0)])
             )
-        ranks = window * self.stride + np.arange(self.window)
-        if self.fps:
-            ranks = (
-                np.searchsorted(times_s, ranks / self.fps + ROUNDING_S, side="right")
-                - 1
-            )
-        return ranks.clip(0)
+        return window * self.stride + np.arange(self.window)
 
     def span_s(
         self, window: int, fps: float, times_s: Floats | None = None
@@ -134,9 +115,9 @@ class Grid:
         if self.seconds:
             return window * self.every, window * self.every + self.seconds
         first = window * self.stride
-        if times_s is not None and not self.fps:
+        if times_s is not None:
             return float(times_s[first]), float(times_s[first + self.window])
-        return first / (self.fps or fps), (first + self.window) / (self.fps or fps)
+        return first / fps, (first + self.window) / fps
 
 
 @dataclass(frozen=True)

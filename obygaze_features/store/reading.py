@@ -721,6 +721,7 @@ class Store:
         *,
         rule: Rule = "touch",
         reduce: Reducer | None = None,
+        of_films: Iterable[Clip] = (),
     ) -> Segments:
         """Return the windows of segments of films, from a store of windows.
 
@@ -734,12 +735,14 @@ class Store:
                 whose `centre` is in it, or those that are `within` it.
             reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
                 Without it, all windows are returned, with offsets.
+            of_films: all clips of these films, such as the whole manifest, where `segments` are
+                some of them: together they say whether times are those of a file or of the film.
 
         Example:
             >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
             >>> first = found.values[found.offsets[0] : found.offsets[1]]
         """
-        return read_segments(self, segments, array, rule, reduce)
+        return read_segments(self, segments, array, rule, reduce, of_films)
 
     def _askable(self, array: str, missing: Missing) -> Array:
         known = self.array(array)

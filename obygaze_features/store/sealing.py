@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
 from obygaze_features.store.encoding import Values, filled
@@ -226,7 +227,7 @@ class _Blocks:
             return []
         more = ", ..." if len(lost) > _SHOWN_CLIPS else ""
         return [
-            f"{len(lost)} clips had features and have failed now:"
+            f"{count(len(lost), 'clip')} had features, and failed now:"
             f" {', '.join(lost[:_SHOWN_CLIPS])}{more}"
         ]
 

@@ -125,6 +125,7 @@ def read_segments(
     array: str,
     rule: Rule,
     reduce: Reducer | None,
+    of_films: Iterable[Clip] = (),
 ) -> Segments:
     """Return the windows of each segment, as `Store.segments` does."""
     grid = _grid_of(store)
@@ -134,7 +135,7 @@ def read_segments(
         raise FixInput(f"reduce must be one of {', '.join(REDUCERS)}, got {reduce!r}")
     known = store.array(array)
     clips = list(segments)
-    span_of_clip = spans_in_films(clips)
+    span_of_clip = spans_in_films(list(of_films) or clips)
     no_times = (math.nan, math.nan)
     times = [span_of_clip.get(clip.clip_id, no_times) for clip in clips]
     spans = np.array(times, dtype=np.float64).reshape(-1, 2)
@@ -223,6 +224,6 @@ def _grid_of(store: WindowStore) -> Mapping[str, Any]:
 
 def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:
     """Return how far times of the windows of a film may differ and still be equal."""
-    if not len(start_s) or not grid.get("window") or grid.get("fps"):
+    if not len(start_s) or not grid.get("window"):
         return ROUNDING_S
     return PICTURE_SHARE * float(np.median(end_s - start_s)) / float(grid["window"])

@@ -104,12 +104,7 @@ class DecodedClip:
     @property
     def pictures(self) -> Pixels:
         """The pictures of this view: a new array, unless they are the shared ones in order."""
-        in_order = np.arange(len(self.shared_pictures))
-        if self.mask.all() and np.array_equal(self.rows, in_order):
-            return self.shared_pictures
-        pictures = self.shared_pictures[self.rows]
-        pictures[~self.mask] = 0
-        return pictures
+        return pictures_of_view(self.shared_pictures, self.rows, self.mask)
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts for programs, without the pictures."""
@@ -150,6 +145,15 @@ class DecodedClip:
             message = f"{n_damaged} of {real} pictures are damaged"
             raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
         return self
+
+
+def pictures_of_view(shared: Pixels, rows: Ints, mask: Bools) -> Pixels:
+    """Return rows of pictures, black where the mask is False: a new array unless all in order."""
+    if mask.all() and np.array_equal(rows, np.arange(len(shared))):
+        return shared
+    pictures = shared[rows]
+    pictures[~mask] = 0
+    return pictures
 
 
 class Canvas:

@@ -27,7 +27,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.worker import PageLocks, SharedMemory, unpacked
+from obygaze_features.video.worker import SharedMemory, unpacked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -103,16 +103,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         workers: how many processes decode.
         timeout_s: how long each may take for a clip, in seconds. It starts again whenever the
             index of a film makes progress.
-        locks: locks the memory of the pictures for a GPU. The default locks nothing.
     """
 
-    def __init__(
-        self,
-        workers: int,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        locks: PageLocks | None = None,
-    ) -> None:
+    def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
         if not 1 <= workers <= MAX_WORKERS:
             raise FixUsage(f"workers must be 1 to {MAX_WORKERS}, got {workers}")
         if not timeout_s > 0:
@@ -121,7 +114,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if find_spec("av") is None:
             av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s
-        self.locks = locks
         self._jobs: queue.SimpleQueue[tuple[DecodeJob, Future[DecodeResult]] | None]
         self._jobs = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -168,8 +160,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
-        for memory in self._memories.values():
-            memory.unlock()
 
     def __exit__(self, *_: object) -> None:
         """Close the pool."""
@@ -236,7 +226,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         with self._lock:
             if not self._free:
                 number = len(self._memories) + len(self._dropped)
-                self._memories[number] = SharedMemory(locks=self.locks)
+                self._memories[number] = SharedMemory()
                 self._free.append(number)
             number = self._free.pop()
             memory = self._memories[number]
@@ -247,7 +237,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             # A worker that hangs may still write to it, so it is not used again. The other workers,
             # which may have it mapped from an earlier clip, drop it before their next one.
             with self._lock:
-                self._memories.pop(number).unlock()
+                del self._memories[number]
                 self._dropped.append(number)
             raise
         release = partial(self._free.append, number)

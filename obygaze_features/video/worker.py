@@ -19,7 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -129,30 +129,17 @@ def _decode(
         }
 
 
-class PageLocks(Protocol):
-    """Locks the pages of mapped memory, so that a GPU reads it while the host goes on."""
-
-    def lock(self, memory: mmap.mmap) -> None:
-        """Lock the pages of memory that was mapped."""
-
-    def unlock(self, memory: mmap.mmap) -> None:
-        """Unlock the pages of memory; those that are not locked stay as they are."""
-
-
 class SharedMemory:
     """An open file that has no name, in memory where the system can; the pool and workers map it.
 
     They keep it mapped for the next clip: writing memory for the first time costs more than
-    decoding into it. `locks` locks its pages while it is mapped.
+    decoding into it.
     """
 
-    def __init__(
-        self, handle: int | None = None, locks: PageLocks | None = None
-    ) -> None:
+    def __init__(self, handle: int | None = None) -> None:
         if handle is None:
             handle = system.open_memory()
         self.handle = handle
-        self.locks = locks
         self.mapped: mmap.mmap | None = None
         weakref.finalize(self, os.close, handle)
 
@@ -167,20 +154,12 @@ class SharedMemory:
         ).tolist()
         if self.mapped is None or len(self.mapped) < ends[-1]:
             os.ftruncate(self.handle, max(ends[-1], os.fstat(self.handle).st_size))
-            self.unlock()
             self.mapped = mmap.mmap(self.handle, ends[-1])
-            if self.locks is not None:
-                self.locks.lock(self.mapped)
         whole = np.frombuffer(self.mapped, np.uint8, ends[-1])
         if released is not None:
             weakref.finalize(whole, released)
         parts = np.split(whole, ends[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-    def unlock(self) -> None:
-        """Unlock the pages, before the memory is mapped no more."""
-        if self.locks is not None and self.mapped is not None:
-            self.locks.unlock(self.mapped)
 
 
 def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:

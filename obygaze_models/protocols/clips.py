@@ -19,7 +19,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     unannotated_id,
 )
-from obygaze_features.manifest.times import spans_in_films
+from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -38,6 +38,8 @@ class ClipTable:
     everyone: Sequence[Clip] = ()  # the clips before data.where left some out
     # The clips are parts of films, each read from the windows in it.
     of_segments: bool = False
+    # All clips of the manifest: together they say what the times of a clip count.
+    of_manifest: Sequence[Clip] = ()
     # What may be wrong with the clips, by the name of the remark in a run.
     remarks: Mapping[str, str] = field(default_factory=dict)
     # The view of the annotations, such as `visual`.
@@ -52,13 +54,18 @@ class ClipTable:
         return [clip.clip_id for clip in self.clips]
 
     @cached_property
+    def spans(self) -> Mapping[str, Span]:
+        """Start and end of the clips in their films, by clip id, where these are known."""
+        return spans_in_films(self.of_manifest or self.clips)
+
+    @cached_property
     def clip_of(self) -> Mapping[str, str]:
         """What is read for each row, by its id: rows of several annotators may be about one clip.
 
         Segments of one film with the same start and end are one clip.
         """
         clip_of = {}
-        spans = spans_in_films(self.clips) if self.of_segments else {}
+        spans = self.spans if self.of_segments else {}
         for clip in self.clips:
             name = unannotated_id(clip)
             if clip.clip_id in spans:
@@ -102,10 +109,9 @@ class ClipTable:
             return None
         if None not in scenes:
             return np.array(scenes, dtype=np.intp)
-        spans = spans_in_films(self.clips)
-        if len(spans) < len(self):
+        if any(clip not in self.spans for clip in self.ids):
             return None
-        starts = [spans[clip.clip_id][0] for clip in self.clips]
+        starts = [self.spans[clip][0] for clip in self.ids]
         order = np.lexsort((np.array(starts, dtype=np.float64), self.films))
         ranks = np.empty(len(self), dtype=np.intp)
         ranks[order] = np.arange(len(self))
@@ -168,6 +174,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         viewed.header.of_modality("visual"),
         viewed.clips,
         of_segments=bool(data.segments),
+        of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, data),
         view=data.view,
     )

@@ -218,7 +218,11 @@ def _read(
         rule: Any = data.rule
         reduce: Any = data.reduce
         matrix: Matrix | Segments = store.segments(
-            table.clips, array, rule=rule, reduce=reduce
+            table.clips,
+            array,
+            rule=rule,
+            reduce=reduce,
+            of_films=table.of_manifest,
         )
         problem = "has a window in this store"
         hint = "obygaze manifest windows: the films must have the same ids as in the segments"

@@ -311,10 +311,12 @@ def predict(
     elif clips is not None:
         listed = list(clips)
     rows: Manifest | None
+    of_films: Iterable[Clip] = ()
     if manifest is None:
         rows = opened.find_manifest(Workspace.of(workspace))
     else:
         rows = read_manifest(manifest, workspace=workspace)
+        of_films = rows
         listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
     predicted, film_of = _predict(
         saved,
@@ -322,6 +324,7 @@ def predict(
         listed,
         in_sample=in_sample,
         workspace=workspace,
+        of_films=of_films,
     )
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
     films = film_columns(predicted.clip_ids, movie_ids, rows)
@@ -356,12 +359,15 @@ def _predict(
     *,
     in_sample: bool,
     workspace: PathLike | None,
+    of_films: Iterable[Clip],
 ) -> tuple[Predicted, dict[str, str]]:
     """Return the predictions of a model, and the film of each clip.
 
     Training clips get their out-of-fold scores.
     """
-    matrix, film_of = read_features(model, store, clips, workspace=workspace)
+    matrix, film_of = read_features(
+        model, store, clips, workspace=workspace, of_films=of_films
+    )
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
@@ -406,6 +412,7 @@ def read_features(
     clips: Iterable[str | Clip] | None,
     *,
     workspace: PathLike | None = None,
+    of_films: Iterable[Clip] = (),
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
@@ -426,7 +433,7 @@ def read_features(
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
     if wanted.rule:
-        matrix, films = _read_segments(store, wanted, listed)
+        matrix, films = _read_segments(store, wanted, listed, of_films)
     elif clips is not None and not listed:
         hint = "ids with commas between, or omit --clips"
         raise FixUsage("--clips lists no clip", hint=hint)
@@ -467,7 +474,10 @@ def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
 
 
 def _read_segments(
-    store: Store, wanted: FeatureSpec, listed: Sequence[str | Clip]
+    store: Store,
+    wanted: FeatureSpec,
+    listed: Sequence[str | Clip],
+    of_films: Iterable[Clip],
 ) -> tuple[Segments, dict[str, str]]:
     """Return the features of segments, made from those of their windows, and their films."""
     segments = [clip for clip in listed if isinstance(clip, Clip)]
@@ -477,7 +487,7 @@ def _read_segments(
             f" its windows, by the rule {wanted.rule!r}",
             hint="--manifest NAME (in Python, a manifest as `clips`)",
         )
-    cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
+    cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
     films = {clip.clip_id: clip.movie_id for clip in segments}
     return store.segments(segments, wanted.array, **cut), films
 

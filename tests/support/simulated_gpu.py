@@ -9,13 +9,9 @@ that numbers that are read too early are wrong.
 
 from __future__ import annotations
 
-import mmap
 import time
-import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -36,9 +32,6 @@ _READS = {
     "__float__",
     "nonzero",
 }
-
-# The error of a driver that cannot lock pages of memory of the program.
-NOT_SUPPORTED = 801
 
 
 class VirtualClock:
@@ -93,34 +86,6 @@ class _Event:
         """Wait until the work before the event is done."""
         self.gpu.wait("event", self.at)
 
-    def query(self) -> bool:
-        """Return whether the work before the event is done."""
-        return self.at <= self.gpu.clock.time()
-
-
-class _Runtime:
-    """The functions of the driver that lock the pages of memory of the program."""
-
-    def __init__(self, gpu: SimulatedGpu) -> None:
-        self.gpu = gpu
-
-    def cudaHostRegister(self, address: int, n_bytes: int, flags: int) -> int:
-        """Lock pages; return 0, or the error of a driver that refuses."""
-        if self.gpu.refuses_locks:
-            return NOT_SUPPORTED
-        if not _is_mapped(address, n_bytes):
-            raise AssertionError("memory is locked that is not mapped")
-        n_pages = -(-n_bytes // mmap.PAGESIZE)
-        self.gpu.locked[address] = n_pages * mmap.PAGESIZE
-        self.gpu.peak_locked = max(self.gpu.peak_locked, sum(self.gpu.locked.values()))
-        return 0
-
-    def cudaHostUnregister(self, address: int) -> int:
-        """Unlock pages, which are still mapped."""
-        if not _is_mapped(address, self.gpu.locked.pop(address)):
-            raise AssertionError("memory is unlocked that is not mapped")
-        return 0
-
 
 class SimulatedGpu(TorchFunctionMode):
     """Torch's "cuda" on the CPU.
@@ -131,7 +96,6 @@ class SimulatedGpu(TorchFunctionMode):
         computes: Compute the values. Without them a kernel takes no time: what is left is the
             time in which the host launches it.
         memory_bytes: The memory of the device.
-        refuses_locks: The driver locks no pages of memory of the program.
     """
 
     def __init__(
@@ -141,23 +105,13 @@ class SimulatedGpu(TorchFunctionMode):
         *,
         computes: bool = True,
         memory_bytes: int = 10**11,
-        refuses_locks: bool = False,
     ) -> None:
         super().__init__()
         self.clock = clock or VirtualClock()
         self.copy_s = copy_s
         self.computes = computes
         self.memory_bytes = memory_bytes
-        self.refuses_locks = refuses_locks
         self.n_launches = 0
-        # Bytes that the host copied to pinned memory, to copy them to the device.
-        self.staged_bytes = 0
-        # The pages that are locked, by their address, and the most at once.
-        self.locked: dict[int, int] = {}
-        self.peak_locked = 0
-        # Pinned memory of torch in use, and the most at once, by the size of its pieces.
-        self.pinned: Counter[int] = Counter()
-        self.peak_pinned: Counter[int] = Counter()
         # The memory that torch keeps for each backbone, and the largest since the last reset.
         self.reserved: dict[object, int] = {}
         self.largest_use = 0
@@ -179,7 +133,6 @@ class SimulatedGpu(TorchFunctionMode):
             reset_peak_memory_stats=self._reset_peak,
             synchronize=self._synchronize,
             device=lambda device=None: nullcontext(),
-            cudart=lambda: _Runtime(self),
             get_device_name=lambda device=None: "Simulated GPU",
         )
 
@@ -208,11 +161,6 @@ class SimulatedGpu(TorchFunctionMode):
     def free_bytes(self) -> int:
         """The memory of the device that torch has not."""
         return self.memory_bytes - sum(self.reserved.values())
-
-    @property
-    def pinned_bytes(self) -> int:
-        """The most memory that torch has pinned: it keeps what was in use at once."""
-        return sum(size * n for size, n in self.peak_pinned.items())
 
     def use(self, owner: object, n_bytes: int) -> None:
         """Use memory of the device, which torch keeps for the same tensors of later batches."""
@@ -289,27 +237,11 @@ class SimulatedGpu(TorchFunctionMode):
             self.n_launches += 1
         for tensor in _tensors(result):
             _mark(tensor, mark)
-            if mark == "pinned":
-                self._count_pinned(tensor)
         return result
 
     def _pin(self, source: torch.Tensor) -> torch.Tensor:
-        """Return a tensor in memory whose pages are locked: a copy where they are not."""
-        address = source.data_ptr()
-        for start, n_bytes in self.locked.items():
-            if start <= address < start + n_bytes:
-                return _mark(source, "pinned")
-        copy = source.clone()
-        self.staged_bytes += copy.nbytes
-        self._count_pinned(copy)
-        return _mark(copy, "pinned")
-
-    def _count_pinned(self, tensor: torch.Tensor) -> None:
-        """Count a tensor in pinned memory, whose pieces torch rounds up to powers of two."""
-        size = 1 << max(0, tensor.nbytes - 1).bit_length()
-        self.pinned[size] += 1
-        self.peak_pinned[size] = max(self.peak_pinned[size], self.pinned[size])
-        weakref.finalize(tensor, self.pinned.subtract, [size])
+        """Return a copy of a tensor in memory whose pages are locked."""
+        return _mark(source.clone(), "pinned")
 
     def _to(self, func: Any, args: Any, options: dict[str, Any]) -> Any:
         source = args[0]
@@ -378,15 +310,6 @@ def _without_values(func: Any, args: Any, options: dict[str, Any]) -> Any:
     else:
         del shape[args[1]]
     return torch.empty(shape, dtype=dtype, device="meta")
-
-
-def _is_mapped(address: int, n_bytes: int) -> bool:
-    """Return whether memory of this process is mapped, as Linux says."""
-    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        start, end = (int(word, 16) for word in line.split()[0].split("-"))
-        if start <= address and address + n_bytes <= end:
-            return True
-    return False
 
 
 def _is_on(value: Any) -> bool:

@@ -313,13 +313,12 @@ def test_subtitles_become_comments(tmp_path: Path) -> None:
     )
 
 
-def test_each_voice_of_a_cue_is_an_annotator(tmp_path: Path) -> None:
+def test_a_cue_of_several_voices_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
     cue = "-- <v Ann>Hi <v Bob>Oh <v Ann>there"
     path.write_text(f"WEBVTT\n\n00:01.000 --> 00:02.000\n{cue}\n")
-    clips = import_segments([path], "lake", 25).manifest.clips
-    said = {clip.extra["annotator"]: clip.extra["comment"] for clip in clips}
-    assert said == {"cue": "--", "Ann": "Hi there", "Bob": "Oh"}
+    with pytest.raises(FixInput, match="has several voices, expected one"):
+        import_segments([path], "lake", 25)
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):

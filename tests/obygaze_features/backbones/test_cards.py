@@ -208,11 +208,7 @@ def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
     assert card.input == find_card("clip-b16").input
     assert card.revision == "main"
     assert find_card(str(own.root / "backbones" / "clip-b32.toml")) == card
-    assert [c.name for c in find_cards("clip-*", own)[0]] == [
-        "clip-b16",
-        "clip-b32",
-        "clip-l14",
-    ]
+    assert "clip-b32" in [card.name for card in find_cards(own)[0]]
     with pytest.raises(NotFound):
         find_card("clip-b32")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.descriptors import N_COLUMNS, describe
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 
 T, S = 16, 64
 
@@ -137,11 +137,6 @@ def test_arrays(backbone: Any) -> None:
         assert not np.array_equal(changed[name][1], values[1])
         assert np.array_equal(alone[name][0], values[2])
     assert list(backbone.forward(clips, only=["pooled"])) == ["pooled"]
-    assert list(backbone.forward(clips, only="pooled")) == ["pooled"]
-    for unknown in (["pool"], "clip, pooled", ["clip", "pool"]):
-        with pytest.raises(FixUsage, match="descriptors has no array") as caught:
-            backbone.forward(clips, only=unknown)
-        assert caught.value.hint == "one of clip, pooled, frames"
 
 
 @given(st.integers(8, 300), st.integers(8, 300), st.integers(0, 255))

@@ -162,6 +162,15 @@ def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None
         "-C", tmp_path, "backbones", "show", "tiny-dinov2", "--json", env=there
     )
     assert checked.ok().json()["weights"] == "cached"
+    # A flipped bit in the copy was not seen.
+    check = ("-C", tmp_path, "backbones", "check", "tiny-dinov2")
+    run_obygaze(*check, env=there).ok()
+    (weights,) = (tmp_path / "carried").glob("hub/*/snapshots/*/model.safetensors")
+    data = bytearray(weights.read_bytes())
+    data[-5] ^= 4
+    weights.write_bytes(data)
+    damaged = run_obygaze(*check, env=there)
+    assert (damaged.code, "the file is damaged" in damaged.stdout) == (4, True)
     done = run_obygaze("-C", tmp_path, "backbones", "fetch", "clip-b16", env=env)
     assert (done.code, "forbids the network" in done.stderr) == (1, True)
 
@@ -236,6 +245,7 @@ def test_one_revision_is_carried(tmp_path: Path) -> None:
     run_obygaze(*words, tmp_path / "carried", env=env).ok()
     carried = tmp_path / "carried" / "hub" / "models--tests--tiny"
     files = {p.relative_to(carried).as_posix() for p in carried.rglob("*.*")}
+    assert len(list((carried / "blobs").iterdir())) == 2
     assert files == {
         "snapshots/c0ffee/config.json",
         "snapshots/c0ffee/model.safetensors",

@@ -57,16 +57,15 @@ def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> N
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("family", sorted(NEEDED))
-def test_a_missing_tensor_is_fatal(family: str, form: str, tmp_path: Path) -> None:
-    save_tiny(family, tmp_path, form)
+def test_a_missing_tensor_is_fatal(family: str, tmp_path: Path) -> None:
+    save_tiny(family, tmp_path)
     key = NEEDED[family]
 
     def edit(tensors: dict[str, Any]) -> None:
         del tensors[next(name for name in tensors if name.endswith(key))]
 
-    change(tmp_path, form, edit)
+    change(tmp_path, "safetensors", edit)
     with pytest.raises(FixInput, match="1 tensor missing") as caught:
         load_backbone(tiny_card(family), tmp_path)
     assert any(key.split(".")[-1] in line for line in caught.value.details)
@@ -120,7 +119,7 @@ def test_a_file_cut_short_is_told_as_such(
     assert name in str(caught.value.where)
 
 
-@pytest.mark.parametrize("family", sorted(NEEDED))
+@pytest.mark.parametrize("family", ["clip", "vivit"])
 def test_a_checkpoint_of_another_family_is_refused(family: str, tmp_path: Path) -> None:
     other = "clip" if family != "clip" else "xclip"
     save_tiny(other, tmp_path)

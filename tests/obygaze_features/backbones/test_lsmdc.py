@@ -288,13 +288,6 @@ def test_masks_that_mean_nothing_are_refused(tmp_path: Path, mask: Any) -> None:
         backbone.forward(torch.zeros(1, 5, 3, 24, 24), mask)
 
 
-def test_wrong_number_of_frames_is_refused(tmp_path: Path) -> None:
-    save_lsmdc(tmp_path, **SMALL)
-    backbone = load_backbone(lsmdc_card(**SMALL), tmp_path)
-    with pytest.raises(FixInput, match="takes pixels"):
-        backbone.forward(torch.zeros(1, 6, 3, 24, 24))
-
-
 def _without(key: str) -> Any:
     return lambda t: {k: v for k, v in t.items() if k != key}
 
@@ -311,13 +304,6 @@ def _without(key: str) -> Any:
             "another architecture",
         ),
         (_without("clip.visual.proj"), "not an LSMDC X-CLIP"),
-        (_without("clip.visual.ln_post.bias"), "1 tensor missing"),
-        (
-            _without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"),
-            "1 tensor missing",
-        ),
-        (_without("transformerClip.resblocks.1.ln_2.weight"), "1 tensor missing"),
-        (_without("frame_position_embeddings.weight"), "1 tensor missing"),
         (
             lambda t: {
                 **t,
@@ -392,19 +378,6 @@ def test_several_epochs_in_a_folder_must_be_chosen_between(tmp_path: Path) -> No
     assert load_backbone(lsmdc_card(**SMALL), tmp_path / "pytorch_model.bin.2")
 
 
-def test_a_flipped_bit_is_another_recipe(tmp_path: Path) -> None:
-    tensors = lsmdc_tensors(**SMALL)
-    path = tmp_path / "pytorch_model.bin.0"
-    torch.save(tensors, path)
-    before = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
-    raw = tensors["clip.visual.class_embedding"].view(torch.int32)
-    raw[3] ^= 1 << 12
-    torch.save(tensors, path)
-    after = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
-    assert before.keys() == after.keys() == {"pytorch_model.bin.0", "tensors"}
-    assert all(before[key] != after[key] for key in before)
-
-
 def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
     torch.save(torch.zeros(3), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(ObygazeError, match="no named tensors") as caught:
@@ -423,13 +396,14 @@ def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
         "clip.visual.transformer.resblocks.0.mlp.c_proj.weight",
         "clip.visual.transformer.resblocks.1.ln_1.weight",
         "transformerClip.resblocks.1.ln_2.weight",
+        "frame_position_embeddings.weight",
     ],
 )
 def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(
     tmp_path: Path, name: str
 ) -> None:
     torch.save(_without(name)(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
-    with pytest.raises(FixInput, match="missing") as caught:
+    with pytest.raises(FixInput, match="1 tensor missing") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert [line.strip() for line in caught.value.details] == [name]
 

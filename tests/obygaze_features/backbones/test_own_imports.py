@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -55,42 +54,6 @@ def code_of(path: Path | str) -> dict[str, Any]:
     """The `code` of the recipe of a loaded backbone."""
     code: dict[str, Any] = load_backbone(f"{path}:net").recipe()["backbone"]["code"]
     return code
-
-
-def test_each_backbone_imports_from_its_own_folder(tmp_path: Path) -> None:
-    main = "from util import run\n" + CARD
-    first = write(tmp_path / "a", mine=main, util=RUN % "1.0")
-    second = write(tmp_path / "b", mine=main, util=RUN % "2.0")
-    assert (value_of(first), value_of(second)) == (1.0, 2.0)
-    # Imports that are made while clips are computed are no exception.
-    late = "def run(module, pixels):\n    import util\n    return util.run(module, pixels)\n"
-    for folder in ("a", "b"):
-        write(tmp_path / folder, mine=late + CARD)
-    backbones = [load_backbone(f"{path}:net") for path in (first, second)]
-    pixels = np.zeros((1, 2, 3, 4, 4), np.float32)
-    assert [float(b.forward(pixels)["clip"][0, 0]) for b in backbones] == [1.0, 2.0]
-
-
-def test_a_file_with_the_name_of_an_imported_package_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, mine="from torch import run\n" + CARD, torch=RUN % "3.0")
-    with pytest.raises(FixInput, match="the module torch is another one") as refused:
-        value_of(path)
-    assert refused.value.hint == "rename torch.py"
-
-
-def test_changed_code_in_a_package_makes_another_recipe(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, mine="from net.model import run\n" + CARD, net___model=RUN % "1.0"
-    )
-    before = code_of(path)
-    assert before["files"] == {
-        name: sha256_file(tmp_path / name) for name in ("mine.py", "net/model.py")
-    }
-    write(tmp_path, net___model=RUN % "2.0")
-    # Not even the same size and time hide it, as they would with cached bytecode.
-    os.utime(tmp_path / "net" / "model.py", (1, 1))
-    assert value_of(path) == 2.0
-    assert code_of(path) != before
 
 
 def test_all_forms_of_import_are_hashed_and_run(tmp_path: Path) -> None:
@@ -216,17 +179,6 @@ def test_a_folder_without_code_does_not_hide_a_package(tmp_path: Path) -> None:
     path = write(tmp_path, mine="from PIL.Image import Image\n" + RUN % "1.0" + CARD)
     assert value_of(path) == 1.0
     assert code_of(path)["packages"].keys() == {"torch", "pillow"}
-
-
-def test_a_module_of_the_working_folder_wins_over_an_installed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(
-        tmp_path, kit___mine="from .other import run\n" + CARD, kit___other=RUN % "4.0"
-    )
-    monkeypatch.chdir(tmp_path)
-    assert value_of("kit.mine") == 4.0
-    assert code_of("kit.mine")["files"].keys() == {"mine.py", "other.py"}
 
 
 def test_code_of_an_installed_package_is_hashed_with_the_files_of_its_package(

@@ -69,7 +69,7 @@ def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None
     assert len({case.name for case in all_cases}) == len(all_cases) == 22
     for case in all_cases:
         assert case.outcome in (KEEP, COMPUTE, REFUSE)
-        assert ". " not in case.sentence.format(n=1)
+        assert ". " not in case.sentence.format(clips="1 clip")
 
 
 def test_without_a_store_all_clips_are_new() -> None:
@@ -90,7 +90,7 @@ def test_the_same_clips_are_kept() -> None:
 def test_a_store_of_other_clips_is_refused() -> None:
     done = work([CLIP_A], [ROW_B])
     assert found(done) == {"clips of another manifest": 1, "new": 1}
-    with pytest.raises(Mismatch, match="none of the 1 clips of this store"):
+    with pytest.raises(Mismatch, match="no clip of this store is in the manifest"):
         done.refuse("films.clip")
 
 
@@ -165,7 +165,7 @@ def test_a_video_that_was_replaced_is_refused(
 ) -> None:
     done = work([CLIP_A], [ROW_A], filling=filling, facts={"a.mp4": now})
     assert found(done) == {"video replaced": 1}
-    with pytest.raises(Mismatch, match="1 clips changed"):
+    with pytest.raises(Mismatch, match="1 clip changed"):
         done.refuse("films.clip")
 
 
@@ -259,7 +259,7 @@ def test_a_further_array_is_computed_for_rows_with_features() -> None:
     assert done.computed == [True, False]
     without_b = work([CLIP_A], [ROW_A, ROW_B], arrays=("clip", "tokens"))
     assert without_b.found[cases.CANNOT_GET_ARRAY] == ["b: not in the manifest"]
-    with pytest.raises(Mismatch, match="1 clips cannot get the further arrays"):
+    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays"):
         without_b.refuse("films.clip")
     being_filled = work([CLIP_A], [ROW_A], arrays=("tokens",), filling=True)
     assert being_filled.found[cases.ANOTHER_PLAN] == ["without the array tokens"]
@@ -273,7 +273,7 @@ def test_a_clip_whose_video_is_not_there_would_lose_its_features(video: str) -> 
     unmounted = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts)
     lines = unmounted.found[cases.CANNOT_GET_ARRAY]
     assert lines == ["b: its video is not there"]
-    with pytest.raises(Mismatch, match="1 clips cannot get the further arrays"):
+    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays"):
         unmounted.refuse("films.clip")
     kept = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts, kept=["b"])
     assert found(kept) == {"same": 2, "further array": 2}
@@ -289,9 +289,7 @@ def test_more_clips_and_a_further_array_at_once_are_refused(
     done = work([CLIP_A, CLIP_B], rows, arrays=("clip", "tokens"), retry_failed=retry)
     lines = done.found[cases.CANNOT_GET_ARRAY]
     assert lines == ["b: it has no features yet"]
-    with pytest.raises(
-        Mismatch, match="1 clips cannot get the further arrays"
-    ) as error:
+    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays") as error:
         done.refuse("films.clip")
     assert "without the further --arrays" in error.value.hint
 

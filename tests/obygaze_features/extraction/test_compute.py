@@ -42,10 +42,10 @@ from obygaze_features.extraction.compute import (
     Uploads,
     clip_threads,
     computer_for,
+    free_gpu_memory,
     gpu_batches,
     measured_clip_bytes,
 )
-from obygaze_features.extraction.gpu import free_gpu_memory
 from obygaze_features.store import Array, open_store
 from obygaze_features.store.sealing import seal
 

@@ -20,7 +20,6 @@ from msgspec import structs
 from stories.films import import_films
 from stories.workspace import Workspace as StoryWorkspace
 from support.checkpoints import save_tiny, write_tiny_card
-from support.damage import change_packets, flip_bits
 from support.extracted_stores import (
     BROKEN,
     EMPTY,
@@ -30,10 +29,9 @@ from support.extracted_stores import (
     bytes_of,
     films_with_failures,
     no_work_is_left,
-    own_model,
     run,
 )
-from support.extraction import film_folder, keep_manifest
+from support.extraction import keep_manifest
 from support.videos import write_video
 
 from obygaze_features import backbones
@@ -41,7 +39,7 @@ from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction import extracting, recipes
+from obygaze_features.extraction import extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
@@ -498,43 +496,6 @@ def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
     assert bytes_of(store) == bytes_of(undisturbed)
 
 
-# --- Damage ---
-
-
-def test_a_clip_that_needs_a_damaged_picture_is_refused(tmp_path: Path) -> None:
-    manifest = film_folder(tmp_path, 3)
-    film = tmp_path / "videos" / str(manifest.clips[1].video)
-    whole = write_video(tmp_path / "whole.mp4", numbers=range(60), size=(64, 48))
-    change_packets(whole, film, {30, 31}, flip_bits)
-    run(manifest, tmp_path)
-    status = open_store(tmp_path / "stores" / STORE).status()
-    assert status.is_ok.tolist() == [True, False, True]
-    assert status.reasons[1].sentence.startswith("damaged: ")
-    taken = {"descriptors": "taken"}
-    run(manifest, tmp_path, stores=taken, accept_damaged=True)
-    store = open_store(tmp_path / "stores" / "taken")
-    assert store.status().is_ok.all()
-    assert "frames damaged" in store.rows[1].reason
-
-
-# --- Frames that do not exist ---
-
-
-def test_a_backbone_without_a_mask_needs_all_its_frames(tmp_path: Path) -> None:
-    """18 pictures at 25 a second have one frame a second; 100 have four."""
-    manifest = film_folder(tmp_path, 3)
-    long_film = tmp_path / "videos" / str(manifest.clips[1].video)
-    write_video(long_film, numbers=range(100), size=(64, 48))
-    backbone = own_model(tmp_path, "fps")
-    run(manifest, tmp_path, backbone)
-    store = open_store(tmp_path / "stores" / "films.own")
-    assert store.status().is_ok.tolist() == [False, True, False]
-    reason = store.status().reasons[0].sentence
-    assert reason == "too-short: 1 of 4 frames exist, and own needs all of them"
-    assert "mask" not in [array.name for array in store.record.arrays]
-    assert np.isfinite(store.read("time_s", [1])).all()
-
-
 # --- Frames that were kept ---
 
 
@@ -559,15 +520,6 @@ def test_kept_frames_serve_without_the_films(
     assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
 
 
-def test_kept_frames_of_other_times_are_refused(films: Manifest, world: Path) -> None:
-    run(films, world, "frames:descriptors")
-    before = everything_in(world / "stores")
-    with pytest.raises(Mismatch, match="since their frames were kept") as error:
-        run(moved(films, 3, ""), world)
-    assert list(error.value.details) == ["tt0-003: start_s was not given, is 0.2"]
-    assert everything_in(world / "stores") == before
-
-
 # --- Only what is missing ---
 
 
@@ -582,27 +534,6 @@ def test_after_the_seal_there_is_nothing_to_do(
     assert again[0].seal == first[0].seal
     assert {path: path.stat() for path in store.rglob("*")} == before
     assert no_work_is_left(store)
-
-
-def test_more_clips_come_behind_and_only_they_are_computed(
-    films: Manifest, world: Path, undisturbed: Path
-) -> None:
-    run(some_clips(films, range(20, 36)), world)
-    store = world / "stores" / STORE
-    seal_before = open_store(store).seal
-    computed: list[int] = []
-    run(
-        films, world, watch=lambda row, failed: computed.append(row), reason="all films"
-    )
-    after = open_store(store)
-    assert sorted(computed) == list(range(16, 36))
-    assert after.clip_ids[:16].tolist() == [c.clip_id for c in films.clips[20:36]]
-    assert [entry.seal for entry in after.record.replaces] == [seal_before]
-    assert (store.parent / f"{STORE}.before-{seal_before[:8]}").is_dir()
-    expected = values_by_clip(open_store(undisturbed), "frames")
-    values = values_by_clip(after, "frames")
-    assert values.keys() == expected.keys()
-    assert all(values[clip].tobytes() == expected[clip].tobytes() for clip in expected)
 
 
 def test_a_further_array_joins_the_others(
@@ -634,9 +565,7 @@ def test_a_further_array_without_all_videos_changes_nothing(
     before = everything_in(tmp_path / "stores")
     unmounted = tmp_path / "videos" / str(films.clips[20].video)
     unmounted.rename(tmp_path / "elsewhere.mp4")
-    with pytest.raises(
-        Mismatch, match="1 clips cannot get the further arrays"
-    ) as error:
+    with pytest.raises(Mismatch, match="1 clip cannot get the further arrays") as error:
         run(manifest, tmp_path, arrays=["clip", "frames"])
     clip_id = films.clips[20].clip_id
     assert list(error.value.details) == [f"{clip_id}: its video is not there"]
@@ -665,29 +594,6 @@ def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     run(manifest, tmp_path, arrays=["clip", "frames"])
     assert open_store(store).feature_arrays == ("clip", "frames")
     assert open_store(store).status().counts["ok"] == N_CLIPS - 3
-
-
-@pytest.mark.parametrize("n_before", [0, 20])
-def test_a_process_that_fails_at_once_does_not_end_the_others(
-    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch, n_before: int
-) -> None:
-    """It forgets the plan, since no block was begun; another one had just planned the same."""
-    if n_before:
-        run(some_clips(films, range(n_before)), world)
-    make_pool = extracting._decode_pool
-    n_failed = 0
-
-    def fail_elsewhere(together: Sequence[extracting.Begun], *more: Any) -> Any:
-        nonlocal n_failed
-        if n_failed < 2:
-            n_failed += 1
-            extracting._forget_own_plans(together)
-        return make_pool(together, *more)
-
-    monkeypatch.setattr(extracting, "_decode_pool", fail_elsewhere)
-    (state,) = run(films, world)
-    assert (state.sealed, state.clips, n_failed) == (True, N_CLIPS, 2)
-    assert not (world / "stores" / f"{STORE}.next").exists()
 
 
 def test_a_run_whose_store_is_changed_meanwhile_says_that_it_added_nothing(
@@ -739,37 +645,6 @@ def test_the_plan_of_a_further_array_counts_only_that_array(
     assert bytes_of_a_clip() == before
 
 
-def test_failed_rows_are_tried_again_on_request(
-    films: Manifest, tmp_path: Path
-) -> None:
-    folder = tmp_path / "videos"
-    shutil.copytree(films.header.video_root, folder)
-    manifest = replace(
-        films, header=structs.replace(films.header, video_root=str(folder))
-    )
-    run(manifest, tmp_path)
-    store = tmp_path / "stores" / STORE
-    before = open_store(store).read("clip", range(N_CLIPS))
-    for number in (BROKEN, EMPTY):
-        video = folder / str(manifest.clips[number].video)
-        write_video(video, numbers=range(number, number + 18), size=(64, 48))
-    run(manifest, tmp_path)
-    assert open_store(store).status().counts["failed"] == 2
-    computed: list[int] = []
-    run(
-        manifest,
-        tmp_path,
-        retry_failed=True,
-        watch=lambda row, failed: computed.append(row),
-    )
-    after = open_store(store)
-    # A clip that still has no video is not tried.
-    assert sorted(computed) == [BROKEN, EMPTY]
-    assert after.status().counts == {"ok": N_CLIPS - 1, "no-video": 1}
-    kept = [n for n in range(N_CLIPS) if n not in computed]
-    assert after.read("clip", kept).tobytes() == before[kept].tobytes()
-
-
 def test_half_of_a_change_is_sealed(films: Manifest, world: Path) -> None:
     run(some_clips(films, range(20)), world)
     before = open_store(world / "stores" / STORE).status().reasons
@@ -785,45 +660,6 @@ def test_half_of_a_change_is_sealed(films: Manifest, world: Path) -> None:
     assert [after[row] for row in unchanged] == [before[row] for row in unchanged]
     new = [after[row].sentence for row in missing if row >= 20]
     assert new == ["not extracted"] * len(new)
-
-
-def test_half_of_a_night_is_sealed_and_gone_on_with(
-    films: Manifest, world: Path, undisturbed: Path
-) -> None:
-    run(films, world, watch=at_row(25, lambda: os.kill(os.getpid(), signal.SIGINT)))
-    run(films, world, seal_now=True)
-    store = world / "stores" / STORE
-    half = open_store(store)
-    reasons = [reason.sentence for reason in half.status().reasons.values()]
-    n_left = reasons.count("not extracted")
-    assert 0 < n_left < N_CLIPS
-    computed: list[int] = []
-    run(films, world, watch=lambda row, failed: computed.append(row))
-    assert len(computed) == n_left
-    after = open_store(store)
-    rows = np.flatnonzero(after.status().is_ok)
-    for array in ("clip", "frames"):
-        expected = open_store(undisturbed).read(array, rows)
-        assert after.read(array, rows).tobytes() == expected.tobytes()
-
-
-def test_what_was_withdrawn_never_comes_back(films: Manifest, world: Path) -> None:
-    """A film is withdrawn; neither its rows nor a new clip of it are extracted again."""
-    run(some_clips(films, range(34)), world)
-    store = world / "stores" / STORE
-    subset(store, without=["tt3"], reason="by request", workspace=Workspace(world))
-    computed: list[int] = []
-    run(
-        films,
-        world,
-        retry_failed=True,
-        watch=lambda row, failed: computed.append(row),
-    )
-    status = open_store(store).status()
-    # A clip that still has no video is not tried.
-    assert sorted(computed) == [BROKEN, EMPTY]
-    assert status.counts["withdrawn"] == 4
-    assert len(open_store(store)) == 34
 
 
 def test_a_change_goes_on_beside_rows_that_stay_as_they_are(
@@ -886,18 +722,6 @@ def moved(manifest: Manifest, number: int, video: str | None = None) -> Manifest
     return manifest.with_clips(clips)
 
 
-@pytest.mark.parametrize("video", [None, ""])
-def test_times_that_changed_are_refused_and_change_nothing(
-    films: Manifest, world: Path, video: str | None
-) -> None:
-    run(films, world)
-    before = everything_in(world / "stores")
-    with pytest.raises(Mismatch) as error:
-        run(moved(films, 3, video), world)
-    assert list(error.value.details) == ["tt0-003: start_s was not given, is 0.2"]
-    assert everything_in(world / "stores") == before
-
-
 def test_a_manifest_that_changed_while_the_store_is_filled(
     films: Manifest, world: Path, undisturbed: Path
 ) -> None:
@@ -936,21 +760,6 @@ def test_a_clip_that_has_another_film_now_has_no_video_as_planned(
     run(films.with_clips(clips), world, as_planned=True)
     row = open_store(world / "stores" / STORE).rows[number]
     assert (row.movie_id, row.status) == (films.clips[number].movie_id, "no-video")
-
-
-def test_another_version_does_not_fill_a_store(
-    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(films, world, watch=at_row(20, lambda: os.kill(os.getpid(), signal.SIGINT)))
-    monkeypatch.setattr(recipes.obygaze_features, "__version__", "99")
-    with pytest.raises(Mismatch, match="not what computed") as error:
-        run(films, world)
-    assert "obygaze 99 on cpu" in error.value.details[0]
-    run(films, world, mixed=True)
-    store = open_store(world / "stores" / STORE)
-    assert {maker.program for maker in store.record.makers} >= {"obygaze 99"}
-    more = run(films, world, retry_failed=True)
-    assert more[0].seal
 
 
 def test_films_that_are_not_there_are_refused_before_anything_is_written(
@@ -1025,5 +834,5 @@ def test_a_plan_counts_and_measures_and_writes_nothing(
     (store,) = plan_extraction(films, "descriptors", workspace=world).stores
     assert (store.clips, store.to_extract) == (N_CLIPS, 6)
     assert store.n_bytes == 6 * row_bytes
-    with pytest.raises(Mismatch, match="changed since they were extracted"):
+    with pytest.raises(Mismatch, match="changed since the extraction"):
         plan_extraction(moved(films, 3), "descriptors", workspace=world)

@@ -226,7 +226,7 @@ def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:
         file.write(b"x")
     done = extract(tmp_path, "run", "films", "-b", "descriptors")
     assert done.code == 5
-    assert "1 clips changed since their frames were kept" in done.stderr
+    assert "1 clip changed since the frames were kept" in done.stderr
     assert "tt0-001: the video had" in done.stderr
     assert not (tmp_path / "stores" / "films.descriptors").exists()
 

@@ -21,7 +21,9 @@ from support.stores import (
 )
 
 import obygaze as og
+from obygaze_features.backbones import text as texts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Array, Recipe
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.rows import FAILED
@@ -160,8 +162,8 @@ def tower_in(space_id: str) -> Callable[[str], Any]:
     """Load a text model whose vector of any text is the first axis."""
 
     class Tower:
-        def __init__(self, name: str) -> None:
-            assert name == "gone"
+        def __init__(self, name: str, weights: None, workspace: Workspace) -> None:
+            assert (name, weights) == ("gone", None)
             self.space_id = space_id
 
         def embed(self, texts: list[str]) -> Any:
@@ -170,18 +172,22 @@ def tower_in(space_id: str) -> Callable[[str], Any]:
     return Tower
 
 
-def test_texts_are_compared_in_their_own_space_only(tmp_path: Path) -> None:
+def test_texts_are_compared_in_their_own_space_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values = some_values(9, CLIP)
     made_store(tmp_path / "s", some_rows(9), values, recipe=clip_recipe())
     here = tower_in(f"local@main#{SPACE}")
-    hits = og.search(tmp_path / "s", text="a dog", top=3, load=here)
+    monkeypatch.setattr(texts, "load_text_tower", here)
+    hits = og.search(tmp_path / "s", text="a dog", top=3)
     lengths = np.linalg.norm(values["clip"].astype(float), axis=1)
     order = np.argsort(-values["clip"][:, 0] / lengths)
     ids, _ = some_ids(9)
     assert [hit.clip_id for hit in hits] == [ids[row] for row in order[:3]]
-    elsewhere = tower_in("other@main#00")
+    monkeypatch.setattr(texts, "load_text_tower", tower_in("other@main#00"))
     with pytest.raises(Mismatch, match="another embedding space"):
-        og.search(tmp_path / "s", text="a dog", load=elsewhere)
+        og.search(tmp_path / "s", text="a dog")
+    monkeypatch.setattr(texts, "load_text_tower", here)
     # Nothing says in which space the vectors of this one are.
     made_store(
         tmp_path / "t",
@@ -190,7 +196,7 @@ def test_texts_are_compared_in_their_own_space_only(tmp_path: Path) -> None:
         recipe=Recipe.unknown("npz", {"backbone": "gone"}),
     )
     with pytest.raises(FixInput, match="does not say"):
-        og.search(tmp_path / "t", text="a dog", load=here)
+        og.search(tmp_path / "t", text="a dog")
 
 
 def test_code_named_by_a_store_is_never_run(

@@ -46,7 +46,7 @@ SIX = (
     *("mp4_h264_open_groups", "mkv_variable_rate", "mp4_edit_list"),
     *("avi_packed_b", "ts_h264_open_groups", "mkv_h264_short_groups"),
 )
-GRIDS = (Grid(16, 16), Grid(16, 4), Grid(seconds=1, every=0.4), Grid(8, 2, fps=10))
+GRIDS = (Grid(16, 16), Grid(16, 4), Grid(seconds=1, every=0.4))
 
 
 def sampled(numbers: list[int], count: int) -> list[int]:
@@ -58,12 +58,6 @@ def pictures_of(
 ) -> list[int]:
     """The numbers that a window should have, by plain loops over the times of the pictures."""
     times = [t - times[0] for t in times]
-    if grid.fps:
-        asked = [(window * grid.stride + k) / grid.fps for k in range(grid.window)]
-        return [
-            [n for n, t in zip(numbers, times, strict=True) if t <= at + 1e-6][-1]
-            for at in asked
-        ]
     if grid.seconds:
         start = window * grid.every - 1e-6
         end = start + grid.seconds
@@ -191,7 +185,7 @@ def test_films_and_grids_are_checked_before_films_are_read(tmp_path: Path) -> No
     for grid in (
         Grid(),
         Grid(16, 0),
-        Grid(16, 4, fps=nan),
+        Grid(seconds=nan, every=1),
         Grid(16, -4),
         Grid(seconds=inf),
     ):
@@ -430,7 +424,7 @@ def test_films_from_a_table_and_from_another_manifest(
 def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     both = Grid(16, 8, seconds=2, every=1)
-    for grid in (Grid(), Grid(16), both, Grid(fps=2, seconds=1, every=1)):
+    for grid in (Grid(), Grid(16), both):
         with pytest.raises(FixUsage, match="expected window and stride"):
             grid.check()
     (tmp_path / "films").mkdir()
@@ -461,7 +455,6 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     [
         (("--seconds", "2"), Grid(seconds=2, every=2)),
         (("--window", "16"), Grid(16, 16)),
-        (("--window", "8", "--fps", "10"), Grid(8, 8, fps=10)),
     ],
 )
 def test_without_a_stride_windows_follow_each_other(
@@ -474,7 +467,7 @@ def test_without_a_stride_windows_follow_each_other(
 
 @pytest.mark.parametrize(
     "grid",
-    [Grid(seconds=0.03, every=0.03), Grid(1, 1, fps=30), Grid(2, 2, fps=60)],
+    [Grid(seconds=0.03, every=0.03), Grid(seconds=0.01, every=1)],
 )
 @pytest.mark.parametrize("fps", [25.0, 0.0])
 def test_windows_are_not_shorter_than_a_picture(fps: float, grid: Grid) -> None:
@@ -482,7 +475,7 @@ def test_windows_are_not_shorter_than_a_picture(fps: float, grid: Grid) -> None:
     film = Film("lake", "lake.mp4", 64, fps, 2.56)
     with pytest.raises(FixUsage, match="a window has at least one picture"):
         cut_films.refuse_short(grid, film)
-    for long in (Grid(seconds=0.04, every=0.04), Grid(1, 1, fps=25), Grid(1, 1)):
+    for long in (Grid(seconds=0.04, every=0.04), Grid(1, 1)):
         cut_films.refuse_short(long, film)
 
 

@@ -426,7 +426,7 @@ def test_a_further_array(tmp_path: Path) -> None:
     fill(filling, values, fails=lambda number: number in (33, 60))
     written = seal(tmp_path / "s")
     assert written.warnings == (
-        "2 clips had features and have failed now: clip 33, clip 60",
+        "2 clips had features, and failed now: clip 33, clip 60",
     )
     rows = expected_rows(
         fails=lambda number: fails_at_first(number) or number in (33, 60)

@@ -35,6 +35,21 @@ def test_positions_are_scenes_or_ranks_by_start_time() -> None:
     )
 
 
+def test_positions_do_not_depend_on_the_selected_clips() -> None:
+    """Those of parts of two files were known where a selection had one of the files alone."""
+    clips = []
+    for film in "ab":
+        for number in (1, 2):
+            name = f"{film}{number}"
+            clips.append(Clip(name, film, None, f"{name}.mp4", 3.0, 4.0, level="S"))
+    manifest = Manifest("m", Header("m"), tuple(clips))
+    everyone = clip_table(manifest, Data(view="raw"))
+    selected = clip_table(manifest, Data(view="raw", where="clip_id in {a1, b1}"))
+    assert selected.ids == ["a1", "b1"]
+    assert everyone.scenes is None
+    assert selected.scenes is None
+
+
 def test_concepts_of_clips_in_the_order_of_their_names() -> None:
     clips = [Clip("a", "m", concepts=("Look",)), Clip("b", "m")]
     table = ClipTable("m", clips, ("Body", "Look"))

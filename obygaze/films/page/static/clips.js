@@ -110,8 +110,7 @@ export async function openClip(id) {
 }
 
 function explain(why) {
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
-  $("why-probability").textContent = `Probability of ${why.class}: ${percent(why.probability)}`;
+  $("why-probability").textContent = `Probability of ${why.class}: ${(100 * why.probability).toFixed(1)} %`;
   const sentences = [
     `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`,
     why.rest !== null && `What no concept explains adds ${why.rest.toFixed(2)}.`,
@@ -123,7 +122,7 @@ function explain(why) {
     const bar = el("div", { className: one.adds < 0 ? "less" : "more" });
     bar.style.width = `${(4 * Math.abs(one.adds)) / most}rem`;
     const name = el("th", { scope: "row", title: state.page.concepts[one.name] ?? "" }, one.name);
-    const cells = [one.adds.toFixed(2), bar, percent(one.off), percent(one.on)];
+    const cells = [one.adds.toFixed(2), bar];
     return el("tr", {}, name, ...cells.map((content) => el("td", {}, content)));
   }));
 }

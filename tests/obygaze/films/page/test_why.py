@@ -1,4 +1,4 @@
-"""Why a bottleneck decided so: sums, and what-if probabilities, worked out from its margins."""
+"""Why a bottleneck decided so: what concepts add sums up to the probability."""
 
 from __future__ import annotations
 
@@ -50,27 +50,6 @@ def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
         total = why["base"] + sum(one["adds"] for one in why["concepts"])
         assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
         assert why["probability"] == pytest.approx(told.scores[row, -1])
-
-
-def test_a_concept_that_were_there_has_the_median_margin_of_clips_with_it(
-    page: Site,
-) -> None:
-    explainer = page.explainer
-    assert explainer is not None and explainer.model.clips is not None
-    trained = list(explainer.model.clips.clip_ids)
-    told = predict(explainer.model, explainer.store, clips=trained, in_sample=True)
-    concept, clip, other = 2, 0, 5
-    name = explainer.model.info.concepts[concept]
-    margins, parts = told.margins[name], told.contributions[name]
-    # A linear head: the weight of a concept follows from two clips.
-    weight = (parts[clip] - parts[other]) / (margins[clip] - margins[other])
-    clip_id = told.clip_ids[clip]
-    why = page.clip(clip_id)["explanation"]
-    for key, present in (("on", True), ("off", False)):
-        has = [(name in MANIFEST[one].concepts) == present for one in told.clip_ids]
-        typical = np.median(margins[has])
-        want = logit(why["probability"]) + weight * (typical - margins[clip])
-        assert logit(why["concepts"][concept][key]) == pytest.approx(want, abs=1e-6)
 
 
 def test_similar_clips_have_the_largest_cosine(page: Site) -> None:
