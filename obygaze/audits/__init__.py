@@ -16,16 +16,8 @@ if TYPE_CHECKING:
     from obygaze.audits.gender import (
         audit_gender_score as audit_gender_score,
     )
-    from obygaze.audits.gender import gender_score as gender_score
     from obygaze.audits.levels import audit_levels as audit_levels
     from obygaze.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze.audits.mediaeval_runs import (
-        read_affect_run as read_affect_run,
-    )
-    from obygaze.audits.mediaeval_runs import read_qrels as read_qrels
-    from obygaze.audits.mediaeval_runs import read_trec_run as read_trec_run
-    from obygaze.audits.mediaeval_runs import score_affect as score_affect
-    from obygaze.audits.mediaeval_runs import score_ranking as score_ranking
     from obygaze.audits.reliability import (
         audit_reliability as audit_reliability,
     )
@@ -37,16 +29,9 @@ if not TYPE_CHECKING:
         "obygaze.audits.captions": ("audit_captions",),
         "obygaze.audits.cooccurrence": ("audit_cooc",),
         "obygaze.audits.eat": ("audit_eat",),
-        "obygaze.audits.gender": ("audit_gender_score", "gender_score"),
+        "obygaze.audits.gender": ("audit_gender_score",),
         "obygaze.audits.levels": ("audit_levels",),
         "obygaze.audits.mediaeval": ("audit_mediaeval",),
-        "obygaze.audits.mediaeval_runs": (
-            "read_affect_run",
-            "read_qrels",
-            "read_trec_run",
-            "score_affect",
-            "score_ranking",
-        ),
         "obygaze.audits.reliability": ("audit_reliability",),
         "obygaze.audits.result": ("Audit",),
     }

@@ -114,7 +114,6 @@ def command_of(
     check: Callable[..., None] | None = None,
     instead: Mapping[str, Callable[..., Any]] | None = None,
     text: Callable[[Any], str] = str,
-    unit: str = "steps",
     kind: type[SessionCommand] = SessionCommand,
 ) -> SessionCommand:
     """Return the command of a public function.
@@ -132,7 +131,6 @@ def command_of(
             that would fail after its work.
         instead: Switches such as `--list`, with a function that is called in place of `function`.
         text: Returns the text of a result.
-        unit: What the progress bar counts.
         kind: The class of the command.
     """
     described = parse_docstring(function)
@@ -152,16 +150,16 @@ def command_of(
         for switch in switches:
             if values.pop(switch.name or ""):
                 other = vars(switch)["function"]
-                show_result(session.console, _call(session, other, unit))
+                show_result(session.console, _call(session, other))
                 return
         given = typed_values(values, params)
         chosen = {key: value for key, value in given.items() if key in own_names}
         further = {key: value for key, value in given.items() if key not in own_names}
         if check is not None:
             check(**further)
-        result = _call(session, function, unit, **chosen)
+        result = _call(session, function, **chosen)
         if then is not None:
-            returned = _call(session, then, unit, result, **further)
+            returned = _call(session, then, result, **further)
             if isinstance(returned, list | tuple):
                 for path in returned:
                     session.console.note(f"wrote {path}")
@@ -456,7 +454,7 @@ class _FunctionOption(click.Option):
 
 
 def _call(
-    session: Session, function: Callable[..., Any], unit: str, *args: Any, **values: Any
+    session: Session, function: Callable[..., Any], *args: Any, **values: Any
 ) -> Any:
     """Call a function, with the workspace and a progress bar if it takes them."""
     hints = _hints_of_parameters(function)
@@ -468,7 +466,7 @@ def _call(
         if "progress" in hints:
             bar = _bar_of(hints["progress"])
             if bar is None:
-                values["progress"] = partial(session.console.progress, unit=unit)
+                values["progress"] = partial(session.console.progress, unit="steps")
             else:
                 shown = session.console.progress(bar.label, unit=bar.unit)
                 values["progress"] = stack.enter_context(shown)

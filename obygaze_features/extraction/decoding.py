@@ -187,7 +187,7 @@ def _clip_of(decoded: DecodedClip) -> Clip:
         name: getattr(decoded, name)
         for name in ("rows", "mask", "time_s", "asked_s", "total", "span_s")
     }
-    is_clean = not (decoded.damaged or decoded.missing)
+    is_clean = not (decoded.damaged or decoded.is_incomplete)
     remark = remark_of(decoded)
     return Clip(decoded.shared_pictures, remark=remark, is_clean=is_clean, **facts)
 

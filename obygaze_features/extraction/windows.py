@@ -236,7 +236,7 @@ class _Sweep:
                 continue
             rows = np.searchsorted(part.ranks, inside)
             clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
-            if clip is None or clip.missing or clip.substituted[rows].any():
+            if clip is None or clip.is_incomplete or clip.substituted[rows].any():
                 return None
             pieces.append((clip.shared_pictures, rows))
         if len(pieces) == 1:
@@ -263,7 +263,7 @@ class _Sweep:
             mask=mask,
             total=len(window.ranks),
             damaged=False,
-            missing=0.0,
+            is_incomplete=False,
         )
         return self._placed(clip, window)
 

@@ -11,24 +11,15 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.adapters import source_of as source_of
     from obygaze_features.manifest.folds import assign_folds as assign_folds
     from obygaze_features.manifest.folds import grouped as grouped
-    from obygaze_features.manifest.folds import (
-        leave_one_film_out as leave_one_film_out,
-    )
     from obygaze_features.manifest.folds import stratified as stratified
     from obygaze_features.manifest.grouping import (
         ConceptVocabulary as ConceptVocabulary,
     )
     from obygaze_features.manifest.grouping import (
-        concept_vocabulary as concept_vocabulary,
-    )
-    from obygaze_features.manifest.grouping import group_concepts as group_concepts
-    from obygaze_features.manifest.grouping import (
         grouped_concepts as grouped_concepts,
     )
-    from obygaze_features.manifest.io import check_manifest as check_manifest
     from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256
     from obygaze_features.manifest.io import read_manifest as read_manifest
-    from obygaze_features.manifest.io import update_manifest as update_manifest
     from obygaze_features.manifest.io import write_manifest as write_manifest
     from obygaze_features.manifest.link import link_manifest as link_manifest
     from obygaze_features.manifest.model import Clip as Clip
@@ -39,11 +30,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.overview import show_manifest as show_manifest
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
-    from obygaze_features.manifest.vocabulary import (
-        canonical_concept as canonical_concept,
-    )
-    from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
-    from obygaze_features.manifest.vocabulary import film_title as film_title
     from obygaze_features.manifest.windows import Film as Film
     from obygaze_features.manifest.windows import Grid as Grid
 else:
@@ -52,20 +38,15 @@ else:
         "obygaze_features.manifest.folds": (
             "assign_folds",
             "grouped",
-            "leave_one_film_out",
             "stratified",
         ),
         "obygaze_features.manifest.grouping": (
             "ConceptVocabulary",
-            "group_concepts",
             "grouped_concepts",
-            "concept_vocabulary",
         ),
         "obygaze_features.manifest.io": (
-            "check_manifest",
             "manifest_sha256",
             "read_manifest",
-            "update_manifest",
             "write_manifest",
         ),
         "obygaze_features.manifest.link": ("link_manifest",),
@@ -76,11 +57,6 @@ else:
             "show_manifest",
         ),
         "obygaze_features.manifest.stats": ("Stats", "compute_stats"),
-        "obygaze_features.manifest.vocabulary": (
-            "canonical_concept",
-            "canonical_level",
-            "film_title",
-        ),
         "obygaze_features.manifest.windows": ("Film", "Grid"),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

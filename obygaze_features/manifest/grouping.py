@@ -114,24 +114,8 @@ class ConceptVocabulary:
         return table(headers, rows)
 
 
-def concept_vocabulary(
-    manifest: str | os.PathLike[str] | Manifest | None = None,
-    *,
-    workspace: str | os.PathLike[str] | None = None,
-) -> ConceptVocabulary:
-    """List sub-constructs, concepts and their instances, with counts of a manifest.
-
-    The names are those of Table 1 of the paper of ObyGaze12, in other words; sub-constructs of an
-    instance are a reading of this program, because the paper assigns none. Clips are counted in
-    the visual view where they have visual concepts.
-
-    Args:
-        manifest: A manifest, whose clips are counted.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        concept_vocabulary().subconstructs[0].concepts
-    """
+def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
+    """Return sub-constructs, concepts and their instances, with counts of a manifest."""
     members = subconstructs()
     of_paper = []
     for entry in packaged(VOCABULARY)["subconstructs"]:
@@ -143,8 +127,7 @@ def concept_vocabulary(
     whole = ConceptVocabulary(tuple(of_paper), tuple(concepts))
     if manifest is None:
         return whole
-    counted = read_manifest(manifest, workspace=workspace)
-    counted = counted.view(counted.usual_view)
+    counted = manifest.view(manifest.usual_view)
     clips = {}
     for name, names in members.items():
         clips[name] = _clips_with(counted, names)
@@ -234,8 +217,9 @@ def group(
     """List the sub-constructs, or make a manifest whose concepts are groups of concepts.
 
     Without -o: sub-constructs, concepts and their instances, as in Table 1 of the paper of
-    ObyGaze12, and the clips of the manifest that have them. The paper assigns no instance to a
-    sub-construct; the last column is a reading of this program.
+    ObyGaze12, and the clips of the manifest that have them, in the visual view where they have
+    visual concepts. The paper assigns no instance to a sub-construct; the last column is a reading
+    of this program.
 
     With -o: a manifest in which a clip has a group if it has one of its concepts. Groups may share
     concepts; a concept that is in no group stays. Models, audits and reports then take groups as
@@ -254,48 +238,23 @@ def group(
         obygaze manifest group obygaze12 -o by-subconstruct
         obygaze manifest group obygaze12 -o by-theory --groups groups.toml
     """
+    if name is None and groups is not None:
+        raise FixUsage("--groups needs a name for the new manifest", hint="-o NAME")
+    before = None
+    if manifest is not None:
+        before = read_manifest(manifest, workspace=workspace)
     if name is None:
-        if groups is not None:
-            raise FixUsage("--groups needs a name for the new manifest", hint="-o NAME")
-        return concept_vocabulary(manifest, workspace=workspace)
-    if manifest is None:
+        return _vocabulary(before)
+    if before is None:
         raise FixUsage("expected a manifest", hint="obygaze manifest ls")
-    return group_concepts(
-        manifest, name, groups=groups, force=force, workspace=workspace
-    )
-
-
-def group_concepts(
-    manifest: str | os.PathLike[str] | Manifest,
-    name: str,
-    *,
-    groups: str | os.PathLike[str] | Groups | None = None,
-    force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
-) -> GroupedManifest:
-    """Make a manifest whose concepts are groups of concepts, such as sub-constructs.
-
-    A clip has a group if it has one of its concepts. Groups may share concepts; a concept that is
-    in no group stays. Models, audits and reports then take groups as they take concepts. Without
-    `groups` these are the five sub-constructs, as this program reads them.
-
-    Args:
-        manifest: The manifest, which is not changed.
-        name: Name of the new manifest.
-        groups: The concepts of each group, or a TOML file that has them in a table [groups].
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        group_concepts("obygaze12", "by-subconstruct").manifest.header.concepts
-    """
     path = Workspace.of(workspace).new_manifest(name)
-    before = read_manifest(manifest, workspace=workspace)
-    chosen = _subconstructs_of(before)
+    chosen: Groups
     if isinstance(groups, Mapping):
         chosen = groups
     elif groups is not None:
         chosen = _read_groups(Path(groups))
+    else:
+        chosen = _subconstructs_of(before)
     after = replace(grouped_concepts(before, chosen), name=path.stem)
     write_manifest(after, path, force=force)
     return GroupedManifest(after, chosen, path)

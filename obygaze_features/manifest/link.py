@@ -38,8 +38,6 @@ EXTENSIONS = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
-# The times of a clip in a file of its own, while it is linked to its film instead.
-OWN_COLUMNS = ("video_start_s", "video_end_s")
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
@@ -230,7 +228,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         span = span_in_film(clip)
         files_of_clip = files.of_clip(clip)
         files_of_film: tuple[str, ...] = ()
-        if span and not files_of_clip:
+        # Times in a file that the table names say nothing of another file.
+        if span and not files_of_clip and not _has_times_in_named_file(clip):
             files_of_film = files.of_film(clip)
         candidates = files_of_clip or files_of_film
         matched.update(candidates)
@@ -247,9 +246,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             by_name.append(clip.clip_id)
             clips.append(_in_own_file(clip, span, candidates[0]))
     new_columns = [NAME_COLUMN]
-    for columns in (FILM_COLUMNS, OWN_COLUMNS):
-        if any(clip.extra.get(columns[0]) for clip in clips):
-            new_columns += columns
+    if any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips):
+        new_columns += FILM_COLUMNS
     blank = dict.fromkeys(new_columns, "")
     linked = replace(
         manifest,
@@ -318,12 +316,8 @@ def _original(clip: Clip) -> Clip:
         and clip.extra.get(FILM_COLUMNS[0])
         and linked_stem not in ("", composed(PurePosixPath(name).stem))
     ):
-        cells = [clip.extra.get(column, "") for column in OWN_COLUMNS]
-        start_s, end_s = (float(cell) if cell else None for cell in cells)
-        clip = replace(clip, start_s=start_s, end_s=end_s)
-    extra = {**clip.extra, NAME_COLUMN: name}
-    extra |= {column: "" for column in OWN_COLUMNS if column in extra}
-    return replace(clip, video="", extra=extra)
+        clip = replace(clip, start_s=None, end_s=None)
+    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: name})
 
 
 def is_linked(clip: Clip) -> bool:
@@ -343,15 +337,14 @@ def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Cl
 
 
 def _in_film(clip: Clip, span: tuple[float, float], video: str) -> Clip:
-    """Return a clip with its times in its film; those in a file of its own are kept."""
-    times = (clip.start_s, clip.end_s)
-    extra = dict(clip.extra)
-    if named_file(clip):
-        for column, seconds in zip(OWN_COLUMNS, times, strict=True):
-            if seconds is not None:
-                extra[column] = repr(seconds)
+    """Return a clip with its times in its film."""
     start_s, end_s = span
-    return replace(clip, video=video, start_s=start_s, end_s=end_s, extra=extra)
+    return replace(clip, video=video, start_s=start_s, end_s=end_s)
+
+
+def _has_times_in_named_file(clip: Clip) -> bool:
+    """Return whether the times of a clip are times in the file that the table names."""
+    return bool(named_file(clip)) and clip.start_s is not None
 
 
 class _Files:

@@ -141,7 +141,6 @@ def read_table(
     violations: Violations | None = None,
     content: str | None = None,
     data: bytes | None = None,
-    encoding: str | None = None,
     sheet: str = "",
     header_row: int | None = None,
 ) -> CsvTable:
@@ -159,19 +158,12 @@ def read_table(
     the rows are, where a table without rows is a violation. `data` are the bytes of a file that
     is not yet written to `path`.
 
-    Where somebody can choose an `encoding`, "" stands for UTF-8, or UTF-16 by its first bytes.
-
     Without a `sheet` it is the only one with data. `header_row` is the number of the line with the
     names of the columns; lines before it are not read. [default: the first line, of a sheet the
     first row that is not empty]
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
-        if encoding:
-            problem = "an encoding is for text files, a spreadsheet has none"
-            raise FixUsage(
-                problem, where=str(path), hint="remove encoding from the mapping"
-            )
         table = _read_workbook(path, required, collected, sheet, header_row)
         if content and not table.rows and not collected:
             collected.add(None, None, f"the table has no {content}")
@@ -183,10 +175,7 @@ def read_table(
         raise FixUsage(problem, where=str(path), hint="leave --sheet out")
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         _refuse_no_table(stream, path)
-        if encoding is not None:
-            lines = _lines(decoded(stream.read(), encoding, collected), collected)
-        else:
-            lines = _lines(stream, collected)
+        lines = _lines(stream, collected)
         first = next(lines, "")
         first_line = 1
         named = SEPARATOR_LINE.fullmatch(first.rstrip("\r\n"))
@@ -285,29 +274,6 @@ def open_file(path: Path) -> BinaryIO:
             where=str(path),
         )
     return path.open("rb")
-
-
-def decoded(data: bytes, encoding: str, violations: Violations) -> BinaryIO:
-    """Return text as UTF-8; where it is not of the encoding, nothing, and a violation."""
-    if not encoding and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    if not encoding and b"\x00" in data:
-        violations.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
-        return io.BytesIO()
-    try:
-        text = data.decode(encoding or "utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        expected = f"of the encoding {encoding!r}" if encoding else "UTF-8"
-        violations.add(line, None, f"the text is not {expected}; {SAVE_AS}")
-        return io.BytesIO()
-    # "undefined" and "idna" are codecs, but not of text in files.
-    except (LookupError, UnicodeError):
-        raise FixUsage(
-            f"unknown encoding {encoding!r}",
-            hint="utf-8, utf-16, cp1252 (Windows), mac-roman, or another that Python knows",
-        ) from None
-    return io.BytesIO(text.encode("utf-8"))
 
 
 def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:

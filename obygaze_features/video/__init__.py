@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from obygaze_features.video.decode import decode_views as decode_views
     from obygaze_features.video.decoded_clip import DecodedClip as DecodedClip
     from obygaze_features.video.decoded_clip import View as View
-    from obygaze_features.video.decoded_clip import save_clip as save_clip
     from obygaze_features.video.files import SavedFrames as SavedFrames
     from obygaze_features.video.files import probe_video as probe_video
     from obygaze_features.video.files import save_frames as save_frames
@@ -24,7 +23,7 @@ else:
     _EXPORTS = {
         "obygaze_features.video.container": ("BadVideo",),
         "obygaze_features.video.decode": ("decode_clip", "decode_views"),
-        "obygaze_features.video.decoded_clip": ("DecodedClip", "View", "save_clip"),
+        "obygaze_features.video.decoded_clip": ("DecodedClip", "View"),
         "obygaze_features.video.files": ("SavedFrames", "probe_video", "save_frames"),
         "obygaze_features.video.film": ("VideoInfo",),
         "obygaze_features.video.index": ("sample_indices",),

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.video.index import NO_PTS, FrameIndex, Ints
+from obygaze_features.video.index import NO_PTS, Floats, FrameIndex, Ints
 
 _TS_SYNC_BYTE = 0x47
 # A gap longer than this many steps is one in which a picture is missing.
-_GAP = 1.5
+GAP = 1.5
 # A film has a regular rate if so many of its steps are equal to within this share of a step.
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
@@ -59,14 +59,14 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     return lost
 
 
-def gaps(times: Ints) -> Ints:
+def gaps(times: Ints | Floats) -> Ints:
     """Return the places after which time is missing, if the other times are regular."""
     steps = np.diff(times)
     if len(steps) < _FEWEST_STEPS:
         return np.zeros(0, dtype=np.int64)
     step = float(np.median(steps))
     is_regular = np.mean(np.abs(steps - step) < _JITTER * step) >= _REGULAR_SHARE
-    return np.flatnonzero(is_regular & (steps > _GAP * step))
+    return np.flatnonzero(is_regular & (steps > GAP * step))
 
 
 def skipped_in_table(

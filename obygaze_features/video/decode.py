@@ -217,8 +217,9 @@ class _ClipDecoder:
         stop = canvas.span[1]
         if self.ranks is not None:
             end_s = float(index.times_s[stop]) if stop < index.frames else None
-        missing = self.source.film.missing_share(index, canvas.span, end_s)
+        is_incomplete = self.source.film.is_incomplete(index, canvas.span, end_s)
         canvas.blank_missing()
         return {
-            view: canvas.clip(number, missing) for number, view in enumerate(self.views)
+            view: canvas.clip(number, is_incomplete)
+            for number, view in enumerate(self.views)
         }

@@ -1,4 +1,4 @@
-"""The pictures of a clip: what a model sees, how they are collected, and saved."""
+"""The pictures of a clip: what a model sees, how they are collected, and a sheet of them."""
 
 import io
 import math
@@ -10,7 +10,6 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import write_new
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.index import (
     Bools,
@@ -84,8 +83,8 @@ class DecodedClip:
     is the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s`
     when the one asked for is shown. `substituted` marks pictures that damage has affected; one that
     cannot be decoded at all is black with index -1. `mask` marks the real ones: if a rule found too
-    few, the other rows are black with index -1. `missing` is the share of pictures that is missing
-    from a broken file. `span_s` is the time of a window in its film.
+    few, the other rows are black with index -1. `is_incomplete` tells that the file is broken and
+    lacks pictures of the clip. `span_s` is the time of a window in its film.
     """
 
     path: Path
@@ -98,7 +97,7 @@ class DecodedClip:
     mask: Bools
     total: int
     damaged: bool
-    missing: float
+    is_incomplete: bool
     span_s: tuple[float, float] | None = None
 
     @property
@@ -137,8 +136,8 @@ class DecodedClip:
             raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
         if accept_damaged:
             return self
-        if self.missing:
-            message = f"{self.missing:.0%} of the pictures are missing"
+        if self.is_incomplete:
+            message = "the file is incomplete: pictures of this part are missing"
             raise BadVideo(message, path=self.path, stage="decode", reason="truncated")
         n_damaged = int(self.substituted.sum())
         if n_damaged:
@@ -234,7 +233,7 @@ class Canvas:
                 if rank in rows:
                     self.pictures[resize][rows[rank]] = 0
 
-    def clip(self, number: int, missing: float) -> DecodedClip:
+    def clip(self, number: int, is_incomplete: bool) -> DecodedClip:
         """Return the finished clip of one view."""
         sampled = self.samples[number]
         index = self.index
@@ -254,29 +253,8 @@ class Canvas:
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
             damaged=source.film.damaged or len(self.damage) > 0,
-            missing=missing,
+            is_incomplete=is_incomplete,
         )
-
-
-def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> None:
-    """Save a clip as an .npz file with its arrays, or as a .png file with a contact sheet.
-
-    Args:
-        clip: the clip that `decode_clip` returned.
-        path: where to write; its ending selects the format.
-        force: replace a file with other content.
-    """
-    suffix = Path(path).suffix.lower()
-    data = io.BytesIO()
-    if suffix == ".npz":
-        names = ("index", "time_s", "asked_s", "substituted", "mask")
-        arrays = {name: getattr(clip, name) for name in names}
-        np.savez(data, frames=clip.pictures, **arrays)
-    elif suffix == ".png":
-        data.write(contact_sheet(clip))
-    else:
-        raise FixUsage("the output must end in .npz or .png", where=str(path))
-    write_new(Path(path), data.getvalue(), force=force)
 
 
 def contact_sheet(clip: DecodedClip) -> bytes:

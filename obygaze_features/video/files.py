@@ -1,15 +1,20 @@
 """Describe a video file, and save the pictures that a model sees of it."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import (
     DecodedClip,
     View,
-    save_clip,
+    contact_sheet,
 )
 from obygaze_features.video.film import VideoInfo, probe
 
@@ -70,8 +75,19 @@ def save_frames(
         obygaze video frames clip.mp4 -o frames.npz
         obygaze video frames film.mkv --start 61.5 --end 75 -o sheet.png
     """
+    suffix = Path(output).suffix.lower()
+    if suffix not in (".npz", ".png"):
+        raise FixUsage("the output must end in .npz or .png", where=str(output))
     clip = decode_clip(
         file, View(count), start_s=start_s, end_s=end_s, accept_damaged=True
     )
-    save_clip(clip, output, force=force)
+    if suffix == ".png":
+        content = contact_sheet(clip)
+    else:
+        names = ("index", "time_s", "asked_s", "substituted", "mask")
+        arrays = {name: getattr(clip, name) for name in names}
+        data = io.BytesIO()
+        np.savez(data, frames=clip.pictures, **arrays)
+        content = data.getvalue()
+    write_new(Path(output), content, force=force)
     return SavedFrames(Path(output), clip)

@@ -52,7 +52,7 @@ _FILMS: dict[tuple[str, int, int, Path | None], Film] = {}
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """The description of a video; `missing` is the share of pictures that a broken file lacks."""
+    """The description of a video."""
 
     path: Path
     container: str
@@ -60,7 +60,6 @@ class VideoInfo:
     geometry: PictureGeometry
     index: FrameIndex
     damaged: bool
-    missing: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the description for programs."""
@@ -78,7 +77,6 @@ class VideoInfo:
             "sar": str(self.geometry.sar),
             "rate": self.index.rate,
             "key_frames": len(self.index.keys),
-            "missing": self.missing,
         }
 
     def __str__(self) -> str:
@@ -100,8 +98,6 @@ class VideoInfo:
             "times": times,
             "damage": "yes" if self.damaged else "none found",
         }
-        if self.missing:
-            lines["missing"] = f"{self.missing:.0%} of the pictures"
         return "\n".join(f"{name:9}{value}" for name, value in lines.items())
 
 
@@ -153,7 +149,6 @@ def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
             geometry=source.geometry,
             index=index,
             damaged=film.damaged,
-            missing=film.missing_share(index, (0, index.frames), None),
         )
 
 

@@ -153,21 +153,6 @@ class FrameIndex:
             runs.append(PacketRun(first, stop, frozenset(wanted)))
         return runs
 
-    def count_missing(self, span: tuple[int, int], until_s: float) -> int:
-        """Count the pictures missing from a span of a damaged file that should end at `until_s`.
-
-        Gaps count only if all other pictures are evenly spaced.
-        """
-        times = self.times_s[slice(*span)]
-        steps = np.diff(times)
-        step = float(np.median(steps)) if len(steps) else 1 / self.rate
-        if step <= 0:
-            return 0
-        tail = max(0, round((until_s - times[-1]) / step) - 1)
-        regular = len(steps) and np.mean(np.abs(steps - step) < step / 4) > 0.9
-        gaps = np.rint(steps[steps > 1.5 * step] / step) - 1 if regular else np.zeros(0)
-        return int(tail + gaps.sum())
-
     def with_order(self, order: Ints) -> Self:
         """Return the index with the list of pictures that decoding has shown."""
         return replace(self, order=order, counted=True)

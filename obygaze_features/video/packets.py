@@ -17,7 +17,9 @@ from obygaze_features.video.container import (
     logged_errors,
 )
 from obygaze_features.video.damage import (
+    GAP,
     ends_inside_a_packet,
+    gaps,
     lost_in_time,
     skipped_in_table,
 )
@@ -107,15 +109,20 @@ class Film:
         last_picture_s = float(index.times_s[-1]) + index.last_s
         return max(last_picture_s, self.declared_s)
 
-    def missing_share(
+    def is_incomplete(
         self, index: FrameIndex, span: tuple[int, int], end_s: float | None
-    ) -> float:
-        """Return the share of a span's pictures that is missing from the file, if it is broken."""
+    ) -> bool:
+        """Return whether pictures of a span are missing from the file, if it is broken."""
         if not self.broken:
-            return 0.0
+            return False
+        first, stop = span
+        before_gaps = gaps(index.times_s)
+        if ((first <= before_gaps) & (before_gaps < stop - 1)).any():
+            return True
         until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
-        missing = index.count_missing(span, until_s)
-        return missing / (missing + span[1] - span[0])
+        steps = np.diff(index.times_s[first:stop])
+        step = float(np.median(steps)) if len(steps) else 1 / index.rate
+        return until_s - float(index.times_s[stop - 1]) >= GAP * step
 
 
 def read_packets(

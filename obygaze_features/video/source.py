@@ -271,6 +271,8 @@ class VideoSource:
         except av().FFmpegError:
             has_failed = True
             is_finished = False
+        # Of joined films, a later one may hold back more pictures.
+        outcome.late = self.late
         if has_failed or count_errors() > n_before:
             outcome.reports.append(position)
         for frame in frames:

@@ -345,6 +345,4 @@ def _last_name(location: str) -> str:
     return last_part(path)
 
 
-command = command_of(
-    run, "run", instead={"--list": list_protocols}, text=result_text, unit="steps"
-)
+command = command_of(run, "run", instead={"--list": list_protocols}, text=result_text)

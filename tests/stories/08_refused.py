@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
-from support.damage import change_packets, flip_bits
+from support.damage import flip_bits_visibly
 from support.videos import write_video
 
 import obygaze as og
@@ -199,7 +199,7 @@ def test_a_clip_of_a_damaged_film_is_refused_unless_damage_is_accepted(
     import_films(ws, FIRST, per_film=CLIPS_A_FILM)
     film = ws.path(f"videos/{FIRST}.mp4")
     whole = film.rename(ws.path("whole.mp4"))
-    change_packets(whole, film, {55, 60, 65}, flip_bits)
+    flip_bits_visibly(whole, film, {55, 60, 65})
     ran = ws(RUN, code=3).text
     assert f"{FIRST}-002: failed: damaged: " in ran
     store = og.open_store("films.descriptors", workspace=ws.folder)

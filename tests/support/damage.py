@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,21 @@ def remove_bytes(data: bytearray, draw: random.Random) -> None:
     """Up to 1500 bytes gone."""
     at = draw.randrange(len(data) // 5, len(data) * 9 // 10)
     del data[at : at + draw.randrange(100, 1500)]
+
+
+def flip_bits_visibly(source: Path, target: Path, positions: Collection[int]) -> Path:
+    """Copy a video with flipped bits in some packets, so that FFmpeg calls a picture corrupt.
+
+    Encoders write other bytes on other processors, and some flips only give another picture.
+    """
+    import av
+
+    for seed in range(1, 100):
+        change_packets(source, target, positions, flip_bits, seed=seed)
+        with suppress(av.FFmpegError), av.open(str(target)) as film:
+            if any(frame.is_corrupt for frame in film.decode(video=0)):
+                return target
+    raise AssertionError("FFmpeg reports none of these changes")
 
 
 def change_file(source: Path, target: Path, change: Change, *, seed: int = 1) -> Path:

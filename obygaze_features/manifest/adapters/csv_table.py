@@ -5,21 +5,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, matching, whole
+from obygaze_features.core.schema_rules import choice, filled, whole
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
-from obygaze_features.manifest.adapters.table_times import (
-    TIMES,
-    TableTimes,
-    TimeForm,
-)
+from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
 from obygaze_features.manifest.io import clips_of, toml_string
 from obygaze_features.manifest.model import (
     COLUMNS,
@@ -62,12 +58,9 @@ class TableMapping:
     modalities: Annotated[
         Mapping[str, str], Table(others=filled, names=concept_name)
     ] = field(default_factory=dict)
-    delimiter: Annotated[str, matching("[,;|\t]", "one of , ; | or a tab")] = ""
     separator: Annotated[str, filled] = "|"
-    encoding: Annotated[str, filled] = ""
     sheet: Annotated[str, filled] = ""
     header_row: Annotated[int | None, whole(1)] = None
-    times: Annotated[str, choice(get_args(TimeForm))] = ""
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
     unit: Annotated[Unit, choice(UNITS)] = "clip"
@@ -115,7 +108,7 @@ def read(
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
-            is written: separator, encoding, header_row, times.
+            is written: separator, header_row.
         form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
         sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
@@ -141,20 +134,22 @@ def read(
     table = read_table(
         path,
         required=required,
-        delimiter=chosen.delimiter or None,
+        delimiter=None,
         skip_blank=True,
         violations=violations,
         content="clips",
-        encoding=chosen.encoding,
         sheet=chosen.sheet,
         header_row=chosen.header_row,
     )
-    times_of_table = _times_of(table, path, chosen)
     sources = _sources(table, chosen)
     cells = []
     for row in table.rows:
         given = _cells_by_target(row, sources, chosen.id)
-        cells.append(_values_of_clip(row, given, chosen, times_of_table))
+        cells.append(
+            _values_of_clip(
+                row, given, chosen, has_decimal_comma=table.delimiter != ","
+            )
+        )
     _check_totals(table.rows, cells, chosen)
     _check_ids(table.rows, cells, chosen)
     _name_by_annotator(cells)
@@ -209,8 +204,6 @@ def _chosen_mapping(
         mapping = read_mapping(Path(mapping))
     mapping = mapping or TableMapping()
     # A mapping is for tables of both kinds; options are for this one.
-    if is_workbook(csv):
-        mapping = replace(mapping, encoding="")
     if not is_workbook(csv):
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
@@ -277,15 +270,6 @@ def _cells_by_target(
     return cells
 
 
-def _times_of(table: CsvTable, path: Path, mapping: TableMapping) -> TableTimes:
-    """Return how the times of a table are read."""
-    return TableTimes(
-        mapping.times,
-        has_decimal_comma=table.delimiter != ",",
-        is_spreadsheet=is_workbook(path),
-    )
-
-
 def _hint(table: CsvTable) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
@@ -300,7 +284,8 @@ def _values_of_clip(
     row: TableRow,
     given: Mapping[str, str],
     mapping: TableMapping,
-    times: TableTimes,
+    *,
+    has_decimal_comma: bool,
 ) -> dict[str, str]:
     """Return the cells of one row with ids, seconds and canonical words."""
     cells = dict(given)
@@ -310,7 +295,10 @@ def _values_of_clip(
         if cells[column] != given_name:
             cells[f"given_{column}"] = given_name
     for column in TIMES:
-        cells[column] = times.seconds(row, column, cells.get(column, ""))
+        cell = cells.get(column, "")
+        cells[column] = in_seconds(
+            row, column, cell, has_decimal_comma=has_decimal_comma
+        )
     if "scene" not in cells:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)

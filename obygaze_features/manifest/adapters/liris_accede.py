@@ -36,7 +36,6 @@ TEST = "0"
 DEV = "1"
 UNKNOWN_FILM = {"movie_id": "unknown"}
 DESCRIPTION = ("id", "name", "movie", "start", "end")
-_NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
 _ENDING = re.compile(r"\.[A-Za-z0-9]{2,4}")
 _FRAME = re.compile(r"[0-9]{1,9}")
 _ID = re.compile(r"-?[0-9]{1,15}")
@@ -208,10 +207,7 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
 def _film_id(file_name: str) -> str:
     """Return the id of a film by its file name, without an ending such as .mp4."""
     path = PurePosixPath(file_name)
-    stem = path.stem if _ENDING.fullmatch(path.suffix) else path.name
-    if not stem.isascii():
-        return ascii_id(stem)
-    return _NO_ID.sub("_", stem).lstrip(".+-") or "_"
+    return ascii_id(path.stem if _ENDING.fullmatch(path.suffix) else path.name)
 
 
 def _media(path: Path, wrong: Violations) -> list[TableRow]:

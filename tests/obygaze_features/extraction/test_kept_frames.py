@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import Result, call_obygaze
-from support.damage import change_packets, flip_bits
+from support.damage import flip_bits_visibly
 from support.extracted_stores import bytes_of, own_model, run
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
@@ -159,7 +159,7 @@ def test_damaged_frames_are_decoded_again(
 ) -> None:
     """Whether damage is accepted is asked of each extraction, and not of the kept frames."""
     whole = write_video(tmp_path / "whole.mp4", numbers=range(18), size=(64, 48))
-    change_packets(whole, video_of(films, 3), {9, 10}, flip_bits)
+    flip_bits_visibly(whole, video_of(films, 3), {9, 10})
     run(films, tmp_path, "frames:descriptors", accept_damaged=True)
     store = open_store(tmp_path / "stores" / KEPT)
     assert "frames damaged" in store.rows[3].reason

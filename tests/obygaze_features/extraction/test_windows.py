@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.damage import change_packets, flip_bits
+from support.damage import flip_bits_visibly
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
@@ -125,7 +125,7 @@ def test_a_sweep_gives_what_each_window_alone_gives(
     made = film_of(kind, tmp_path)
     if kind.startswith("mkv"):
         whole = made.path.rename(tmp_path / "whole.mkv")
-        change_packets(whole, made.path, [30, 61], flip_bits)
+        flip_bits_visibly(whole, made.path, [30, 61])
     views = View(8), View(5, "fps"), View(8, resize=Resize(48))
     grid = Grid(16, 8)
     _, results = swept(tmp_path / "films", grid, views, pool, tmp_path)
@@ -338,7 +338,7 @@ def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
         mask=np.ones(4, np.bool_),
         total=12,
         damaged=False,
-        missing=0.0,
+        is_incomplete=False,
     )
     placed = sweep._placed(clip, window)
     assert placed.time_s == pytest.approx([0.4, 0.5, 0.6, 0.7])

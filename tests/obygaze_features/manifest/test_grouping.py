@@ -14,12 +14,13 @@ from support.experiments import films, planted, run_on, store_of, write_workspac
 from support.tables import models
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest import (
-    concept_vocabulary,
-    group_concepts,
+from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.manifest.grouping import (
+    ConceptVocabulary,
+    GroupedManifest,
+    group,
     grouped_concepts,
 )
-from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
@@ -38,7 +39,8 @@ TABLE_1 = {
 
 
 def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> None:
-    whole = concept_vocabulary()
+    whole = group()
+    assert isinstance(whole, ConceptVocabulary)
     instances = {c.name: len(c.instances) for c in whole.concepts if c.instances}
     assert instances == TABLE_1 and sum(instances.values()) == 22
     assert len(whole.subconstructs) == 5
@@ -62,7 +64,9 @@ def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> No
 def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
     """The numbers of clips with a concept are those of the released table, in the visual view."""
     manifest = read(real_data("obygaze12", "ObyGaze12_thresh_02.csv")).manifest
-    clips = concept_vocabulary(manifest).clips
+    counted = group(manifest)
+    assert isinstance(counted, ConceptVocabulary)
+    clips = counted.clips
     assert clips is not None
     totals = {name: sum(by_level.values()) for name, by_level in clips.items()}
     assert totals["Activities"] == 379 and totals["Appearance"] == 98
@@ -154,9 +158,9 @@ def test_a_file_of_groups_and_the_commands(tmp_path: Path) -> None:
     assert json.loads(counts.stdout)["clips"]["male gaze"]["S"] == 1
     file.write_text('[groups]\nseen = "Look"\n')
     with pytest.raises(FixInput, match="the groups are not valid"):
-        group_concepts("toy", "again", groups=file, workspace=tmp_path)
+        group("toy", name="again", groups=file, workspace=tmp_path)
     with pytest.raises(NotFound):
-        group_concepts("toy", "again", groups=tmp_path / "no", workspace=tmp_path)
+        group("toy", name="again", groups=tmp_path / "no", workspace=tmp_path)
 
 
 def test_groups_need_a_manifest_and_a_name(tmp_path: Path) -> None:
@@ -172,7 +176,9 @@ def test_groups_need_a_manifest_and_a_name(tmp_path: Path) -> None:
 def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
     tmp_path: Path,
 ) -> None:
-    grouped = group_concepts(toy(), "sub", workspace=tmp_path).manifest
+    made = group(toy(), name="sub", workspace=tmp_path)
+    assert isinstance(made, GroupedManifest)
+    grouped = made.manifest
     assert grouped["a-1"].concepts == (
         "male gaze",
         "sexualisation",
@@ -182,7 +188,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
     assert "infantilism or animalisation" not in grouped.header.concepts
     other = Manifest("other", Header("other", {"Light": "visual"}), ())
     with pytest.raises(FixInput, match="none of the concepts of the sub-constructs"):
-        group_concepts(other, "sub2", workspace=tmp_path)
+        group(other, name="sub2", workspace=tmp_path)
 
 
 def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None:

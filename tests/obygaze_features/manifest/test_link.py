@@ -225,6 +225,15 @@ def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
         *((1.0, 2.0), (2.0, 3.0), (2.0, 3.0))
     ]
     assert report.without == ("c",)
+    # Neither the film nor its times stand for the file that is missing.
+    in_film = {"film_start_s": "102.0", "film_end_s": "105.0"}
+    clip = named("d", "lost.mp4", start_s=2.0, end_s=5.0, extra=in_film)
+    missing = link(manifest_of(clip), touch(tmp_path / "films", "tt01.mp4"))
+    assert missing.without == ("d",)
+    assert (missing.manifest.clips[0].start_s, missing.manifest.clips[0].end_s) == (
+        2,
+        5,
+    )
 
 
 def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(
@@ -278,22 +287,6 @@ def test_linking_again_changes_nothing_and_another_folder_starts_afresh(
     nothing = link(first.manifest, tmp_path / "empty")
     assert len(nothing.without) == 6 and not any(videos(nothing))
     assert link(nothing.manifest, folder) == first
-
-
-def test_times_in_an_own_file_come_back_after_a_link_to_the_film(
-    tmp_path: Path,
-) -> None:
-    of_films = touch(tmp_path / "films", "tt01.mp4")
-    of_parts = touch(tmp_path / "parts", "part.mp4")
-    in_film = {"film_start_s": "102.0", "film_end_s": "105.0"}
-    clip = named("tt01-001", "part.mp4", start_s=2.0, end_s=5.0, extra=in_film)
-    original = manifest_of(clip, columns=tuple(in_film))
-    linked = link(original, of_films).manifest
-    assert (linked.clips[0].start_s, linked.clips[0].end_s) == (102.0, 105.0)
-    assert link(linked, of_films).manifest == linked
-    check_manifest(linked)
-    again = link(linked, of_parts).manifest.clips[0]
-    assert (again.video, again.start_s, again.end_s) == ("part.mp4", 2.0, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ import pytest
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
-from obygaze_features.manifest.adapters.csv_table import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 
@@ -122,10 +121,8 @@ def draw_rows(random: Random) -> tuple[list[str], list[dict[str, str]]]:
     return columns, rows
 
 
-def as_table(
-    random: Random, columns: list[str], rows: list[dict[str, str]]
-) -> tuple[bytes, str]:
-    """Write rows as some program does; also return what separates the cells."""
+def as_table(random: Random, columns: list[str], rows: list[dict[str, str]]) -> bytes:
+    """Write rows as some program does."""
     delimiter = pick(random, [",", ",", ";", "\t", "|"])
     newline = pick(random, ["\n", "\r\n"])
     order = [columns[i] for i in random.permutation(len(columns))]
@@ -157,7 +154,7 @@ def as_table(
             )
     text = stream.getvalue()
     mark = b"\xef\xbb\xbf" if random.random() < 0.3 else b""
-    return mark + text.encode(), delimiter
+    return mark + text.encode()
 
 
 def given(clip: Clip, column: str) -> str:
@@ -221,12 +218,11 @@ def test_a_table_of_any_form_is_read_as_it_is_meant_or_refused_with_the_line(
     for seed in [*range(FIRST, FIRST + N_TABLES), *FOUND]:
         random = np.random.default_rng([42, seed])
         columns, rows = draw_rows(random)
-        data, delimiter = as_table(random, columns, rows)
+        data = as_table(random, columns, rows)
         path = tmp_path / f"t{seed}.csv"
         path.write_bytes(data)
-        mapping = TableMapping(delimiter=delimiter if random.random() < 0.5 else "")
         try:
-            imported = csv_table.read(path, mapping=mapping, name=f"m{seed}").manifest
+            imported = csv_table.read(path, name=f"m{seed}").manifest
             write_manifest(imported, tmp_path / f"m{seed}.toml")
         except FixInput as error:
             lines = [line for line in error.details if re.search(r"\.csv:\d+: ", line)]

@@ -133,14 +133,11 @@ def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
     )
 
 
-def test_a_csv_file_has_no_sheets_and_a_spreadsheet_no_encoding(tmp_path: Path) -> None:
+def test_a_csv_file_has_no_sheets(tmp_path: Path) -> None:
     text = tmp_path / "t.csv"
     text.write_text("a\n1\n", encoding="utf-8")
     with pytest.raises(FixUsage, match="a text file has no sheets"):
         read_table(text, required=("a",), sheet="Clips")
-    book = write_workbook(tmp_path / "t.xlsx", {"Clips": [["a"], [1]]})
-    with pytest.raises(FixUsage, match="a spreadsheet has none"):
-        read_table(book, required=("a",), encoding="cp1252")
 
 
 @pytest.mark.parametrize(

@@ -69,16 +69,6 @@ def test_frames_npz_keeps_its_contract(film: Path, tmp_path: Path) -> None:
         assert found["substituted"].tolist() == [False] * 32
 
 
-def test_frames_of_a_part(film: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out.npz"
-    words = ["--count", "5", "--start", "1", "--end", "2", "--json"]
-    said = call_obygaze("video", "frames", film, *words, "-o", out).ok().json()
-    assert said["index"] == [25, 30, 35, 40, 45]
-    with np.load(out, allow_pickle=False) as found:
-        assert found["frames"].shape == (5, 120, 160, 3)
-        assert read_numbers(found["frames"]) == [25, 30, 35, 40, 45]
-
-
 def test_a_contact_sheet_shows_every_picture(film: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
     call_obygaze("video", "frames", film, "--count", "6", "-o", out).ok()
@@ -151,16 +141,6 @@ def test_errors_are_three_lines(tmp_path: Path) -> None:
             assert result.code == 1 and result.stdout == ""
             assert len(result.stderr.splitlines()) == 3
             assert str(path) in result.stderr
-
-
-def test_a_part_of_a_film_has_the_frames_that_start_in_it(
-    film: Path, tmp_path: Path
-) -> None:
-    words = ("video", "frames", film, "--count", "4", "-o", tmp_path / "part.npz")
-    call_obygaze(*words, "--start", "1.5", "--end", "3").ok()
-    with np.load(tmp_path / "part.npz") as got:
-        # Frames 38 to 74 start in this part: 37 of them, from which 4 are taken evenly.
-        assert got["index"].tolist() == [38 + int(i * 37 / 4) for i in range(4)]
 
 
 @pytest.mark.parametrize("text", ["1:10", "soon", "-1", "nan"])

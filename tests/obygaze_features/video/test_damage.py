@@ -165,11 +165,8 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
         tmp_path / f"whole{suffix}", codec, options=options, container_options=front
     )
     short = cut(whole, tmp_path / f"short{suffix}", 0.61)
-    info = probe(short)
-    assert info.damaged
-    # Every picture of the 100 is there or missing; the file does not say to the last one.
-    assert abs(info.index.frames / (1 - info.missing) - 100) <= 2
-    with pytest.raises(BadVideo, match="are missing") as caught:
+    assert probe(short).damaged
+    with pytest.raises(BadVideo, match="pictures of this part are missing") as caught:
         decode_clip(short, View(32))
     assert caught.value.reason == "truncated"
     # A part that lies before the cut has lost nothing.
@@ -230,7 +227,8 @@ def test_lost_clusters_are_missed(tmp_path: Path) -> None:
     info = probe(path)
     assert info.damaged
     assert info.index.frames < 100
-    assert round(info.index.frames / (1 - info.missing)) == 100
+    with pytest.raises(BadVideo, match="pictures of this part are missing"):
+        decode_clip(path, View(8))
 
 
 FILES = {

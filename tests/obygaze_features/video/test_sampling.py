@@ -22,6 +22,7 @@ from obygaze_features.video.index import (
     sample_indices,
     span_of,
 )
+from obygaze_features.video.packets import Film
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
@@ -240,14 +241,33 @@ def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
     assert index.start_of(5) == 0
 
 
-def test_lost_pictures_are_counted_in_gaps_and_at_the_end() -> None:
+@pytest.mark.parametrize(
+    ("span", "until_s", "is_incomplete"),
+    [
+        # Pictures 40, 41 and 42 are missing, and in the second case those after 4 s too.
+        ((0, 97), 4.0, True),
+        ((60, 97), 5.0, True),
+        ((60, 97), 4.0, False),
+        ((0, 20), 0.8, False),
+        ((0, 40), 1.6, False),
+        ((39, 41), 1.76, True),
+    ],
+)
+def test_a_part_of_a_broken_file_is_incomplete_where_pictures_are_missing(
+    span: tuple[int, int], until_s: float, is_incomplete: bool
+) -> None:
     times = [i / 25 for i in range(100) if i not in (40, 41, 42)]
     index = index_of(times, keys=[0])
-    assert index.count_missing((0, 97), 4.0) == 3
-    assert index.count_missing((0, 97), 5.0) == 28
-    assert index.count_missing((0, 20), 0.8) == 0
+    film = Film(index, True, declared_s=9.0, offset=np.arange(97))
+    assert film.is_incomplete(index, span, until_s) is is_incomplete
+    whole = Film(index, False, declared_s=9.0, offset=np.arange(97))
+    assert not whole.is_incomplete(index, span, until_s)
+
+
+def test_uneven_times_are_not_gaps() -> None:
     uneven = index_of([0.0, 0.1, 0.3, 0.35, 1.2, 1.3], keys=[0])
-    assert uneven.count_missing((0, 6), 1.4) == 0
+    film = Film(uneven, True, declared_s=1.4, offset=np.arange(6))
+    assert not film.is_incomplete(uneven, (0, 6), None)
 
 
 def test_a_clock_from_times_that_cannot_order() -> None:

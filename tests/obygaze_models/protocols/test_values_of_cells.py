@@ -77,7 +77,6 @@ def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
     assert value["auc"] == pytest.approx(1 / 2)
     assert value["ap"] == pytest.approx((1 + 2 / 3) / 2)
     assert BOTH.value["accuracy"] == pytest.approx((1 / 2 + 5 / 6) / 2)
-    assert BOTH.values([1])["accuracy"] == pytest.approx(5 / 6)
     assert BOTH.means("accuracy", lambda t: t.fold) == pytest.approx(
         {"1": (1 / 3 + 2 / 3) / 2, "2": (2 / 3 + 1) / 2}
     )
