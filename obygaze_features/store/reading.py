@@ -149,8 +149,7 @@ class Matrix:
     """Rows of one array in the order in which they were requested.
 
     `present` is, for each requested row, whether it is there, and `reasons` why not, by clip. With
-    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only. Two are equal if
-    they have the same clips, numbers and reasons.
+    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
     """
 
     values: npt.NDArray[Any]
@@ -160,19 +159,6 @@ class Matrix:
 
     def __len__(self) -> int:
         return len(self.values)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Matrix):
-            return NotImplemented
-        return (
-            np.array_equal(self.clip_ids, other.clip_ids)
-            and np.array_equal(self.present, other.present)
-            and self.values.dtype == other.values.dtype
-            and np.array_equal(self.values, other.values, equal_nan=True)
-            and self.reasons == other.reasons
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
