@@ -110,7 +110,7 @@ class BeingFilled(Corrupt):
         super().__init__(
             f"this store is being filled, {progress}",
             where=str(folder),
-            hint="obygaze extract run, with the same options, continues it",
+            hint="the same extraction again, which continues it",
         )
         self.progress = progress
 
@@ -236,7 +236,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="save the features with numpy.savez, then obygaze store import npz",
+            hint="obygaze store import --help",
         )
     try:
         data = _store_json_of(files)
@@ -272,7 +272,7 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
         raise FixUsage(
             f"unknown ending '#{ending}' of a URL",
             where=address,
-            hint="URL#sha256=..., with the seal (`obygaze store info`), or no #",
+            hint="URL#sha256=SEAL, or no #",
         )
     in_location = checked_seal(stated) if sign else ""
     # "" is no seal either: an empty variable would check nothing.
@@ -288,7 +288,6 @@ def checked_seal(text: str) -> str:
     if not _SHA256.fullmatch(seal):
         raise FixUsage(
             f"the seal of a store has 64 hex digits, got {text!r}",
-            hint="obygaze store info prints it",
         )
     return seal
 
@@ -297,7 +296,6 @@ def _another_seal(seal: str, expected: str, where: str) -> Mismatch:
     return Mismatch(
         f"another store is expected: its seal is {seal}, expected {expected}",
         where=where,
-        hint="ask its publisher for the seal, or fetch the store again",
     )
 
 
