@@ -181,7 +181,7 @@ def _explained(error: Exception) -> ObygazeError:
     if isinstance(error, ModuleNotFoundError):
         explained = ObygazeError(
             f"the package {error.name!r} is not installed",
-            hint="pip install --upgrade obygaze; obygaze doctor lists what is missing",
+            hint="obygaze doctor",
         )
         explained.exit_code = 2
         return explained

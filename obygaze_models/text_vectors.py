@@ -91,7 +91,7 @@ def read_store_vectors(
         try:
             found = store.matrix(ARRAY, clips=ids, missing=missing)
         except NotFound as error:
-            error.hint = "--drop-missing to leave them out, or extract them again"
+            error.hint = "--drop-missing"
             raise
         if not len(found.rows):
             raise NotFound(
@@ -133,7 +133,7 @@ def select_groups(
         elif manifest is None:
             raise FixUsage(
                 f"the expression {str(selection)!r} needs a manifest to select clips from",
-                hint="obygaze audit eat STORE MANIFEST ..., or a list of clips: --x clips.csv",
+                hint="obygaze audit eat --help",
             )
         else:
             name = str(selection)
@@ -161,7 +161,7 @@ def check_spaces(store: Store, array: str, texts: TextTable) -> None:
             raise Mismatch(
                 "the texts and the clips are in different embedding spaces and cannot be compared",
                 where=store.location,
-                hint="obygaze extract text with the backbone of the store",
+                hint="obygaze extract text --help",
                 details=[f"clips: {space}", f"texts: {texts.space_id}"],
             )
     else:

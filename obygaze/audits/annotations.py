@@ -171,7 +171,7 @@ def _check_column(manifest: Manifest, column: str) -> None:
     if column == CONCEPTS or column in manifest.columns:
         return
     names = ", ".join((CONCEPTS, *manifest.columns))
-    hint = "name one of these, or add columns with obygaze manifest join"
+    hint = "name one of these"
     raise NotFound(
         f"no column {column!r}; found {names}", where=manifest.name, hint=hint
     )

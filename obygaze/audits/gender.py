@@ -187,7 +187,7 @@ def _check_columns(columns: Sequence[str], violations: Violations) -> None:
         violations.add(
             1, None, f"missing column {names}; expected {scores} or {estimates}"
         )
-    hint = "obygaze extract captions adds priors and similarities"
+    hint = "obygaze extract captions --help"
     violations.raise_if_any("this is not a table of captions", hint=hint)
 
 

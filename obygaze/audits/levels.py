@@ -202,7 +202,6 @@ def audit_levels(
         raise FixInput(
             "no clip has the level HN, NS or S",
             where=manifest.name,
-            hint="obygaze manifest stats shows the levels",
         )
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:

@@ -120,6 +120,9 @@ def audit_mediaeval(
 ) -> MediaEvalAudit:
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
 
+    Runs for violence rank clips, and are scored by average precision; runs for affect give each
+    clip a class of valence and of arousal, and are scored by accuracy.
+
     Runs are scored against either --qrels or --manifest. If the official split is known, only its
     test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. A JSON file
     of the same name beside each run has the field external_data; at most five runs per subtask
@@ -194,7 +197,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
         raise FixInput(
             f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
             where=manifest.name,
-            hint="obygaze manifest import liris-accede FOLDER",
+            hint="obygaze manifest import liris-accede --help",
         )
     return classes
 

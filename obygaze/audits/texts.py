@@ -65,7 +65,7 @@ def read_texts(
         cluster: The columns of the film or image; without them each text is its own cluster.
     """
     texts = []
-    hint = "--text COLUMN, and --group, --things or --cluster"
+    hint = "--text COLUMN"
     for record in read_records(source, (text, *columns, *cluster), hint=hint):
         cells = record.cells
         labelled = LabelledText(cells[text], labels(cells), record.cluster(cluster))
@@ -157,15 +157,12 @@ def _of_folder(folder: Path) -> Iterator[Record]:
             raise FixInput(
                 f"{path.name} does not match the pattern {NAMES}",
                 where=str(folder),
-                hint="a CSV table with a row for each caption",
             )
         try:
             # A byte order mark would be a part of the first word.
             text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
-            raise FixInput(
-                "not UTF-8", where=str(path), hint="save it as UTF-8"
-            ) from None
+            raise FixInput("not UTF-8", where=str(path)) from None
         # Only line breaks end a caption: splitlines() would also cut at a form feed or U+2028.
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():

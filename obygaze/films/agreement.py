@@ -285,6 +285,11 @@ class Agreement:
         alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
         return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"
 
+    @property
+    def notes(self) -> list[str]:
+        """What the mean of Krippendorff's alpha means."""
+        return [_meaning(self.measures["alpha"])]
+
 
 @described_as_in(project_segments)
 def measure_agreement(
@@ -322,7 +327,6 @@ def measure_agreement(
             raise FixInput(
                 "agreement needs clips that two annotators have labelled, got none",
                 where=tables,
-                hint="obygaze manifest project shows the label of each annotator",
             )
         raise FixInput(
             "agreement needs two annotators of the same film, got one of each",
@@ -347,6 +351,20 @@ def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
             ]
             rows.append((name.replace("_", " ").replace("ns", "NS"), *cells))
     return rows
+
+
+def _meaning(alpha: float | None) -> str:
+    """Return what the mean of Krippendorff's alpha over films means."""
+    scale = "1 is complete agreement, 0 agreement by chance"
+    if alpha is None:
+        return f"{scale}."
+    if alpha >= 0.8:
+        answer = "labels that agree so well can be relied on"
+    elif alpha >= 0.667:
+        answer = "from .667 to .80, only tentative conclusions can be drawn"
+    else:
+        answer = "below .667, the labels depend on who gave them"
+    return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
 
 
 def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:

@@ -621,9 +621,7 @@ def _read(path: Path) -> Any:
         problem = f"{error} is missing"
     except (expat.ExpatError, LookupError, TypeError, ValueError) as error:
         problem = str(error)
-    raise FixInput(
-        f"not a file of ELAN: {problem}", where=str(path), hint="save it again in ELAN"
-    )
+    raise FixInput(f"not a file of ELAN: {problem}", where=str(path))
 
 
 def _check_xml(data: bytes) -> None:

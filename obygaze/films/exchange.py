@@ -156,12 +156,11 @@ def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixI
         return FixInput(
             f"nothing to export: {count(len(without_times), 'clip')} without times in a film",
             where=manifest.name,
-            hint="import the clips again from a table with start and end of each in its film",
         )
     return FixInput(
         "nothing to export: no clip has a level or a concept",
         where=manifest.name,
-        hint="obygaze manifest join adds levels from a table; --predictions exports scores",
+        hint="obygaze manifest join --help",
     )
 
 
@@ -202,7 +201,6 @@ def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path,
         if film.movie_id != Path(film.movie_id).name or "\\" in film.movie_id:
             raise FixInput(
                 f"the film {film.movie_id!r} cannot be the name of a file",
-                hint="movie_id without / and \\",
             )
         if kind == "elan":
             path = folder / f"{film.movie_id}{ELAN}"
@@ -331,7 +329,6 @@ def export_segments(
         if table is not None:
             raise FixUsage(
                 "--predictions are of the clips of a manifest",
-                hint="name the manifest instead of the table of marks",
             )
         films = films_of_marks(marks_table, fps)
     else:
@@ -583,5 +580,4 @@ def _nothing_to_import(
     return FixInput(
         "no annotation has times",
         where=where,
-        hint="check that the program that wrote the file opens it and shows annotations",
     )

@@ -137,7 +137,6 @@ def project_tables(
         raise FixInput(
             "no clip lies in a film with segments",
             where=str(clips),
-            hint="use the same movie_id in both tables",
         )
     if not projection.merged:
         raise FixInput(

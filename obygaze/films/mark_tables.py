@@ -331,7 +331,6 @@ def other_rate(film: str, written: str, rate: Fraction) -> FixInput:
     return FixInput(
         f"the pictures of {film} in your tables are counted at {written} per second, its video has"
         f" {frame_rate_text(rate)}",
-        hint="link the copy of the film that was marked",
     )
 
 

@@ -71,7 +71,6 @@ def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
             raise FixInput(
                 f"expected times such as 00:01:02.500 --> 00:01:04.000, got {plain(timed)[:60]!r}",
                 where=str(path),
-                hint="correct the cue",
             )
         *cells, payload = cue.groups("")
         start_s = _seconds(cells[:3])
@@ -80,7 +79,6 @@ def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
             raise FixInput(
                 f"the cue ends before it begins: {timed}",
                 where=str(path),
-                hint="correct its times",
             )
         voices = {html.unescape(name) for name in _VOICE.findall(payload)}
         if len(voices) > 1:
@@ -118,7 +116,6 @@ def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
         raise FixInput(
             f"the cue {timed} has the levels {', '.join(levels)}, expected one",
             where=str(path),
-            hint="make a cue for each level",
         )
     return mark._replace(
         level=levels[0] if levels else "",
@@ -133,7 +130,6 @@ def _level(word: str, timed: str, path: Path) -> str:
         raise FixInput(
             f"the cue {timed} has the level {word!r}, expected one of {', '.join(LEVELS)}",
             where=str(path),
-            hint="correct the cue",
         )
     return level
 

@@ -65,7 +65,6 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
         raise Mismatch(
             f"the pictures of {clip_id} would not be those of the features",
             where=store.location,
-            hint="the same card, versions and video",
         )
     return _decode(clip, view, grid, workspace.folder("indexes"))
 

@@ -37,9 +37,7 @@ def grid_of(store: Store) -> tuple[int, int, int]:
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
     if 0 in grid:
         problem = "the recipe of this store does not name a grid of spatial tokens"
-        raise FixInput(
-            problem, where=store.location, hint="a store of an image or video model"
-        )
+        raise FixInput(problem, where=store.location)
     return grid[0], grid[1], grid[2]
 
 
@@ -47,7 +45,7 @@ def map_names(store: Store) -> list[str]:
     """Return the directions of a store of maps, the random ones last."""
     facts = store.recipe.to_json().get(MAPS)
     if facts is None:
-        hint = "obygaze explain concepts or obygaze explain model makes one"
+        hint = "obygaze explain --help"
         raise FixInput("this is not a store of maps", where=store.location, hint=hint)
     return list(facts["directions"])
 

@@ -209,7 +209,7 @@ def _sources(workspace: Workspace | None) -> Sources:
         if other.resolve() != file.resolve():
             problem = f"two cards are called {file.stem!r}"
             where = f"{file} and {other}"
-            raise FixInput(problem, where=where, hint="rename your own card")
+            raise FixInput(problem, where=where)
     return sources
 
 

@@ -74,7 +74,7 @@ class CheckReport:
             raise self.no_weights
         if self.failed:
             names = ", ".join(line.name for line in self.failed)
-            raise Corrupt(f"{self.label} failed: {names}", hint="see the lines above")
+            raise Corrupt(f"{self.label} failed: {names}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""

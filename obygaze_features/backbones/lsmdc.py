@@ -271,7 +271,6 @@ def _refuse_other_kinds(tensors: Mapping[str, Tensor], where: str) -> None:
             raise FixInput(
                 f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
                 where=where,
-                hint="use a checkpoint trained with the mean or a transformer over frames",
             )
 
 

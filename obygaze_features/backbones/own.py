@@ -167,7 +167,6 @@ def _shapes(
             raise FixInput(
                 f"an array cannot be called {array!r}: stores have another array of this name",
                 where=name,
-                hint="another name in arrays and in run()",
             )
     return shapes
 
@@ -257,12 +256,10 @@ class ModuleFamily(Family):
             raise FixInput(
                 f"{card.name}: load() must return a torch.nn.Module,"
                 f" got {type(module).__name__}",
-                hint="keep another model in an attribute of a torch.nn.Module, and name its files",
             )
         if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
             raise FixInput(
                 f"{card.name}: load() must return a module of Python, got TorchScript",
-                hint="make the module by its class, and load its weights",
             )
         for key, value in module.state_dict().items():
             if value is not None and not isinstance(value, torch.Tensor):
@@ -270,7 +267,6 @@ class ModuleFamily(Family):
                     f"{card.name}: {key} of the module is a {type(value).__name__}, which no hash"
                     " of tensors has",
                     where=card.origin,
-                    hint="a module whose state_dict has tensors only",
                 )
         contents = dict(_contents(module, "", {}))
         has_weights = any(not isinstance(value, Number) for value in contents.values())
@@ -336,7 +332,6 @@ def _hashes_of_contents(card: str, contents: Mapping[str, Any]) -> dict[str, str
             except (RuntimeError, TypeError) as error:
                 raise FixInput(
                     f"{card}: the tensor {name} of the module has no hash: {first_line(error)}",
-                    hint="a dense tensor in its place, made sparse in run()",
                 ) from error
         elif isinstance(value, np.ndarray):
             kind = f"{value.dtype.str} {value.shape} "

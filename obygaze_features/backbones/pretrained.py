@@ -13,7 +13,6 @@ from obygaze_features.backbones.backbone import Outputs, Placement, TorchBackbon
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import (
-    ANOTHER_CHECKPOINT,
     Hashes,
     WeightFiles,
     check_sizes,
@@ -43,7 +42,7 @@ def library(module: str) -> Any:
         # A torchvision built for another torch breaks every import of the library.
         raise InstallExtra(
             f"transformers is installed but cannot be imported: {first_line(error)}",
-            hint="pip uninstall torchvision (it is not needed here, and must match torch)",
+            hint="pip uninstall torchvision",
         ) from error
 
 
@@ -151,7 +150,6 @@ class PretrainedFamily(Family):
             raise NotFound(
                 "there is no config.json beside the weights",
                 where=str(files.folder),
-                hint="use a folder with config.json and the weights, as on the hub",
             )
         kind = config.get("model_type")
         known = self.model_types or (self.name,)
@@ -160,14 +158,13 @@ class PretrainedFamily(Family):
             raise FixInput(
                 f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
                 where=str(files.folder / "config.json"),
-                hint="use another card: obygaze backbones ls",
+                hint="obygaze backbones ls",
             )
         g = self.geometry(_config(self.model(), files), card.geometry)
         if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
             raise FixInput(
                 f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
                 where=files.origin,
-                hint="correct frames and size in the card",
             )
         check_sizes(card, g, files)
         return replace(card, geometry=g)
@@ -222,7 +219,7 @@ def _config(kind: Any, files: WeightFiles) -> Any:
 
 def _loading_error(kind: Any, files: WeightFiles) -> FixInput:
     problem = f"{kind.__name__} cannot load this checkpoint"
-    return FixInput(problem, where=files.origin, hint=ANOTHER_CHECKPOINT)
+    return FixInput(problem, where=files.origin)
 
 
 def save_random(

@@ -148,7 +148,6 @@ class TextTower:
             if len(ids) > self.max_length:
                 raise FixInput(
                     f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}",
-                    hint="use a shorter prompt",
                 )
         parts = []
         for start in range(0, len(cased), BATCH):
@@ -160,7 +159,6 @@ class TextTower:
         if n_different > 1 and (vectors == vectors[0]).all():
             raise FixInput(
                 "every text gets the same vector: the tokenizer does not mark the end of texts",
-                hint="put the tokenizer of the same checkpoint beside the weights",
             )
         return vectors
 
@@ -213,7 +211,6 @@ def load_text_tower(
         raise FixInput(
             "the checkpoint has no text model",
             where=str(files.folder / "config.json"),
-            hint="use the whole checkpoint, as on the hub",
         )
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
@@ -225,7 +222,6 @@ def load_text_tower(
             f"the tokenizer has {len(tokenizer)} tokens, the tower {config.vocab_size}:"
             " they are of different checkpoints",
             where=files.origin,
-            hint="put the tokenizer of the same checkpoint beside the weights",
         )
     claim = ("", "")
     if is_verified(card, files, hashes):

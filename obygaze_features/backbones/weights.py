@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.geometry import Geometry
 
 TENSORS = "tensors"
-FETCH_AGAIN = "fetch the checkpoint again"
-ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 # A text tower has a tokenizer, in one of these.
 TOKENIZERS = (
@@ -117,7 +115,6 @@ def find_weights(
         if weights is not None:
             raise FixUsage(
                 f"{card.name} takes no --weights",
-                hint="leave it out, or load them in load() of your own code",
             )
         return NO_WEIGHTS
     if weights is not None:
@@ -245,9 +242,7 @@ def _shards(folder: Path, index: Path) -> tuple[Path, ...]:
     tree = read_json(index.read_bytes(), str(index), error=Corrupt).tree
     names = tree.get("weight_map")
     if not isinstance(names, dict):
-        raise Corrupt(
-            "the key weight_map is missing", where=str(index), hint=FETCH_AGAIN
-        )
+        raise Corrupt("the key weight_map is missing", where=str(index))
     shards = sorted({str(name) for name in names.values()})
     files = [folder / Path(name).name for name in shards]
     missing = [path.name for path in files if not path.is_file()]
@@ -256,7 +251,6 @@ def _shards(folder: Path, index: Path) -> tuple[Path, ...]:
         raise NotFound(
             f"{len(missing)} of {len(files)} weight files are missing: {names_of_missing}",
             where=str(folder),
-            hint=FETCH_AGAIN,
         )
     return tuple(files)
 
@@ -278,7 +272,6 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
         raise Corrupt(
             f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
             where=files.origin,
-            hint=FETCH_AGAIN,
         )
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
@@ -328,7 +321,6 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
                 "this file cannot be read as weights (truncated, damaged, or not tensors):"
                 f" {reason}",
                 where=str(path),
-                hint="compare its size and sha256 with those of its source, and fetch it again",
             ) from error
         items = tree.items() if isinstance(tree, dict) else ()
         named = {key: value for key, value in items if isinstance(value, torch.Tensor)}
@@ -336,7 +328,6 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
             raise FixInput(
                 "this file holds no named tensors",
                 where=str(path),
-                hint="use the file of the model, not of its optimiser",
             )
         tensors |= named
     return tensors
@@ -444,6 +435,4 @@ def check_tensors(
         if len(listed) > _SHOWN:
             listed[_SHOWN:] = [f"  ... and {len(listed) - _SHOWN} more"]
         if listed:
-            raise FixInput(
-                problem, where=where, hint=ANOTHER_CHECKPOINT, details=listed
-            )
+            raise FixInput(problem, where=where, details=listed)

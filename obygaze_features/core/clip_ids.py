@@ -45,9 +45,7 @@ def ids_of_word(word: str) -> list[str]:
     if is_file_name(word):
         return _ids_in(Path(word))
     if PurePath(word).suffix.lower() in _ENDINGS:
-        raise NotFound(
-            "no such file", where=word, hint="a file with one clip id a line, or ids"
-        )
+        raise NotFound("no such file", where=word)
     return [word]
 
 
@@ -76,13 +74,12 @@ def _text_of(path: Path) -> str:
         raise FixInput(
             "ids are not read from spreadsheets",
             where=str(path),
-            hint="save the sheet as CSV",
         )
     try:
         # Windows programs put a mark before the first id.
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
+        raise FixInput("not UTF-8", where=str(path)) from error
 
 
 def _column_of(text: str, path: Path) -> list[str] | None:
@@ -114,7 +111,6 @@ def _cells(text: str, separator: str, column: int, path: Path) -> list[str]:
             raise FixInput(
                 f"row {number} below the header has no {COLUMN}",
                 where=str(path),
-                hint="write the id, or remove the row",
             )
         cells.append(cell)
     return cells

@@ -35,7 +35,6 @@ class ObygazeError(Exception):
     """
 
     exit_code = 1
-    usual_hint: str | None = None
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class ObygazeError(Exception):
         self.message = _line(message)
         super().__init__(self.message)
         self.where = where and _line(where)
-        self.hint = _line(hint) if hint else self.usual_hint
+        self.hint = _line(hint) if hint else None
         self.details = tuple(map(_line, details))
         # In Python, a traceback prints them below the text of the error.
         for line in self.details:
@@ -117,7 +116,6 @@ class Corrupt(ObygazeError):
     """A file differs from its checksum or its format: fetch or extract it again."""
 
     exit_code = 4
-    usual_hint = "fetch or copy it again, or make it again"
 
 
 class Mismatch(ObygazeError):

@@ -1,7 +1,7 @@
 """Figures in one style; the same data give the same bytes."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -17,6 +17,14 @@ LEVEL_NAMES = {
     "NS": "not sure",
     "S": "sure",
 }
+
+
+def level_words(levels: Iterable[str]) -> str:
+    """Return the codes of levels with their words."""
+    words = [f"{level} {LEVEL_NAMES[level]}" for level in levels]
+    return f"levels: {', '.join(words)}"
+
+
 INK = "#2b2b2b"
 MUTED = "#77756f"
 PALE = "#ecebe7"

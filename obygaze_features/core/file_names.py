@@ -37,14 +37,12 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     if refusal:
         raise FixUsage(
             f"invalid name {chosen_name!r}: {refusal}",
-            hint="another name; Windows cannot have this one, and what has it could not be shared",
         )
     for sibling in siblings:
         if folded(sibling) == folded(path.name):
             raise AlreadyThere(
                 f"{sibling!r} is there: on Windows and macOS both are one name",
                 where=str(path),
-                hint="another name, or that one with the same capitals and accents",
             )
 
 

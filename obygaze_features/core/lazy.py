@@ -49,5 +49,5 @@ def need(module: str, extra: str, purpose: str) -> Any:
         raise FixInput(
             f"{purpose} needs the package {module!r}, which is installed and does not work:"
             f" {first_line(error)}",
-            hint=f'pip install --force-reinstall "obygaze[{extra}]"; obygaze doctor says more',
+            hint="obygaze doctor",
         ) from error

@@ -62,7 +62,6 @@ def check_name(path: Path) -> Path:
         raise FixUsage(
             f"{str(path)!r} cannot be the name of a result",
             where=str(resolved),
-            hint="choose another name",
         )
     return resolved
 
@@ -87,7 +86,6 @@ def _check_own(path: Path, expected: OwnFolder, refusal: str) -> None:
         raise AlreadyThere(
             f"this is not an obygaze {expected.kind}: {refusal}",
             where=str(path),
-            hint="choose another name, or rename this one",
         )
 
 
@@ -95,9 +93,7 @@ def check_file(path: Path, *, force: bool, expected: OwnFolder | None = None) ->
     """Raise an error unless the path is free or, with `force`, a file of the same kind."""
     check_name(path)
     if path.is_dir():
-        raise AlreadyThere(
-            "expected a file, got a folder", where=str(path), hint="name a file in it"
-        )
+        raise AlreadyThere("expected a file, got a folder", where=str(path))
     if os.path.lexists(path) and not force:
         raise taken("this file exists", path)
     if os.path.lexists(path) and expected is not None:

@@ -226,7 +226,6 @@ class Document:
             raise Mismatch(
                 f"this {noun} has schema {got!r}, this version of obygaze reads {schema!r}",
                 where=self.where,
-                hint="pip install --upgrade obygaze",
             )
         raise error(
             f"not a {noun}: schema must be {schema!r}, got {got!r}",
@@ -336,9 +335,7 @@ def read_toml(
         tree = tomllib.loads(toml)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise FixInput(
-            "not UTF-8", where=f"{where}:{line}", hint="save it as UTF-8"
-        ) from error
+        raise FixInput("not UTF-8", where=f"{where}:{line}") from error
     except tomllib.TOMLDecodeError as error:
         hint = 'correct this line; text is in quotes: name = "value"'
         raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
@@ -358,7 +355,7 @@ def read_json(
         tree = None
         message = f"not valid JSON: {wrong}"
     if not isinstance(tree, dict):
-        raise error(message, where=where, hint="make the file again, or copy it again")
+        raise error(message, where=where)
     return Document(tree, where)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Self, TypeAlias
@@ -33,6 +34,8 @@ MAKERS = {
 # What a folder has that is a store.
 STORE = "store.json"
 FOLDERS_ONLY = ("runs", "models")
+# Files of which a manifest can be made.
+TABLES = (".csv", ".tsv", ".xlsx", ".xlsm")
 # File systems allow 255 bytes; .toml is added.
 MAX_NAME_BYTES = 250
 # A scheme of one letter would be a Windows drive.
@@ -133,18 +136,16 @@ class Workspace:
         if is_url(name):
             raise FixUsage(
                 "expected a folder for the new store, got a URL",
-                hint="write it to a folder, then obygaze store push",
+                hint="obygaze store push --help",
             )
         if EXPECTED in name:
             raise FixUsage(
                 f"invalid name {name!r}: {EXPECTED} stands before the sha256 of a store to read",
-                hint="another name for the new store",
             )
         name = system.typed_path(name)
         if ".." in PurePath(name).parts[1:]:
             raise FixUsage(
                 f"invalid path {name!r}: it has '..' after another folder",
-                hint="the path without that folder and '..'",
             )
         # Never a store of the current folder: those are read.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
@@ -163,7 +164,6 @@ class Workspace:
             raise FixUsage(
                 "expected a new folder, got a folder of the workspace",
                 where=str(path),
-                hint="add a name to the path",
             )
         return path
 
@@ -224,8 +224,12 @@ class Workspace:
         if kind in FOLDERS_ONLY and Path(name).is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
             hint = f"{Path(name).parent}, the folder that it is in"
-        elif kind != "stores" and Path(name).exists():
-            hint = f"./{name} for the file or folder here"
+        elif kind == "manifests" and Path(name).is_dir():
+            hint = f"obygaze manifest import folder {shlex.quote(name)}"
+        elif (
+            kind == "manifests" and Path(name).suffix in TABLES and Path(name).exists()
+        ):
+            hint = f"obygaze manifest import csv {shlex.quote(name)}"
         elif names:
             hint = f"one of {few(names)}"
         else:
@@ -257,5 +261,4 @@ def _check_bare(name: str) -> None:
     if n_bytes > MAX_NAME_BYTES:
         raise FixUsage(
             f"the name has {n_bytes} bytes, expected at most {MAX_NAME_BYTES}",
-            hint="a shorter name",
         )

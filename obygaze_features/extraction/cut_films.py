@@ -140,7 +140,6 @@ def make_windows(
     if errors:
         raise FixInput(
             f"{count(len(errors), 'film')} cannot be read",
-            hint="move these files away, or repair them",
             details=[f"{error.where}: {error.message}" for error in errors],
         )
     cut = []
@@ -153,7 +152,6 @@ def make_windows(
         raise FixInput(
             "no film holds a whole window",
             where=str(films),
-            hint="use a shorter window",
         )
     header = structs.replace(
         source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
@@ -203,18 +201,16 @@ def _videos_of(
                 "a film needs an id and a video, got"
                 f" movie_id {movie_id!r} and video {video!r}",
                 where=str(films),
-                hint="complete the row, or remove it",
             )
         if videos.setdefault(movie_id, video) != video:
             raise FixInput(
                 f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}",
                 where=str(films),
-                hint="one video for each film",
             )
     if not videos:
         raise FixInput(
             "no film with a video",
             where=str(films),
-            hint="obygaze manifest link, or a folder of films",
+            hint="obygaze manifest link --help",
         )
     return header, folder, videos

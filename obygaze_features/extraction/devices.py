@@ -48,7 +48,6 @@ def devices_of(text: str) -> list[str]:
     if len(kinds) > 1:
         raise FixUsage(
             f"expected only GPUs or only cpu, got {text!r}: their features differ slightly",
-            hint="run the command once for each, with a store of its own",
         )
     return names
 

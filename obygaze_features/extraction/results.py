@@ -1,5 +1,6 @@
 """What a run says: while it computes, how far its stores are at its end, and what to type next."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -133,9 +134,7 @@ class Extraction(StatusOfStores):
         self.stop.raise_if_stopped(kept_clips(self))
         has_clips = any(state.clips > state.withdrawn for state in self)
         if has_clips and not any(state.ok for state in self):
-            raise ObygazeError(
-                "no clip was extracted", hint="correct what the lines above list"
-            )
+            raise ObygazeError("no clip was extracted")
 
 
 def kept_clips(states: Sequence[StoreStatus]) -> str:
@@ -149,7 +148,7 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
 
 
 def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]:
-    """Return what to type next for the clips that this run could not extract."""
+    """Return what to type next: for clips that were not extracted, or with the whole store."""
     link = f"obygaze manifest link {plan.manifest} FOLDER"
     steps = []
     has_video = {clip.clip_id: bool(clip.video) for clip in plan.clips}
@@ -182,6 +181,12 @@ def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
+    sealed = [Path(state.store).name for state in states if state.seal]
+    is_complete = len(sealed) == len(states) and not failures and not without_video
+    if is_complete and plan.grid is None:
+        stores = " ".join(f"--store {shlex.quote(name)}" for name in sealed)
+        manifest = shlex.quote(plan.manifest)
+        steps.append(f"next: obygaze run honest --manifest {manifest} {stores}")
     return steps
 
 

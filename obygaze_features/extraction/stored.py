@@ -318,7 +318,7 @@ def extraction_status(
             raise NotFound(
                 "no store here, and none is being filled",
                 where=name,
-                hint="obygaze store ls; of a store on the web, obygaze store info URL",
+                hint="obygaze store ls",
             )
     return StatusOfStores(states)
 
@@ -336,6 +336,6 @@ def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
         raise NotFound(
             f"no store has the clips of the manifest {name!r}",
             where=str(folder),
-            hint=f"obygaze extract run {name} -b BACKBONE",
+            hint="obygaze extract run --help",
         )
     return states

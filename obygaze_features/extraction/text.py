@@ -150,7 +150,6 @@ def score_captions(
             raise FixInput(
                 f"the table already has a column {column!r}",
                 where=str(table),
-                hint="rename or remove the column",
             )
     language_model = LanguageModel(lm) if isinstance(lm, str) else lm
     encoder = SentenceEncoder(sim) if isinstance(sim, str) else sim

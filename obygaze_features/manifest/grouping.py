@@ -314,7 +314,6 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
             raise FixInput(
                 f"group {group!r} has concepts of several modalities: {', '.join(modalities)}",
                 where=manifest.name,
-                hint="make one group for each modality",
             )
         modality_of_group[group] = modalities[0]
         in_a_group.update(names)
@@ -324,7 +323,6 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
             raise FixInput(
                 f"group {group!r} has the name of a concept that is in no group",
                 where=manifest.name,
-                hint="give the group another name",
             )
     clips = []
     for clip in manifest:

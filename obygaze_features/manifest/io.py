@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -82,7 +83,9 @@ def read_manifest(
         if named.is_file() and named != path:
             error.hint = f"{path.stem}, the manifest of this name in the workspace"
         elif os.fspath(manifest).endswith(".csv"):
-            error.hint = "obygaze manifest import csv makes a manifest of a table"
+            error.hint = (
+                f"obygaze manifest import csv {shlex.quote(os.fspath(manifest))}"
+            )
         raise
 
 
@@ -102,7 +105,7 @@ def manifest_path(
     elif not isinstance(manifest, os.PathLike):
         raise FixUsage(
             f"expected a manifest, its name or its file, got {type(manifest).__name__}",
-            hint="write a table of clips as CSV, then obygaze manifest import csv",
+            hint="obygaze manifest import --help",
         )
     else:
         # A path object is the path of a file, never a name: "./films" has become "films" in it.
@@ -155,7 +158,7 @@ def _windows(
             if row[column] != str(cell):
                 row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
     violations.raise_if_any(
-        "the manifest is not valid", hint="obygaze manifest windows"
+        "the manifest is not valid", hint="obygaze manifest windows --help"
     )
     return windows
 
@@ -204,7 +207,6 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
-            hint="labels and splits belong to clips or segments; see store.segments",
         )
     rows = []
     for clip in manifest:

@@ -7,6 +7,7 @@ linking again, also to another folder, has the same result.
 
 import os
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,7 +97,7 @@ class LinkReport:
 
     @property
     def notes(self) -> list[str]:
-        """The clips that match several files, those without a video, and files without a clip."""
+        """The clips that are not linked, files without a clip, and the next command."""
         notes = [
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
@@ -114,6 +115,8 @@ class LinkReport:
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
+        name = shlex.quote(self.manifest.name)
+        notes.append(f"next: obygaze extract plan {name} -b descriptors")
         return notes
 
     @property
@@ -153,7 +156,6 @@ def find_videos(folder: Path) -> tuple[str, ...]:
         raise FixInput(
             "these names cannot be in a manifest",
             where=str(folder),
-            hint="rename these files",
             details=[ascii(name) for name in files.unusable],
         )
     return files.names
@@ -166,11 +168,9 @@ def list_videos(folder: Path) -> VideoFiles:
     folder is entered twice. The `._` files that macOS leaves beside others are no videos.
     """
     if not folder.exists():
-        raise NotFound("no such folder", where=str(folder), hint="check the path")
+        raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
-        raise FixInput(
-            "expected a folder, got a file", where=str(folder), hint="name its folder"
-        )
+        raise FixInput("expected a folder, got a file", where=str(folder))
     names = sorted(_walk(folder))
     videos = [name for name in names if not name.lower().endswith(STILL_SUFFIXES)]
     chosen = videos or names

@@ -1,6 +1,7 @@
 """List, show and check the manifests of a workspace."""
 
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -247,6 +248,7 @@ def show_manifest(
     if film is not None:
         titles = titles_of(whole.films, whole)
         known_film(film, whole.films, titles, where=whole.name)
+    typed = manifest if isinstance(manifest, str) else whole.name
     tests = []
     if where is not None:
         tests.append(where)
@@ -257,20 +259,19 @@ def show_manifest(
         selection = selection.where(test)
     if clips is not None:
         # An expression may not be as long as a list of clips.
-        ids = _known_clips(clips, whole)
+        ids = _known_clips(clips, whole, typed)
         tests.append(f"clip_id in {few(sorted(ids))}")
         selection = selection.with_clips(row for row in selection if row.clip_id in ids)
     if tests and not len(selection):
-        typed = manifest if isinstance(manifest, str) else whole.name
         raise NotFound(
             f"no clip with {' and '.join(tests)}",
             where=whole.name,
-            hint=f"obygaze manifest stats {typed} lists films, levels and concepts",
+            hint=f"obygaze manifest stats {shlex.quote(typed)}",
         )
     return ManifestPage(whole, selection, limit)
 
 
-def _known_clips(clips: ClipIds, manifest: Manifest) -> set[str]:
+def _known_clips(clips: ClipIds, manifest: Manifest, typed: str) -> set[str]:
     """Return the ids of clips of a manifest; an id that is not there is an error."""
     ids = clip_ids(clips)
     unknown = [clip for clip in ids if clip not in manifest]
@@ -278,7 +279,7 @@ def _known_clips(clips: ClipIds, manifest: Manifest) -> set[str]:
         raise NotFound(
             f"{count(len(unknown), 'clip')} not in the manifest, the first is {unknown[0]!r}",
             where=manifest.name,
-            hint="obygaze manifest show lists its clips",
+            hint=f"obygaze manifest show {shlex.quote(typed)}",
         )
     return set(ids)
 
@@ -351,7 +352,6 @@ class ManifestCheck:
         if n_bad:
             raise FixInput(
                 f"{n_bad} of {len(self.violations)} manifests are not valid",
-                hint="correct what is listed, then check again",
             )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import NotFound
+from obygaze_features.core.figures import level_words
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
@@ -90,6 +91,12 @@ class Stats:
         if self.folds:
             parts.append(self._split_table())
         return "\n\n".join(parts)
+
+    @property
+    def notes(self) -> list[str]:
+        """The words of the levels that were counted."""
+        counted = [level for level, n_clips in self.levels.items() if n_clips]
+        return [level_words(counted)] if counted else []
 
     def _not_linked(self) -> str:
         """Return that the files of the other clips were not looked for, where that is so."""

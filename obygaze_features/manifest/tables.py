@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import re
+import shlex
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
@@ -214,10 +215,10 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     """Raise an error for what is no table by its first bytes."""
     start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
     stream.seek(0)
-    hint = "save the table as CSV (UTF-8) or as .xlsx"
+    hint = ""
     kind = FEATURES.get(path.suffix.lower())
     if kind is not None:
-        hint = f"obygaze store import {kind} {path}"
+        hint = f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"
@@ -269,11 +270,15 @@ def open_file(path: Path) -> BinaryIO:
     require_file(path)
     size = path.stat().st_size
     if size > MAX_FILE:
-        raise FixInput(
+        raise Corrupt(
             f"the file has {human(size)}, expected at most {human(MAX_FILE)}",
             where=str(path),
         )
     return path.open("rb")
+
+
+def _no_text(violations: Violations) -> Corrupt:
+    return Corrupt(f"the file is UTF-16 or not text; {SAVE_AS}", where=violations.path)
 
 
 def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
@@ -287,8 +292,7 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
             return
         if number == 1:
             if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw:
-                violations.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
-                return
+                raise _no_text(violations)
             raw = raw.removeprefix(codecs.BOM_UTF8)
         try:
             text = raw.decode("utf-8")

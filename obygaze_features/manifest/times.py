@@ -246,7 +246,6 @@ def span_in_film(clip: Clip) -> Span | None:
             first, last = FILM_COLUMNS
             raise FixInput(
                 f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
-                hint="correct these times in the manifest",
             )
         return start_s, end_s
     if named_file(clip) or clip.start_s is None or clip.end_s is None:
@@ -285,7 +284,6 @@ def _seconds(clip: Clip, column: str) -> float | None:
     if not math.isfinite(seconds):
         raise FixInput(
             f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
-            hint="correct this column of the manifest, or remove it",
         )
     return seconds
 

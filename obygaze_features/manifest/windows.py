@@ -87,7 +87,7 @@ class Grid:
             n_steps = left // self.stride
         if n_steps >= MAX_WINDOWS:
             problem = f"a film of {duration_s:g} s would have more than {MAX_WINDOWS:,} windows"
-            raise FixUsage(problem, where=str(self), hint="longer steps")
+            raise FixUsage(problem, where=str(self))
         return 0 if left < 0 else 1 + math.floor(n_steps)
 
     def ranks(self, times_s: Floats, window: int) -> Ints:

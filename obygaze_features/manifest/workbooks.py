@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput, FixUsage, first_line
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line
 from obygaze_features.core.files import SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_rules import near
@@ -78,7 +78,6 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
         raise FixInput(
             f"{path.suffix} files are not read, only {', '.join(READ)} and CSV",
             where=str(path),
-            hint="save it as .xlsx or as CSV",
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
     for row, column in _last_cells(path):
@@ -119,11 +118,10 @@ def _errors_of(calamine: Any, path: Path) -> Iterator[None]:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: BaseException) -> FixInput:
-    return FixInput(
-        f"this is no spreadsheet that can be read: {first_line(error)}",
+def _unreadable(path: Path, error: BaseException) -> Corrupt:
+    return Corrupt(
+        f"this is no spreadsheet that can be read, or has a password: {first_line(error)}",
         where=str(path),
-        hint="open it in a spreadsheet program, and save it as .xlsx without a password",
     )
 
 
@@ -132,10 +130,9 @@ def _refuse_large(last_row: int, last_column: int, path: Path) -> None:
     n_cells = (last_row + 1) * (last_column + 1)
     if n_cells > MAX_CELLS:
         last = cell_name(last_row, last_column)
-        raise FixInput(
+        raise Corrupt(
             f"the sheet has cells up to {last}, expected at most {MAX_CELLS:,} cells",
             where=str(path),
-            hint="delete what stands far below or to the right of the table, or save it as CSV",
         )
 
 
@@ -248,7 +245,7 @@ def _last_cells(path: Path) -> list[Position]:
     """Return the last cell of each sheet."""
     n_bytes = path.stat().st_size
     if n_bytes > MAX_FILE:
-        raise FixInput(
+        raise Corrupt(
             f"the file has {human(n_bytes)}, expected at most {human(MAX_FILE)}",
             where=str(path),
         )
@@ -258,7 +255,7 @@ def _last_cells(path: Path) -> list[Position]:
             if size > MAX_ARCHIVE:
                 limit = human(MAX_ARCHIVE)
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
-                raise FixInput(problem, where=str(path), hint="save it as CSV")
+                raise Corrupt(problem, where=str(path))
             return _last_cells_of_xlsx(archive)
     except (
         zipfile.BadZipFile,

@@ -279,7 +279,7 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
         facts = _words(value.get(FACTS, {})) or "nothing"
         return [
             "How they were made is not known: they were imported from"
-            f" {value.get('source', '?')}. The importer was told: {facts}."
+            f" {value.get('source', '?')}. Stated at the import: {facts}."
         ]
     backbone = dict(value["backbone"])
     unverified = backbone.pop(UNVERIFIED, "")

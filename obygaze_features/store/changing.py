@@ -164,7 +164,7 @@ def subset(
         if path is not None or is_part or not without:
             raise FixUsage(
                 "a reason belongs to films or clips that are withdrawn from a store",
-                hint="obygaze store subset NAME --without FILM --reason TEXT",
+                hint="--without FILM --reason TEXT, and no other option",
             )
         return _withdraw(
             store,
@@ -228,7 +228,6 @@ def _chosen_rows(
             f"{len(missing)} of the clips are not in the store, or not of these films;"
             f" the first is {missing[0]!r}",
             where=store.location,
-            hint="check their ids",
         )
     left_out = _Named.of(store, without).rows
     rows = np.setdiff1d(selection.rows, left_out)
@@ -425,7 +424,7 @@ def _folder_of(store: StoreName, workspace: Workspace) -> Path:
         raise FixUsage(
             "only a store in a folder of this machine is changed",
             where=location,
-            hint="obygaze store pull, change it, then obygaze store push",
+            hint="obygaze store pull --help",
         )
     return Path(location)
 
@@ -461,7 +460,7 @@ def merge(
     opened = [open_store(store, workspace=workspace) for store in stores]
     if len(opened) < 2:
         raise FixUsage(
-            "a merger needs at least two stores", hint="obygaze store merge A B -o NAME"
+            "a merger needs at least two stores", hint="obygaze store merge --help"
         )
     arrays = _common_arrays(opened)
     _check_kinds(opened, mixed)
@@ -490,7 +489,7 @@ def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint="leave them apart: obygaze run takes several, each with --store",
+            hint="obygaze run --help",
         )
         if {array.name for array in arrays} != {a.name for a in store.record.arrays}:
             raise Mismatch(
@@ -628,7 +627,6 @@ def _two_rows(clip_id: str, first: Store, second: Store) -> ObygazeError:
     return Mismatch(
         f"the clip {clip_id!r} is in two stores, with different rows",
         where=f"{first.location}, {second.location}",
-        hint="obygaze store subset with --without, then merge again",
     )
 
 

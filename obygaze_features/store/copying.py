@@ -205,7 +205,7 @@ def _copy_at(target: Path, store: Store) -> Store | None:
         taken = "another store has this name"
         if store.seal in [entry.seal for entry in copy.record.replaces]:
             taken = "the store here is later than this one, which it replaces"
-    raise AlreadyThere(taken, where=str(target), hint="choose another name")
+    raise AlreadyThere(taken, where=str(target))
 
 
 def _takes_place(record: StoreRecord, there: Store) -> bool:
@@ -401,7 +401,7 @@ def push(
         raise FixUsage(
             "only a store in a folder of this machine is sent",
             where=opened.location,
-            hint="obygaze store pull first",
+            hint="obygaze store pull --help",
         )
     refuse_pictures(opened)
     if creators and not publish:
@@ -517,7 +517,6 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
                     if is_later
                     else "another store is there",
                     where=target.location,
-                    hint="another address",
                 )
             known.update(there.record.files)
     strange = [name for name in names if name not in known and not _is_part(name)]
@@ -528,7 +527,6 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
         raise AlreadyThere(
             f"{strange[0]} does not belong to this store",
             where=target.location,
-            hint="another address, or an empty folder",
         )
     return seal
 

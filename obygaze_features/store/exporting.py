@@ -8,6 +8,7 @@ of the store finds its exports (`read_origin`).
 import json
 import os
 import secrets
+import shlex
 import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -207,8 +208,6 @@ def refuse_pictures(store: Store) -> None:
         raise FixUsage(
             "this store holds pictures of films; it is private",
             where=store.location,
-            hint="features can be shared; to move pictures to another machine of yours, copy the"
-            " folder",
         )
 
 
@@ -242,7 +241,7 @@ class Export:
             raise FixInput(
                 "no clip has features; nothing to export",
                 where=store.location,
-                hint="obygaze store info NAME --clips shows why",
+                hint=f"obygaze store info {shlex.quote(store.location)} --clips",
             )
         return cls(
             store=store,
@@ -350,7 +349,7 @@ def _check_labels(rows: Sequence[Row], labels: Manifest | None) -> list[str]:
             f"the manifest {labels.name} has none of the clips of this store: the first clip here"
             f" is {rows[0].clip_id!r}, there {next(iter(labels.clip_ids), '')!r}",
             where=labels.name,
-            hint="--with-labels with the manifest of this store; obygaze store info names it",
+            hint="--with-labels MANIFEST",
         )
     if not n_missing:
         return []
@@ -385,7 +384,6 @@ def _taken(target: Path) -> AlreadyThere:
     return AlreadyThere(
         "a file or folder of this name exists already",
         where=str(target),
-        hint="choose another name",
     )
 
 

@@ -23,7 +23,6 @@ from obygaze_features.store.records import FileMark
 
 LINK_REFUSED = "a store must not contain symbolic links"
 NOT_REGULAR = "expected a regular file, got a folder, a pipe or a device"
-COPY_AGAIN = "copy it again from where it is from"
 # store.json grows with the number of files, by about 130 bytes each. A file of the usual length has
 # 64 MB, so that this is enough for 16 TB; and a stranger's document takes little memory.
 MOST_DOCUMENT_BYTES = 2**25
@@ -117,7 +116,7 @@ class FolderFiles:
                 path, "rb", buffering=0, opener=system.open_without_links
             ) as stream:
                 if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                    raise Corrupt(NOT_REGULAR, where=path, hint=COPY_AGAIN)
+                    raise Corrupt(NOT_REGULAR, where=path)
                 yield stream
         except NotADirectoryError as error:
             raise FileNotFoundError(errno.ENOENT, "no such file", path) from error
@@ -125,7 +124,7 @@ class FolderFiles:
             if error.errno == errno.ELOOP:
                 raise Corrupt(LINK_REFUSED, where=path) from error
             if error.errno in (errno.EISDIR, errno.ENXIO):
-                raise Corrupt(NOT_REGULAR, where=path, hint=COPY_AGAIN) from error
+                raise Corrupt(NOT_REGULAR, where=path) from error
             raise
 
     def _check_folder(self, folder: str) -> None:
@@ -240,7 +239,7 @@ class ListedFiles:
             raise self.damaged(name, f"it has {n_bytes} bytes")
 
     def _missing(self, name: str) -> Corrupt:
-        return Corrupt(f"{name} is missing", where=self.location, hint=COPY_AGAIN)
+        return Corrupt(f"{name} is missing", where=self.location)
 
     def damaged(self, name: str, problem: object) -> Corrupt:
         """Return the error that a file is damaged, or from another copy."""
@@ -249,5 +248,4 @@ class ListedFiles:
         return Corrupt(
             f"{name} is damaged, or from another store{reason}",
             where=self.location,
-            hint="obygaze store verify --hash, then copy the store again",
         )

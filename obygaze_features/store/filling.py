@@ -175,7 +175,6 @@ def _is_there(target: Path) -> AlreadyThere:
     return AlreadyThere(
         "this store exists already, and a store is never changed in place",
         where=str(target),
-        hint="choose another name, or change the store",
     )
 
 
@@ -741,7 +740,6 @@ def store_before(target: Path, seal: str) -> Store:
     raise Mismatch(
         "the store to change does not exist any more",
         where=str(target),
-        hint="obygaze store info says what took its place",
     )
 
 

@@ -179,7 +179,6 @@ def check_store_name(name: str, where: str) -> None:
             f"{name!r} cannot be the name of a store: names do not end with {NEXT},"
             f" do not contain {BEFORE} and do not begin with a dot",
             where=where,
-            hint="choose another name",
         )
 
 

@@ -419,5 +419,4 @@ def not_finite(array: Array, clip_id: str) -> FixInput:
     """Return the error that the features of a clip are not numbers."""
     return FixInput(
         f"{array.name} of clip {clip_id!r} has values that are NaN or infinite",
-        hint="a clip without features is a row with the status failed and a reason",
     )

@@ -92,12 +92,11 @@ def explained(error: Exception, where: str) -> ObygazeError:
     kind = type(error).__name__
     line = _reason(error)
     if kind in DENIED:
-        return FixInput("access denied", where=where, hint="keys with read permission")
+        return FixInput("access denied", where=where)
     if kind == "NotSupportedError":
         return FixInput(
             "this server cannot send parts of files, or this file is empty",
             where=where,
-            hint="another server, or obygaze store pull from where the store is from",
         )
     if KEY_SERVER in line:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
@@ -198,7 +197,6 @@ def _check_encoding(attributes: Mapping[str, Any], where: str) -> None:
         raise FixInput(
             f"this server sends the file compressed (Content-Encoding: {encoding})",
             where=where,
-            hint="turn this off on the server, or use another server",
         )
 
 

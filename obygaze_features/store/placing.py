@@ -259,7 +259,6 @@ def replace_store(finished: Path, target: Path, seal: str) -> bool:
             raise AlreadyThere(
                 "the store cannot be kept under this name, which is taken",
                 where=str(before),
-                hint="rename or remove it, then run the same command again",
             )
         if was_moved and seal_at(before) != seal:
             # Another process was first, and somebody removed what it kept.

@@ -110,7 +110,7 @@ class BeingFilled(Corrupt):
         super().__init__(
             f"this store is being filled, {progress}",
             where=str(folder),
-            hint="obygaze extract run, with the same options, continues it",
+            hint="the same extraction again, which continues it",
         )
         self.progress = progress
 
@@ -149,8 +149,7 @@ class Matrix:
     """Rows of one array in the order in which they were requested.
 
     `present` is, for each requested row, whether it is there, and `reasons` why not, by clip. With
-    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only. Two are equal if
-    they have the same clips, numbers and reasons.
+    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
     """
 
     values: npt.NDArray[Any]
@@ -160,19 +159,6 @@ class Matrix:
 
     def __len__(self) -> int:
         return len(self.values)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Matrix):
-            return NotImplemented
-        return (
-            np.array_equal(self.clip_ids, other.clip_ids)
-            and np.array_equal(self.present, other.present)
-            and self.values.dtype == other.values.dtype
-            and np.array_equal(self.values, other.values, equal_nan=True)
-            and self.reasons == other.reasons
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
@@ -250,7 +236,7 @@ def open_store(
     else:
         raise FixUsage(
             f"expected a store, its name or its folder, got {type(store).__name__}",
-            hint="save the features with numpy.savez, then obygaze store import npz",
+            hint="obygaze store import --help",
         )
     try:
         data = _store_json_of(files)
@@ -286,7 +272,7 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
         raise FixUsage(
             f"unknown ending '#{ending}' of a URL",
             where=address,
-            hint="URL#sha256=..., with the seal (`obygaze store info`), or no #",
+            hint="URL#sha256=SEAL, or no #",
         )
     in_location = checked_seal(stated) if sign else ""
     # "" is no seal either: an empty variable would check nothing.
@@ -302,7 +288,6 @@ def checked_seal(text: str) -> str:
     if not _SHA256.fullmatch(seal):
         raise FixUsage(
             f"the seal of a store has 64 hex digits, got {text!r}",
-            hint="obygaze store info prints it",
         )
     return seal
 
@@ -311,7 +296,6 @@ def _another_seal(seal: str, expected: str, where: str) -> Mismatch:
     return Mismatch(
         f"another store is expected: its seal is {seal}, expected {expected}",
         where=where,
-        hint="ask its publisher for the seal, or fetch the store again",
     )
 
 

@@ -192,11 +192,10 @@ class Recipe:
         *,
         where: str,
         message: str = "another recipe",
-        sides: tuple[str, str] = ("here", "there"),
         hint: str = "",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
-        differences = self.diff(other, sides)
+        differences = self.diff(other)
         if differences:
             keys = ", ".join(difference.key for difference in differences[:4])
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""

@@ -280,7 +280,6 @@ def _check_version(data: bytes, expected: str, where: str) -> None:
         raise Corrupt(
             f"this is version {head.version} of the format, and this program reads {VERSION}",
             where=where,
-            hint="pip install --upgrade obygaze",
         )
     if len(head.recipe) > MOST_RECIPE_BYTES:
         raise _damaged(
@@ -337,7 +336,6 @@ def _damaged(message: str, where: str) -> Corrupt:
     return Corrupt(
         f"this is not a document of a store: {message}",
         where=where,
-        hint="another copy, from a source that you trust",
     )
 
 

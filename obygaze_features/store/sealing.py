@@ -159,7 +159,7 @@ def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]
         raise FixInput(
             f"{n_missing} of {n_needed} blocks are missing{damaged}",
             where=str(filling.folder),
-            hint="obygaze extract run, with the same options, computes them",
+            hint="the same extraction again, which continues it",
         )
     return blocks
 
@@ -215,7 +215,7 @@ class _Blocks:
             raise FixInput(
                 f"{n_lost} clips with features do not have the further arrays yet",
                 where=str(self.filling.folder),
-                hint="obygaze extract run, with the same options, computes them",
+                hint="the same extraction again, which continues it",
             )
 
     def warnings(self) -> list[str]:
@@ -259,7 +259,7 @@ class _Blocks:
                 raise FixInput(
                     f"block {block} is damaged and must be computed again",
                     where=str(self.filling.folder),
-                    hint="obygaze extract run, with the same options, computes it",
+                    hint="the same extraction again, which continues it",
                 )
             self._last = (array.name, block)
             self._last_rows = rows

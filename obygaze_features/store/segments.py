@@ -217,7 +217,7 @@ def _grid_of(store: WindowStore) -> Mapping[str, Any]:
         raise FixInput(
             "this store has features of clips, not of windows",
             where=store.location,
-            hint="obygaze manifest windows",
+            hint="obygaze manifest windows --help",
         )
     return grid
 

@@ -186,7 +186,6 @@ def write_pieces(
             raise Corrupt(
                 f"{target.name} is not the file that store.json lists",
                 where=where,
-                hint="obygaze store verify --hash of the source",
             )
         Path(part).replace(target)
     finally:
@@ -307,7 +306,6 @@ class HubTarget:
                 f"the hub allows files of at most {human(HUB_FILE_BYTES)}, {name} has"
                 f" {human(mark.n_bytes)}",
                 where=self.location,
-                hint="a folder or a bucket",
             )
         operation = self.package.CommitOperationAdd(
             path_in_repo=name, path_or_fileobj=path

@@ -62,7 +62,7 @@ def read_texts(path: str | Path) -> TextTable:
         raise FixInput(
             f"missing array {', '.join(missing)}",
             where=str(path),
-            hint="a file that obygaze extract text wrote",
+            hint="obygaze extract text --help",
         )
     embeddings = arrays["embeddings"]
     words: dict[str, list[str]] = {}

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -142,7 +143,6 @@ class VerifyReport:
             raise Corrupt(
                 f"{count(len(self.problems), 'problem')}, the first in {self.problems[0]}",
                 where=self.location,
-                hint="copy it again from where it is from",
                 details=[str(problem) for problem in self.problems],
             )
 
@@ -408,7 +408,7 @@ def compare_with_source(
     raise Mismatch(
         "this is not a copy of that store, or of one that it replaced",
         where=copy.location,
-        hint=f"obygaze store info {compared.location}",
+        hint=f"obygaze store info {shlex.quote(compared.location)}",
     )
 
 

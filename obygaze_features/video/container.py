@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.core.lazy import need
 
@@ -48,26 +48,29 @@ CONTAINERS = (
 PICTURE_HEAD = 65536
 ANIMATED_WEBP = 2
 
-# The reasons for which a video cannot be used, each with what to do about it.
+# The reasons for which a video cannot be used, each with what to do about it where that is known.
 REASONS = {
-    "missing": "correct the path; for clips of a manifest: obygaze manifest link",
+    "missing": "correct the path",
     "folder": "choose one of the files in it",
-    "unreadable": "use another copy of the file",
+    "unreadable": "",
     "animated": "save it as a GIF, an APNG or a video",
-    "no-video": "use a file with a video stream",
-    "no-frames": "use another copy of the file",
-    "truncated": "use another copy of the file; this one is incomplete",
+    "no-video": "",
+    "no-frames": "",
+    "truncated": "",
     "outside": "use a start before the end of the video",
     "too-long": "use an end within the video, in seconds, or none",
     "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
     "order": "write it again, such as with: ffmpeg -i FILE NEW.mkv",
-    "damaged": "use another copy of the file",
+    "damaged": "",
     "too-large": "use a smaller --count",
     "colours": "write it again with the colours of its source, such as BT.709",
-    "timeout": "use a longer time limit, or another copy of the file",
-    "crashed": "use another copy of the file; the decoder crashes on this one",
-    "error": "the same command again; if it fails again, use another copy of the file",
+    "timeout": "",
+    "crashed": "",
+    "error": "the same command again",
 }
+
+# Reasons that are mistakes of the person who asks, not faults of the file.
+USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 
 # Called again and again during a long task.
 Progress = Callable[[], None]
@@ -88,6 +91,8 @@ class BadVideo(FixInput):
         super().__init__(message, where=str(path), hint=REASONS[reason])
         self.stage = stage
         self.reason = reason
+        if reason not in USUAL:
+            self.exit_code = Corrupt.exit_code
 
 
 def no_progress() -> None:

@@ -315,7 +315,7 @@ def span_of(
     end = math.inf if end_s is None else end_s
     if not start < end:
         message = f"the end must be after the start, got {start:g} s to {end:g} s"
-        raise FixUsage(message, hint="an end after the start, in seconds")
+        raise FixUsage(message)
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()

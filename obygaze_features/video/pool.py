@@ -86,7 +86,7 @@ def require_decode_workers() -> None:
     if not system.HAS_DECODE_WORKERS:
         raise ObygazeError(
             "films are not decoded for extraction on Windows itself, only under WSL",
-            hint="wsl --install, then the same command in WSL, where drive C: is the folder /mnt/c;"
+            hint="the same command in WSL, where drive C: is the folder /mnt/c;"
             " its stores can be read, trained on and reported here",
         )
 

@@ -64,7 +64,6 @@ def fit_logistic(
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise FixInput(
             "the factors are linearly dependent",
-            hint="leave out factors that follow from others",
         )
     if method not in ("auto", "ml", "firth"):
         raise FixInput(f"unknown method {method!r}", hint="auto, ml or firth")
@@ -140,9 +139,7 @@ def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
             step /= 2
         else:
             return np.asarray(beta + step, dtype=np.float64)
-    raise FixInput(
-        "the logistic fit did not converge", hint="use fewer factors or more clips"
-    )
+    raise FixInput("the logistic fit did not converge")
 
 
 def _likelihood(

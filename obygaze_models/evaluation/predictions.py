@@ -67,7 +67,6 @@ def as_truth(y: ArrayLike) -> BoolArray:
     if unknown:
         raise FixInput(
             f"labels must be 0 or 1, got {', '.join(unknown[:5])}",
-            hint="map the annotation levels to two classes first",
         )
     return truth.astype(np.bool_)
 
@@ -84,7 +83,6 @@ def as_scores(score: ArrayLike, n_rows: int) -> FloatArray:
         raise FixInput(
             f"{bad.size} of {n_rows} scores are not finite",
             where=f"row {bad[0]}: {scores[bad[0]]}",
-            hint="check for missing features and for a fit that diverged",
         )
     return scores
 

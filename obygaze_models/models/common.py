@@ -149,7 +149,6 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     if len(classes) < 2:
         raise FixTraining(
             f"the training rows have one class only: {classes[0]}",
-            hint="a split that gives each class some training rows",
         )
     return classes, codes.astype(np.int64)
 

@@ -93,7 +93,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         features = gram.X[rows]
         if n_concepts and not (features != features[:1]).any():
             # Rounding would find some direction all the same.
-            raise FixTraining(NO_DIRECTION, hint="features that differ between clips")
+            raise FixTraining(NO_DIRECTION)
         with one_thread():
             for column, name in enumerate(names):
                 labelled_rows = rows[targets[rows, column] >= 0]
@@ -147,7 +147,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             bias = central_bias(gram.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
         if not length > 0:
-            raise FixTraining(NO_DIRECTION, hint="features that differ between clips")
+            raise FixTraining(NO_DIRECTION)
         unit = length if self.unit_norm else 1.0
         self.C_[column] = tolerance
         self.length_[column] = length

@@ -159,7 +159,6 @@ class KeptEstimator(HeldEstimator):
             if not hasattr(estimator, name):
                 raise FixInput(
                     f"{type(estimator).__name__} cannot be saved as a model: it has no {name}",
-                    hint="a classifier with scikit-learn's interface, after fit()",
                 )
         kept = cls(f"{LIBRARY} {sklearn.__version__}")
         kept.held = estimator

@@ -174,7 +174,6 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
         raise FixTraining(
             f"{len(broken)} rows in use have values that are not finite",
             where=f"row {broken[0]}",
-            hint="train without the clips that have no features",
         )
 
 
@@ -196,7 +195,6 @@ def _check_job(job: Job, where: str, n_rows: int) -> None:
         raise FixTraining(
             f"the training rows must hold classes 0, 1, ...; got {seen.tolist()}",
             where=where,
-            hint="a split that gives each class some training rows",
         )
     if not np.isin(job.labels[job.validation], seen).all():
         raise FixTraining(
@@ -252,7 +250,6 @@ class _EarlyStop:
         ):
             raise FixTraining(
                 "training diverged: the weights are not finite",
-                hint="features of a smaller scale (a StandardScaler) or a smaller learning_rate",
             )
         probe = self.probe
         probe.layers_ = self.layers

@@ -39,7 +39,6 @@ class OwnClassifier(HeldEstimator):
             raise Mismatch(
                 f"{self.class_name} has changed since the model was trained: {package} then,"
                 f" {part.package} now",
-                hint="the code as it was then, or obygaze train for a model of the code as it is",
             )
         return part
 

@@ -244,7 +244,7 @@ def parameters_of(part: Part) -> list[inspect.Parameter]:
     for parameter in parameters:
         if parameter.default is parameter.empty:
             message = f"the parameter {parameter.name} has no default"
-            raise FixInput(message, where=part.where, hint="give it one, in the class")
+            raise FixInput(message, where=part.where)
     return parameters
 
 
@@ -387,7 +387,6 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
         if value == PUBLISHED:
             raise FixInput(
                 f"{name} = 'published' has no value before a concept is known",
-                hint="protocols replace it for each concept",
             )
         if name == "hidden":
             parameters[name] = tuple(value)

@@ -139,7 +139,7 @@ class ClipTable:
             raise FixInput(
                 f"the manifest has no published folds {name!r}",
                 where=self.name,
-                hint="obygaze manifest import obygaze12 CSV --splits DIR",
+                hint="obygaze manifest import obygaze12 --help",
             )
         folds = [clip.fold(name) for clip in self.clips]
         return np.array(

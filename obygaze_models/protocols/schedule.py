@@ -207,7 +207,6 @@ def _never_tested(clips: _Clips) -> BoolArray:
         raise FixInput(
             f"splits.never: no clip has the movie_id {unknown[0]!r}{meant}",
             where=table.name,
-            hint="obygaze manifest stats lists the films",
         )
     if never.all():
         message = "splits.never names every movie_id, so that nothing is tested"

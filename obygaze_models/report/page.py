@@ -164,7 +164,7 @@ def write_report(
             f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}"
         )
     if not folders:
-        raise FixUsage("no run given", hint="obygaze report RUN")
+        raise FixUsage("no run given", hint="obygaze report --help")
     page = out or folders[0] / "report.html"
     if out is not None:
         check_file(out, force=True, expected=PAGE)
@@ -293,7 +293,6 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             raise AlreadyThere(
                 "this is a link, which may lead to files of somebody else",
                 where=str(path.parent),
-                hint="remove the link",
             )
         write_atomic(path, data)
     return list(files)

@@ -234,7 +234,7 @@ def train(
     if len(named_stores) > 1:
         raise FixUsage(
             f"a saved model reads one store, got {', '.join(named_stores)}",
-            hint="obygaze run compares stores; with fit.choose_store it chooses one",
+            hint="obygaze run --help",
         )
     inputs = gather(chosen, clips, path, named_stores)
     name = inputs.default_name if output is None else os.fspath(output)

@@ -1,6 +1,7 @@
 """The rows of features of a store, for the clips of a run; why a clip has none; equal clips."""
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -132,7 +133,7 @@ def read_store(
         raise FixInput(
             f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
             where=store.location,
-            hint="another store, or another array of it; obygaze store info shows what it has",
+            hint=f"obygaze store info {shlex.quote(store.location)}",
         )
     ids = [table.ids[row] for row in clips]
     digest, row_hashes = _hashes(X, ids)
@@ -174,7 +175,7 @@ def choose_array(store: Store, wanted: Sequence[str]) -> str:
     for array in wanted:
         if array in store.feature_arrays:
             return array
-    hint = "obygaze store info lists what it holds"
+    hint = f"obygaze store info {shlex.quote(store.location)}"
     if store.feature_arrays:
         names = ", ".join(store.feature_arrays)
         hint = f"--set 'data.array=[\"{store.feature_arrays[0]}\"]' (it has {names})"
@@ -225,14 +226,14 @@ def _read(
             of_films=table.of_manifest,
         )
         problem = "has a window in this store"
-        hint = "obygaze manifest windows: the films must have the same ids as in the segments"
+        hint = ""
     else:
         clips_alone = [unannotated_id(clip) for clip in table.clips]
         if clips_alone != ids and not any(clip in store for clip in ids):
             ids = clips_alone
         matrix = _matrix(store, array, ids)
         problem = "has features in this store"
-        hint = "obygaze store info says why; extract run tries again"
+        hint = f"obygaze store info {shlex.quote(store.location)} --clips"
         if not any(clip in store for clip in ids):
             problem = "is in this store"
             hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
@@ -352,6 +353,6 @@ def _with_common_clips(
         raise FixInput(
             f"no clip has features in all stores ({', '.join(names)})",
             where=table.name,
-            hint="obygaze store info lists the clips of a store; or fit.choose_store=false",
+            hint="--set fit.choose_store=false",
         )
     return [store.only(is_common, table.ids) for store in features]

@@ -9,6 +9,7 @@ finished run.
 import csv
 import io
 import math
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -262,6 +263,11 @@ class Run:
         """What -q prints: where the run is."""
         return str(self.folder)
 
+    @property
+    def notes(self) -> list[str]:
+        """The next command."""
+        return [f"next: obygaze report {shlex.quote(self.folder.name)}"]
+
     def to_json(self) -> dict[str, Any]:
         """Return where the run is, and its values and differences over all films."""
         rows = [row for row in self.results if not row["film"]]
@@ -393,7 +399,7 @@ def read_folder(folder: Path) -> Run:
     path = folder / RUN_FILE
     if not path.is_file():
         raise NotFound(
-            "no finished run here", where=str(path), hint="obygaze run PROTOCOL"
+            "no finished run here", where=str(path), hint="obygaze run --help"
         )
     try:
         about = parse_json(path.read_bytes())

@@ -28,7 +28,8 @@ def result_text(run: Run) -> str:
     lines = [_title(run), _clips(run), answer(run)]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
-    lines = [_about_values(run, cells), *_choices(cells)]
+    lines = [*_titles_of_tasks(cells, run), _about_values(run, cells)]
+    lines += _choices(cells)
     lines += _contrasts(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines]
@@ -81,6 +82,17 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         headers.pop()
         rows = [row[:-1] for row in rows]
     return table(headers, rows)
+
+
+def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
+    """Return the line with the words of each task, if the tasks have titles."""
+    words = []
+    names = [cell.facts[key] for key in ("train", "test") for cell in cells]
+    for name in dict.fromkeys(names):
+        task = run.protocol["tasks"].get(name, {})
+        if task.get("title"):
+            words.append(f"{name}: {task['title']}")
+    return ["; ".join(words)] if words else []
 
 
 def _range(numbers: Sequence[int]) -> int | str:

@@ -76,7 +76,6 @@ def training_protocol(
     if is_class and name in load_protocol("honest").models:
         raise FixUsage(
             f"a model of one's own cannot be called {name!r}, as one of obygaze",
-            hint="give the function or class another name",
         )
     if kind == CAV:
         _refuse_settings_of_vectors(changes)
@@ -98,7 +97,7 @@ def training_protocol(
     if honest.fit.choose_store:
         raise FixUsage(
             "a saved model reads one store",
-            hint="omit fit.choose_store; obygaze run chooses a store, then train on that one",
+            hint="omit fit.choose_store",
         )
     if kind == CAV and task != DEFAULT_TASK:
         raise FixUsage(
@@ -161,9 +160,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             left_out.append(f"{name} ({of_films})")
     if not tasks:
         what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two films"
-        raise FixInput(
-            what, where=table.name, hint="obygaze manifest stats lists the concepts"
-        )
+        raise FixInput(what, where=table.name)
     report = replace(honest.report, title="Concept vectors, films unseen")
     if left_out:
         listed = ", ".join(left_out)

@@ -199,16 +199,13 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     document = read_json(data, where, error=Corrupt)
     content = dict(document.tree)
     document.require_schema(SCHEMA, "saved model", error=Corrupt)
-    hint = "obygaze models pull, or obygaze train, to get the model again"
     try:
         checked = msgspec.convert(document.tree, ModelDocument)
     except msgspec.ValidationError as error:
         message = f"the saved model is not valid: {error}"
-        raise Corrupt(message, where=where, hint=hint) from error
+        raise Corrupt(message, where=where) from error
     if checked.sha256 != document_sha256(content):
-        raise Corrupt(
-            "the content differs from its sha256 checksum", where=where, hint=hint
-        )
+        raise Corrupt("the content differs from its sha256 checksum", where=where)
     return checked
 
 

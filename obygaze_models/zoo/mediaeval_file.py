@@ -70,7 +70,6 @@ def _score(row: TableRow, column: str, path: Path) -> float:
         raise FixInput(
             f"{column} must be a number from -1 to 1, got {row[column]!r}",
             where=f"{path}:{row.line}",
-            hint="ranking values (0 to 9,799) and probabilities are on another scale",
         )
     return score
 

@@ -7,6 +7,7 @@ clip is in-sample and does not count as a prediction.
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -371,9 +372,10 @@ def _predict(
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
-        hint = "check the ids; obygaze store info lists clips without features"
         raise FixInput(
-            "none of these clips has features", where=store.location, hint=hint
+            "none of these clips has features",
+            where=store.location,
+            hint=f"obygaze store info {shlex.quote(store.location)} --clips",
         )
     trained_on = (
         {} if model.clips is None else _training_rows(model.clips, list(film_of))
@@ -547,10 +549,8 @@ def _refused(
 ) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
-    hint = "or train a model on other clips"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
-        hint = "or obygaze train again, which saves out-of-fold scores"
     refused = {
         clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE
     }
@@ -560,7 +560,7 @@ def _refused(
             f"no prediction for {ids[0]}{others}: {reason}",
             where=str(model.folder),
             hint="--in-sample (in Python in_sample=True) for in-sample scores of all training"
-            f" clips that are asked for, which are not predictions; {hint}",
+            " clips that are asked for, which are not predictions",
         )
     return refused
 

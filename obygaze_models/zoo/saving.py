@@ -174,7 +174,6 @@ def save_model(
             raise FixInput(
                 f"{name} would have {len(content):,} bytes; at most {MAX_BYTES[name]:,} are read",
                 where=str(folder),
-                hint="an array with fewer numbers for each clip, or fewer training clips",
             )
 
     def check(draft: Path) -> None:
@@ -312,7 +311,6 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
                 raise FixInput(
                     f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
                     f"{name} of the training clips is another one",
-                    hint="what fit() learns must be in attributes that the class has after fit()",
                 )
 
 
@@ -390,7 +388,6 @@ def _send(
         raise AlreadyThere(
             f"{strange[0]} does not belong to a model",
             where=destination.location,
-            hint="choose another address",
         )
     is_same = False
     if MODEL_FILE in names_there:
@@ -543,10 +540,7 @@ def _fetch(files: Files, name: str, draft: Path) -> None:
     try:
         data = files.read(name, MAX_BYTES[name])
     except FileNotFoundError as error:
-        hint = "the folder or address of a saved model, as in obygaze models push"
-        raise NotFound(
-            f"no model here: no {name}", where=files.location, hint=hint
-        ) from error
+        raise NotFound(f"no model here: no {name}", where=files.location) from error
     write_atomic(draft / name, data.data)
 
 

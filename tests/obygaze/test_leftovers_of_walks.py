@@ -89,7 +89,7 @@ def test_the_status_of_a_manifest_is_that_of_its_stores(inside):
     empty = call_obygaze("extract", "status", "films.one", "later")
     assert empty.code == 1
     assert "no store has the clips of the manifest 'later'" in empty.stderr
-    assert "Try: obygaze extract run later -b BACKBONE" in empty.stderr
+    assert "Try: obygaze extract run --help" in empty.stderr
 
 
 # ---- tasks --------------------------------------------------------------------------------------

@@ -257,7 +257,7 @@ def test_extraction_says_that_it_needs_wsl_before_it_writes_anything(
     assert [code for _, code in printed] == [0, 0, 1, 1, 1]
     for text, _ in printed[2:]:
         assert "not decoded for extraction on Windows itself, only under WSL" in text
-        assert "Try: wsl --install" in text
+        assert "Try: the same command in WSL" in text
     assert not (laptop / "demo").exists()
     assert not (laptop / "stores").exists()
 

@@ -15,9 +15,9 @@ def test_a_data_frame_is_no_store_and_no_manifest() -> None:
     table = pandas.DataFrame({"clip_id": ["a-1"]})
     with pytest.raises(FixUsage, match=r"expected a store, .* got DataFrame") as raised:
         og.open_store(table)
-    assert "obygaze store import npz" in raised.value.hint
+    assert raised.value.hint == "obygaze store import --help"
     with pytest.raises(
         FixUsage, match=r"expected a manifest, .* got DataFrame"
     ) as raised:
         og.dataset(table, table)
-    assert "obygaze manifest import csv" in raised.value.hint
+    assert raised.value.hint == "obygaze manifest import --help"

@@ -26,7 +26,6 @@ from support.store_servers import web_server
 from support.videos import write_video
 
 from stories.films import features_of, import_features, labelled_clips, write_films
-from stories.promises import fails_today, not_yet
 from stories.workspace import Workspace
 
 pytestmark = pytest.mark.skipif(
@@ -671,8 +670,7 @@ def test_every_refusal_of_a_store_or_of_features_ends_with_2_to_5(lab: Lab) -> N
     assert min(exit_codes(lab, lines)) >= 2
 
 
-@fails_today("A table or film that cannot be read ends with 1")
-def test_every_refusal_of_a_table_or_film_ends_with_2_to_5(lab: Lab) -> None:
+def test_a_table_or_film_that_cannot_be_read_ends_with_2_to_5(lab: Lab) -> None:
     noise = np.random.default_rng(2).bytes(5000)
     for name in ("noise.csv", "noise.mp4"):
         lab.theirs(name).write_bytes(noise)
@@ -680,5 +678,4 @@ def test_every_refusal_of_a_table_or_film_ends_with_2_to_5(lab: Lab) -> None:
         f"manifest import csv {lab.theirs('noise.csv')} -o films",
         f"video probe {lab.theirs('noise.mp4')}",
     ]
-    codes = exit_codes(lab, lines)
-    not_yet(min(codes) >= 2, "a refusal ends with 2 to 5, which say what to do")
+    assert exit_codes(lab, lines) == [4, 4]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.advice import follow
 from support.cli import call_obygaze, environment, obygaze_argv
 
 ExitCode = int | tuple[int, ...]
@@ -55,13 +56,18 @@ class Workspace:
     ) -> Answer:
         """Type a line, such as "manifest stats films", and demand its exit code.
 
+        What the line "Try:" of an error names is typed too, in a copy of the folder.
         Several codes are allowed where a promise that is not kept yet will change the code.
 
         The line runs inside this process, which is quick. A command that needs a process of its
         own is typed with `process`.
         """
-        done = call_obygaze(*shlex.split(line), cwd=self.folder, env=env)
-        return checked(Answer(line, done.code, done.stdout, done.stderr), code)
+        words = shlex.split(line)
+        done = call_obygaze(*words, cwd=self.folder, env=env)
+        answer = checked(Answer(line, done.code, done.stdout, done.stderr), code)
+        if done.code != 0:
+            follow(words, done, self.folder, env)
+        return answer
 
     def process(
         self, line: str, *, code: ExitCode = 0, env: Environment = None

@@ -130,8 +130,7 @@ def shares_in_boxes(store: Store, boxes: Path) -> SharesInBoxes:
         measured.append(clip_shares(maps_of_clips.values[row][:, real[row]], cover))
         area.append(cover[cover.any(axis=(1, 2))].mean())
     if not clip_ids:
-        hint = "clip ids as the store of maps has them: obygaze store info"
-        raise FixInput("no clip with a box has maps", where=str(boxes), hint=hint)
+        raise FixInput("no clip with a box has maps", where=str(boxes))
     shares, peaks = (np.stack(part, axis=1) for part in zip(*measured, strict=True))
     return SharesInBoxes(
         clip_ids=tuple(clip_ids),

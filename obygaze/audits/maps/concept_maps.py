@@ -74,9 +74,7 @@ def write_concept_maps(
     array = features.origin["array"]
     X = features.X
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
-        raise FixInput(
-            f"{array} is not as wide as a token", hint="a store with the array pooled"
-        )
+        raise FixInput(f"{array} is not as wide as a token")
     directions_of_film = directions_by_film(inputs)
     films = inputs.table.films.tolist()
     film_of = dict(zip(inputs.table.ids, films, strict=True))

@@ -209,7 +209,6 @@ def _condition(
         raise FixInput(
             f"no clip of the condition {name!r} is left to compare",
             where=str(path),
-            hint="clips with maps, with boxes, and with both clips of a pair",
             details=notes_on(left_out),
         )
     return Condition(name, tuple(clips))
@@ -266,7 +265,6 @@ def _check_pairs(
             raise FixInput(
                 f"pair {pair!r} has the clips {', '.join(clips)}",
                 where=str(path),
-                hint="a pair is one clip of each condition",
             )
 
 

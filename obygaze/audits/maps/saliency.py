@@ -143,7 +143,7 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
         problem = f"{backbone.card.label} is neither CLIP nor X-CLIP"
         raise FixUsage(
             problem,
-            hint="obygaze explain concepts reads the stored tokens of any model",
+            hint="obygaze explain concepts --help",
         )
     module: Any = backbone.module if family == "clip" else backbone.module["vision"]  # type: ignore[index]
     named = (

@@ -67,9 +67,7 @@ class Media:
             or path.suffix.lower() not in EXTENSIONS
             or not path.is_file()
         ):
-            raise NotFound(
-                "the video is missing", where=str(path), hint="obygaze manifest link"
-            )
+            raise NotFound("the video is missing", where=str(path))
         return path
 
     def facts(self, name: str) -> MediaFacts:

@@ -280,8 +280,6 @@ class Site:
         if rate is None or axis.problem:
             raise FixUsage(
                 f"marks in {film} have no place: {axis.problem}",
-                hint=f"obygaze manifest link {self.manifest.name} FOLDER, with all videos of the"
-                " film, at a steady rate",
             )
         return axis, rate
 

@@ -113,7 +113,6 @@ def _with_predictions(
             kind = f"--model {saved.info.name} ({saved.info.kind})"
             raise FixUsage(
                 f"{kind} must be a bottleneck, with --store",
-                hint="a model of obygaze train pcbm-lr, and the store of its features",
             )
         explainer = Explainer(saved, features, site.manifest)
     return replace(

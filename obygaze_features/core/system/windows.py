@@ -140,8 +140,8 @@ def _again_while_open(change: Callable[[], Result], target: Path) -> Result:
                 raise InUse(
                     "this cannot be replaced, renamed or removed while another program has it open",
                     where=str(target),
-                    hint="close it in programs such as Excel, a video player or another obygaze"
-                    " command, or pause OneDrive, Dropbox or the virus scanner for this folder",
+                    hint="close it in programs such as Excel, a video player or obygaze,"
+                    " or pause OneDrive, Dropbox or the virus scanner for this folder",
                 ) from error
         time.sleep(PAUSE_S)
 

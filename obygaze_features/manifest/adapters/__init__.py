@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shlex
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -147,8 +148,9 @@ class SavedManifest:
 
     @property
     def notes(self) -> list[str]:
-        """Return how many links are gone, and how to name a manifest outside the workspace."""
+        """Return how many links are gone, how to name the manifest, and the next command."""
         notes = list(self.notes_of_files)
+        name = self.manifest.name
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
             notes.append(
@@ -160,6 +162,15 @@ class SavedManifest:
             )
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")
+            name = str(self.path)
+        stats = compute_stats(self.manifest)
+        notes += stats.notes
+        if stats.is_linked and stats.without_video < stats.clips:
+            notes.append(
+                f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
+            )
+        else:
+            notes.append(f"next: obygaze manifest link {shlex.quote(name)} FOLDER")
         return notes
 
 

@@ -223,9 +223,7 @@ def _required(mapping: TableMapping) -> list[str]:
     mapped = mapping.columns
     for target in mapped:
         if not target or target != target.strip():
-            raise FixUsage(
-                f"--map: invalid column name {target!r}", hint="a name without blanks"
-            )
+            raise FixUsage(f"--map: invalid column name {target!r}")
     sources = [name for name in mapped.values() if not name.startswith(CONSTANT)]
     needed = [*NEEDED, *columns_of_form(mapping.id)]
     if mapping.id:

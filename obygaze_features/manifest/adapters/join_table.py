@@ -255,7 +255,7 @@ def _check_films(
             if ascii_id(film) not in ("", clip.movie_id):
                 problem = f"the clip {clip.clip_id!r} is in the film {clip.movie_id!r}"
                 violations.add(row.line, column, f"{problem}, not in {film!r}")
-    violations.raise_if_any("the table cannot be joined", hint="correct these cells")
+    violations.raise_if_any("the table cannot be joined")
 
 
 def _warnings(

@@ -65,7 +65,7 @@ def read(
     """
     source = Path(source)
     if source.is_file():
-        hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
+        hint = "the folder mg_videoinfo"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     manifest = _read_shots(source)
     warnings = []
@@ -208,7 +208,6 @@ def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
         raise NotFound(
             f"no {SCENES}/*{_SUFFIX} in this folder",
             where=str(folder),
-            hint="the folder of MovieGraphs that holds scene_boundaries and video_boundaries",
         )
     if missing:
         raise FixInput(

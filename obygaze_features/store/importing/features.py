@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ class Imported:
     failed: Mapping[str, str]
     not_in_manifest: Sequence[str]
     remarks: Sequence[str]
+    manifest: str = ""
     warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +100,7 @@ class Imported:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out of the files, and why clips have no features."""
+        """What was left out of the files, why clips have no features, and the next command."""
         notes = list(self.remarks)
         if self.failed:
             notes.append(f"{count(len(self.failed), 'clip')} without features")
@@ -114,6 +116,12 @@ class Imported:
         if self.not_in_manifest:
             n_clips = len(self.not_in_manifest)
             notes.append(f"{n_clips} clips of the files are not in the manifest")
+        store = shlex.quote(self.path.name)
+        next_command = f"obygaze store info {store}"
+        if self.manifest:
+            manifest = shlex.quote(self.manifest)
+            next_command = f"obygaze run honest --manifest {manifest} --store {store}"
+        notes.append(f"next: {next_command}")
         return notes
 
 
@@ -220,6 +228,7 @@ def import_features(
         failed=failed,
         not_in_manifest=clips.not_in_manifest,
         remarks=[*reader.notes, *clips.notes],
+        manifest="" if manifest is None else manifest.name,
         warnings=imported.warnings,
     )
 

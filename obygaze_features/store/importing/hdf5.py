@@ -116,7 +116,6 @@ def _column(handle: Any, path: Path, id_key: str, key: str) -> Any:
         raise Corrupt(
             f"{key!r} lists {node.size} ids, more than the bits of the file",
             where=str(path),
-            hint="copy the file again",
         )
     return node
 
@@ -132,9 +131,7 @@ def _node(parent: Any, path: str, where: str) -> Any:
         node = node[word]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
         problem = f"{path!r} has its data in other files, which are not read"
-        raise FixInput(
-            problem, where=where, hint="a file that holds all data (h5repack)"
-        )
+        raise FixInput(problem, where=where)
     return node
 
 

@@ -84,7 +84,6 @@ class _Table:
                 raise FixInput(
                     f"{file.name} has other columns than {files[0].name}, or of other types",
                     where=str(file),
-                    hint="import each into its own store",
                 )
         self.first_rows = np.array(first_rows)
         self.schema = schemas[0]
@@ -206,7 +205,6 @@ def _damage(file: Path) -> Iterator[None]:
         raise Corrupt(
             f"not a complete Parquet file: {error}",
             where=str(file),
-            hint="copy or download it again",
         ) from error
 
 

@@ -385,7 +385,6 @@ def _check_rows(
         raise FixInput(
             f"expected {n_clips} film ids, one for each clip, got {n_films}",
             where=where,
-            hint="save one film id for each clip",
         )
     for name, key in arrays.items():
         shape = tuple(columns[key].shape)
@@ -393,7 +392,6 @@ def _check_rows(
             raise FixInput(
                 f"{name}: expected {n_clips} rows, one for each id, got the shape {shape}",
                 where=where,
-                hint="save as many rows as ids, in the same order",
             )
 
 
@@ -465,9 +463,7 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
         if is_hidden or path.suffix.lower() not in suffixes:
             continue
         if not path.resolve().is_relative_to(base):
-            raise FixInput(
-                "a link to another folder", where=str(path), hint="copy the file here"
-            )
+            raise FixInput("a link to another folder", where=str(path))
         if path.is_file():
             files.append(path)
     if not files:

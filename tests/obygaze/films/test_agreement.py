@@ -21,6 +21,7 @@ from support.film import clips, marks, write_segments, write_spans
 from obygaze.films.agreement import (
     NULLS,
     TENTHS,
+    Agreement,
     AnnotatorPair,
     agreement,
     mean_of_groups,
@@ -598,3 +599,14 @@ def test_what_was_watched_beside_a_table_of_the_page_is_imported(
     words = ("manifest", "agree", "marks", "--clips", "clips.csv", "--json")
     document = call_obygaze(*words, "--permutations", "0", cwd=tmp_path).ok().json()
     assert (document["pairs"][0]["n"], document["assumed_watched"]) == (5, [])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "meaning"),
+    [(0.81, "relied on"), (0.7, "tentative"), (0.2, "depend on who"), (None, "chance")],
+)
+def test_the_end_says_what_the_number_means(alpha: float | None, meaning: str) -> None:
+    """Krippendorff's limits are .800 and .667."""
+    (note,) = Agreement(Fraction(1, 5), {"alpha": alpha}).notes
+    assert note.startswith("1 is complete agreement, 0 agreement by chance")
+    assert meaning in note

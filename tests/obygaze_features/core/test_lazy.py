@@ -34,7 +34,7 @@ def test_a_package_that_is_installed_and_broken_is_called_that(
     assert str(caught.value).splitlines() == [
         "decoding needs the package 'unusable_package', which is installed and does not work:"
         " libav.so.62: no such file",
-        '  Try: pip install --force-reinstall "obygaze[video]"; obygaze doctor says more',
+        "  Try: obygaze doctor",
     ]
 
 

@@ -140,7 +140,7 @@ print((here / 'old').read_bytes(), len(pauses))
     assert lines == [
         "this cannot be replaced, renamed or removed while another program has it open",
         f"  in: {tmp_path / 'old'}",
-        "  Try: close it in programs such as Excel, a video player or another obygaze command, or"
+        "  Try: close it in programs such as Excel, a video player or obygaze, or"
         " pause OneDrive, Dropbox or the virus scanner for this folder",
         "b'new' 2",
     ]

@@ -206,11 +206,10 @@ def test_a_broken_header_is_named_with_its_place(tmp_path: Path) -> None:
     assert str(caught.value.where).endswith("tiny.toml:2")
 
 
-def test_a_later_schema_asks_for_an_update(tmp_path: Path) -> None:
+def test_a_later_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Mismatch) as caught:
         read_manifest(pair(tmp_path, toml=TOML.replace("manifest/1", "manifest/2")))
     assert caught.value.exit_code == 5
-    assert "upgrade" in str(caught.value.hint)
 
 
 def test_nothing_is_replaced_silently(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import xlsxwriter
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import cell_name, cell_text, read_sheet
 
@@ -154,9 +154,10 @@ def test_what_only_has_the_name_of_a_spreadsheet_is_refused(
 ) -> None:
     path = tmp_path / "t.xlsx"
     path.write_bytes(data)
-    with pytest.raises(FixInput, match="no spreadsheet that can be read") as caught:
+    with pytest.raises(
+        Corrupt, match="no spreadsheet that can be read, or has a password"
+    ):
         read_table(path, required=("a",))
-    assert "save it as .xlsx without a password" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("suffix", [".xlsb", ".xls", ".ods"])
@@ -165,16 +166,15 @@ def test_other_spreadsheets_are_named_with_the_cure(
 ) -> None:
     path = tmp_path / f"t{suffix}"
     path.write_bytes(b"")
-    with pytest.raises(FixInput, match=rf"\{suffix} files are not read") as caught:
+    with pytest.raises(FixInput, match=rf"\{suffix} files are not read, only .xlsx"):
         read_table(path, required=("a",))
-    assert caught.value.hint == "save it as .xlsx or as CSV"
 
 
 def test_a_zip_without_a_workbook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.xlsx"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "nothing")
-    with pytest.raises(FixInput, match="no spreadsheet that can be read"):
+    with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
         read_table(path, required=("a",))
 
 
@@ -185,7 +185,7 @@ def test_a_cell_far_away_is_refused_before_memory_is_full(tmp_path: Path) -> Non
     sheet.write(0, 0, "a")
     sheet.write(1_048_575, 16_383, "far")
     book.close()
-    with pytest.raises(FixInput, match="has cells up to XFD1048576"):
+    with pytest.raises(Corrupt, match="has cells up to XFD1048576"):
         read_table(path, required=("a",))
 
 
@@ -223,14 +223,14 @@ def test_a_cell_far_away_is_found_in_files_of_each_program(
     """Excel saves strict files, some programs name no cells."""
     path = write_workbook(tmp_path / "t.xlsx", {"A": [["a", "b"], ["x", "y"], ["z"]]})
     changed_sheet(path, *changes, ('r="A3"', 'r="XFD1048576"'))
-    with pytest.raises(FixInput, match="has cells up to XFD1048576"):
+    with pytest.raises(Corrupt, match="has cells up to XFD1048576"):
         read_table(path, required=("a",))
 
 
 def test_a_cell_far_away_is_refused_however_it_is_named(tmp_path: Path) -> None:
     path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
     changed_sheet(path, ('r="A2"', 'r="xfd1048576"'))
-    with pytest.raises(FixInput, match="has cells up to XFD1048576"):
+    with pytest.raises(Corrupt, match="has cells up to XFD1048576"):
         read_table(path, required=("a",))
 
 
@@ -242,14 +242,14 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[first : first + 20] = b"\xff" * 20
     path.write_bytes(data)
-    with pytest.raises(FixInput, match="no spreadsheet that can be read"):
+    with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
         read_table(path, required=("a",))
 
 
 def test_the_text_of_a_file_has_a_known_encoding(tmp_path: Path) -> None:
     path = write_workbook(tmp_path / "t.xlsx", {"A": [["a"], ["x"]]})
     changed_sheet(path, ('encoding="UTF-8"', 'encoding="UTF-z"'))
-    with pytest.raises(FixInput, match="no spreadsheet that can be read"):
+    with pytest.raises(Corrupt, match="no spreadsheet that can be read"):
         read_table(path, required=("a",))
 
 

@@ -254,7 +254,7 @@ def test_a_recipe_in_words() -> None:
     ]
     unknown = Recipe.unknown("npz", {"backbone": "x-clip", "origin": {"file": "a.npz"}})
     assert recipe_sentences(unknown) == [
-        "How they were made is not known: they were imported from npz. The importer was told:"
+        "How they were made is not known: they were imported from npz. Stated at the import:"
         " backbone x-clip, origin (file a.npz)."
     ]
     assert maker_text(Maker("obygaze 1.0")) == "obygaze 1.0"

@@ -59,8 +59,8 @@ class Clip:
 class Model:
     """A store: its clips in their order, its arrays, and the changes that led to it.
 
-    `before_withdrawals` has the stores from which something was withdrawn: a merged store lists
-    those of its sources as replaced too.
+    `before_withdrawals` has the stores from which something was withdrawn: a part and a merged
+    store list those of their sources as replaced too.
     """
 
     clips: dict[str, Clip]
@@ -272,8 +272,7 @@ class History:
         clips = {n: c for n, c in self.model.clips.items() if c.film in chosen}
         part = self.new_path()
         subset(self.path, part, films=chosen)
-        nothing = {"films_withdrawn": frozenset(), "before_withdrawals": frozenset()}
-        self.another(part, replace(self.model, clips=clips, **nothing))
+        self.another(part, replace(self.model, clips=clips))
 
     def another(self, path: Path, model: Model) -> None:
         """Check a new store; often go on with it, and forget the one before."""
@@ -296,7 +295,9 @@ class History:
 
     def copied(self, copy, target: Path, there: Model | None) -> Model:
         replaced = {*self.model.history, *self.model.before_withdrawals}
-        if there is None or there.history[-1] in replaced:
+        # A part lists what was withdrawn from its source, and never takes its place.
+        may_replace = there is not None and len(there.clips) <= len(self.model.clips)
+        if there is None or (may_replace and there.history[-1] in replaced):
             copy(self.path, target)
             return self.model
         with pytest.raises(AlreadyThere):

@@ -204,7 +204,7 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     assert told["origin"]["file"] == "f.npz"
     card = (tmp_path / "s/README.md").read_bytes()
     assert read_terms(card) == ("CC0-1.0", "Doe (2026).")
-    assert b"The importer was told: " in card
+    assert b"Stated at the import: " in card
     with pytest.raises(FixUsage, match="'origin' is recorded by the import itself"):
         import_features("npz", file, tmp_path / "t", facts={"origin": "here"})
     with pytest.raises(AlreadyThere):

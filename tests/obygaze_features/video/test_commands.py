@@ -135,11 +135,15 @@ def test_nothing_is_replaced_silently(film: Path, tmp_path: Path) -> None:
 def test_errors_are_three_lines(tmp_path: Path) -> None:
     text = tmp_path / "text.mp4"
     text.write_text("not a film", encoding="utf-8")
-    for path in (text, tmp_path / "none.mp4", tmp_path):
+    for path, code, n_lines in (
+        (text, 4, 2),
+        (tmp_path / "none.mp4", 1, 3),
+        (tmp_path, 1, 3),
+    ):
         for command in (["probe", path], ["frames", path, "-o", tmp_path / "x.npz"]):
             result = call_obygaze("video", *command)
-            assert result.code == 1 and result.stdout == ""
-            assert len(result.stderr.splitlines()) == 3
+            assert result.code == code and result.stdout == ""
+            assert len(result.stderr.splitlines()) == n_lines
             assert str(path) in result.stderr
 
 

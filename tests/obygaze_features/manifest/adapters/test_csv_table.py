@@ -458,7 +458,7 @@ def test_a_mapping_beside_the_table_is_not_taken_for_the_manifest(
     Path("films.toml").write_text('[levels]\nja = "S"\n', "utf-8")
     before = call_obygaze("manifest", "show", "films.csv")
     assert before.code == 1
-    assert "Try: obygaze manifest import csv makes a manifest" in before.stderr
+    assert "Try: obygaze manifest import csv films.csv" in before.stderr
     call_obygaze("manifest", "import", "csv", "films.csv", "-o", "films").ok()
     after = call_obygaze("manifest", "show", "films.csv")
     assert "Try: films, the manifest of this name in the workspace" in after.stderr

@@ -19,12 +19,13 @@ RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
 
 
 def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
-    """What the import says on both streams, without the line of changed ids."""
+    """What the import says on both streams, without changed ids, words of levels, next command."""
     (tmp_path / "t.csv").write_bytes(data)
     words = ("manifest", "import", "csv", "t.csv", "-o", "t", *options)
     answer = call_obygaze(*words, cwd=tmp_path)
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
-    return [line for line in lines if not line.startswith("Warning: movie_id")]
+    left_out = ("Warning: movie_id", "levels: ", "next: ")
+    return [line for line in lines if not line.startswith(left_out)]
 
 
 def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
@@ -233,11 +234,12 @@ def test_many_kinds_of_problems_fill_no_screen(tmp_path: Path) -> None:
 def imported_workbook(
     tmp_path: Path, path: Path, *options: str, name: str = "t"
 ) -> list[str]:
-    """What the import of a spreadsheet says, without the lines of changed ids."""
+    """What the import of a spreadsheet says, without changed ids, levels and next command."""
     words = ("manifest", "import", "csv", path.name, "-o", name, *options)
     answer = call_obygaze(*words, cwd=tmp_path)
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
-    return [line for line in lines if " is now " not in line]
+    lines = [line for line in lines if " is now " not in line]
+    return [line for line in lines if not line.startswith(("levels: ", "next: "))]
 
 
 def seconds(*values: float) -> list[timedelta]:

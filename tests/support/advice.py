@@ -1,0 +1,95 @@
+"""Follow the line "Try:" of an error: a command that it names works, an option exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from support.cli import Result, call_obygaze
+
+# Where a command ends inside a line of advice.
+COMMAND = re.compile(r"\bobygaze ([^;,()`]*[^;,()` ])")
+PLACEHOLDER = re.compile(r"\b[A-Z]{4,}\b")
+OPTION = re.compile(r"(?<![\w/-])--[a-z][a-z-]+")
+ONE_OPTION = re.compile(r"--[a-z-]+( [a-z0-9][^ ,;()]*)?")
+
+
+def advice_of(stderr: str) -> str:
+    """Return what an error says to try; "" where it says nothing."""
+    _, sign, advice = stderr.rpartition("\n  Try: ")
+    return advice.splitlines()[0] if sign else ""
+
+
+def command_of(words: list[str]) -> click.Command:
+    """Return the command that words name; an error unless there is one."""
+    from obygaze import cli
+
+    command: click.Command = cli.root
+    rest = words[2:] if words[:1] == ["-C"] else words
+    for word in rest:
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            break
+        inside = command.get_command(click.Context(command), word)
+        assert inside is not None, f"no command {shlex.join(words)}"
+        command = inside
+    return command
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Return the options of a command."""
+    options = {"--help", "--version"}
+    for parameter in command.params:
+        options.update(parameter.opts + parameter.secondary_opts)
+    return options
+
+
+def follow(
+    words: list[str], answer: Result, folder: Path, env: Mapping[str, str | None] | None
+) -> None:
+    """Type what the error of a command says to try, in a copy of its folder."""
+    advice = advice_of(answer.stderr)
+    if not advice:
+        return
+    for command in COMMAND.findall(advice):
+        if PLACEHOLDER.search(command):
+            check_words(command)
+            continue
+        done = _typed(shlex.split(command), folder, env)
+        assert done.code == 0, (
+            f"obygaze {shlex.join(words)}\n{answer.stderr}\n"
+            f"obygaze {command}\nended with {done.code}\n{done.stderr}"
+        )
+    check_options(COMMAND.sub("", advice), words)
+    if ONE_OPTION.fullmatch(advice):
+        done = _typed([*words, *shlex.split(advice)], folder, env)
+        assert done.stderr != answer.stderr, f"the same error with {advice}"
+
+
+def check_words(command: str) -> None:
+    """Assert that a command exists, and has the options that are typed with it."""
+    check_options(command, shlex.split(command))
+
+
+def check_options(text: str, words: list[str]) -> None:
+    """Assert that the command that words name has each option of a text."""
+    named = set(OPTION.findall(text))
+    unknown = named - options_of(command_of(words)) if named else named
+    assert not unknown, f"obygaze {shlex.join(words)} has no {unknown}: {text}"
+
+
+def _typed(
+    words: list[str], folder: Path, env: Mapping[str, str | None] | None
+) -> Result:
+    """Run a command in a copy of the folder; one that only prints help needs no copy."""
+    if words[-1] == "--help":
+        return call_obygaze(*words, cwd=folder, env=env)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        copy = Path(place, folder.name)
+        shutil.copytree(folder, copy, symlinks=True)
+        return call_obygaze(*words, cwd=copy, env=env)
