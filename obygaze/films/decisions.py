@@ -115,26 +115,16 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     scores = scores_of(run, cell)
     ends = [score[end] for score in scores.values() for end in ("low", "high")]
     most = max(map(abs, ends), default=1.0)
-    is_probability = True
-    for fits in predictions_by_clip(run, cell).values():
-        for fit in fits:
-            if _is_margin(fit["score"], fit["decision"]):
-                is_probability = False
     unit = "distance from the boundary"
-    if is_probability:
+    if cell.gives_probabilities:
         unit = "probability"
     return {
         "text": f"{_ranking_text(run, cell)} {_decisions_text(scores)}",
         "leaked": cell.leaked,
-        "scale": [0, 1] if is_probability else [-most, most],
+        "scale": [0, 1] if cell.gives_probabilities else [-most, most],
         "unit": f"{unit} of the positive class",
         "scores": scores,
     }
-
-
-def _is_margin(score: float, decision: bool) -> bool:
-    """Return whether a score cannot be a probability, which is positive above one half."""
-    return not 0 <= score <= 1 or decision != (score > 0.5)
 
 
 def _ranking_text(run: Run, cell: CellRows) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound
-from obygaze_features.core.parts import is_of_sklearn, is_own_code
+from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
@@ -266,6 +266,7 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
     _check_questions(document, protocol)
+    _check_labels(document, protocol)
     if len(protocol.report.contrast) == 1:
         document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
@@ -273,6 +274,23 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
+
+
+def _check_labels(document: Document, protocol: Protocol) -> None:
+    """Check that no two columns of a table have one name: that of FILE.py:NAME is NAME."""
+    columns = {
+        "report.metrics": protocol.further_metrics,
+        "grid.baselines": (*protocol.models, *protocol.grid.baselines),
+    }
+    for key, names in columns.items():
+        name_of: dict[str, str] = {}
+        for name in dict.fromkeys(names):
+            other = name_of.setdefault(label_of(name), name)
+            if other != name:
+                problem = (
+                    f"{name} has the name of {other} in tables; rename one of them"
+                )
+                document.add(key, problem)
 
 
 def _check_questions(document: Document, protocol: Protocol) -> None:

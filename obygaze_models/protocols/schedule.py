@@ -5,7 +5,7 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,7 @@ REASONS_OF_SPLITS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)
 
 def splits_of_task(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
-) -> list[Split]:
+) -> Iterable[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     return _of_training(_Clips(protocol, table, labels, usable), train)
 
@@ -65,7 +65,7 @@ class _Clips(NamedTuple):
     usable: BoolArray
 
 
-def _of_training(clips: _Clips, train: str) -> list[Split]:
+def _of_training(clips: _Clips, train: str) -> Iterable[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     protocol, table, labels, usable = clips
     splits = protocol.splits
@@ -114,7 +114,7 @@ def _by_scheme(clips: _Clips, train: str) -> list[Split]:
 
 
 def _check_size(clips: _Clips, folds: IntArray) -> None:
-    """Raise an error where the row numbers of all splits would not fit into memory."""
+    """Raise an error where the rows of all splits, a bit each, would not fit into memory."""
     # Late: it loads scikit-learn.
     from obygaze_models.models.linear_solvers import most_bytes
 
@@ -122,8 +122,7 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
     n_splits = len(np.unique(folds))
     if splits.validation == "each":
         n_splits *= n_splits - 1
-    n_tasks = len({train for train, _ in clips.protocol.pairs})
-    n_bytes = 8 * n_splits * int(clips.usable.sum()) * n_tasks
+    n_bytes = n_splits * len(clips.protocol.pairs) * len(folds) // 8
     if n_bytes > most_bytes():
         raise FixInput(
             f"{n_splits:,} splits of {len(folds):,} clips take {human(n_bytes)} of memory, more "

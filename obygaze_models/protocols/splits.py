@@ -1,7 +1,7 @@
 """Splits of a table's rows into training, validation and test rows, from a fold of each row."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 
@@ -61,8 +61,10 @@ def rotated(
     never: Sequence[int] = (),
     *,
     validates: bool = True,
-) -> list[Split]:
-    """Let each fold test once; the next fold that has both classes validates, the others train.
+) -> Iterator[Split]:
+    """Yield a split for each fold that tests.
+
+    The next fold that has both classes validates, the others train.
 
     Args:
         folds: The fold of each row; all rows of a fold test.
@@ -73,7 +75,6 @@ def rotated(
     """
     y = np.asarray(labels)
     k = n_folds_of(folds)
-    splits = []
     # Each fold with each class that it trains; then the folds with two of them.
     fold_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
     n_classes = Counter(fold for fold, _ in fold_classes)
@@ -89,14 +90,13 @@ def rotated(
         train = np.flatnonzero(inside & (folds != chosen))
         validation = np.flatnonzero(inside & (folds == chosen))
         tested = np.flatnonzero(folds == test)
-        splits.append(Split(f"fold {test}", train, validation, tested, test, chosen))
-    return splits
+        yield Split(f"fold {test}", train, validation, tested, test, chosen)
 
 
 def film_pairs(
     folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
-) -> list[Split]:
-    """Return the splits for unseen films: each pair of films tests and validates, the rest train.
+) -> Iterator[Split]:
+    """Yield the splits for unseen films: each pair of films tests and validates, the rest train.
 
     Films in `never` only train. The pairs (i, j) and (j, i) have the same training rows.
     """
@@ -106,11 +106,9 @@ def film_pairs(
         raise FixInput(
             "validation = 'each' needs at least two films outside splits.never"
         )
-    splits = []
     for test, chosen_on in permutations(films, 2):
         train = np.flatnonzero(usable & (folds != test) & (folds != chosen_on))
         validation = np.flatnonzero(usable & (folds == chosen_on))
         tested = np.flatnonzero(usable & (folds == test))
         name = f"test {test}, validate {chosen_on}"
-        splits.append(Split(name, train, validation, tested, test, chosen_on))
-    return splits
+        yield Split(name, train, validation, tested, test, chosen_on)

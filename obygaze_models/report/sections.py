@@ -609,7 +609,9 @@ def errors(run: ReportRun) -> Section:
         return section
     headers = ("film", "clip", "level", "concepts", "class", "score")
     title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}"
-    note = f"Wrong decisions that are farthest from the threshold of {threshold_of(cell):g}."
+    note = (
+        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
+    )
     section.tables.append(ResultTable("errors", title, headers, rows, note))
     return section
 
@@ -621,23 +623,14 @@ def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, 
     for row in run.predictions:
         if (row["train"], row["test"], row["store"], row["model"]) == key:
             of_cell.append(row)
-    threshold = threshold_of(cell)
     wrong = []
     for clip_id, of_clip in grouped(of_cell, lambda row: str(row["clip_id"])).items():
         score = fmean(row["score"] for row in of_clip)
         is_positive = bool(of_clip[0]["y"])
-        if (score > threshold) != is_positive:
+        if (score > cell.threshold) != is_positive:
             wrong.append((clip_id, str(of_clip[0]["movie_id"]), is_positive, score))
-    wrong.sort(key=lambda error: (-abs(error[3] - threshold), error[0]))
+    wrong.sort(key=lambda error: (-abs(error[3] - cell.threshold), error[0]))
     return wrong[:MOST_ERRORS]
-
-
-def threshold_of(cell: CellRows) -> float:
-    """Return the score above which a clip is positive: of probabilities one half, else 0.
-
-    Only probabilities have a Brier score.
-    """
-    return 0.5 if "brier" in cell.of_metric else 0.0
 
 
 # ---- how it was made ----

@@ -12,6 +12,7 @@ from:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,33 +28,62 @@ BY_CLIP = ("published", "kfold")  # kinds of splits
 FIXED = "fixed"
 
 
+class Rows:
+    """A field of row numbers, sorted and each once, that is kept as one bit a row if that is less.
+
+    Of thousands of films, each is tested by a fold that trains on nearly all rows: kept as numbers,
+    they would take gigabytes.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.kept = f"{name}_kept"
+
+    def __get__(self, held: Any, owner: type | None = None) -> IntArray:
+        if held is None:
+            raise AttributeError  # so that the field has no default
+        kept = held.__dict__[self.kept]
+        if kept.dtype != np.uint8:
+            rows: IntArray = kept
+            return rows
+        return np.flatnonzero(np.unpackbits(kept))
+
+    def __set__(self, held: Any, rows: IntArray) -> None:
+        kept: NDArray[Any] = rows
+        n_bits = int(rows[-1]) + 1 if len(rows) else 0
+        if n_bits < 8 * rows.nbytes:
+            is_inside = np.zeros(n_bits, dtype=np.bool_)
+            is_inside[rows] = True
+            kept = np.packbits(is_inside)
+        held.__dict__[self.kept] = kept
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """One fold of a training and a test task. Rows are those of the clip table.
 
     Attributes:
         name: The name of the fold.
+        units: The number of what is held out as a whole: of each clip's film, or of the clip.
+        films: The film of each clip.
+        is_by_film: Whether whole films are held out.
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
         test: The rows that are tested.
-        units: The number of what is held out as a whole: of each clip's film, or of the clip.
         hidden: The numbers of the films, or of the clips, that nothing may learn from.
         excluded: Further rows that nothing may learn from.
-        films: The film of each clip.
-        is_by_film: Whether whole films are held out.
         file_folds: The folds of the published file, in whose training folds a scheme finds concept
             vectors and chooses their tolerance; none in other splits.
     """
 
     name: str
-    train: IntArray
-    validation: IntArray
-    test: IntArray
     units: IntArray
-    hidden: IntArray
-    excluded: IntArray
     films: NDArray[np.str_]
     is_by_film: bool
+    train: Rows = Rows()
+    validation: Rows = Rows()
+    test: Rows = Rows()
+    hidden: Rows = Rows()
+    excluded: Rows = Rows()
     file_folds: IntArray | None = None
 
     @property
@@ -97,16 +127,13 @@ class HeldOut:
         films = self.films[self.train]
         return films if np.any(films != films[:1]) else None
 
-    @property
-    def rows_that_train(self) -> bytes:
-        """The training rows, as a key of what depends on them alone."""
-        return self.train.tobytes()
-
-    @property
-    def rows_to_learn_from(self) -> bytes:
-        """All rows that a fit can depend on, as a key."""
-        parts = (self.train, self.validation, self.hidden, self.excluded)
-        return b"|".join(part.tobytes() for part in parts)
+    def key_of(self, *fields: str) -> tuple[bytes, ...]:
+        """Return the rows of some fields as a key of what depends on them alone."""
+        key = []
+        for name in fields:
+            kept = self.__dict__[f"{name}_kept"]
+            key.append(kept.dtype.char.encode() + kept.tobytes())
+        return tuple(key)
 
 
 def folds_of(
@@ -128,17 +155,16 @@ def folds_of(
     )
     folds: dict[Pair, list[HeldOut]] = {}
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
-        whole_splits = splits_of_task(protocol, table, labels, usable, task)
         trains = usable & (labels[task] >= 0)
         file_folds = _file_folds(protocol, table, task)
-        for pair in protocol.pairs:
-            if pair[0] != task:
-                continue
-            tests = usable & (labels[pair[1]] >= 0)
-            folds[pair] = [
-                _held_out(clips, pair, whole, trains, tests, file_folds)
-                for whole in whole_splits
-            ]
+        of_task = [pair for pair in protocol.pairs if pair[0] == task]
+        folds |= {pair: [] for pair in of_task}
+        # One split at a time: all of them would take gigabytes of row numbers.
+        for whole in splits_of_task(protocol, table, labels, usable, task):
+            for pair in of_task:
+                tests = usable & (labels[pair[1]] >= 0)
+                held = _held_out(clips, pair, whole, trains, tests, file_folds)
+                folds[pair].append(held)
     return {pair: folds[pair] for pair in protocol.pairs}
 
 
@@ -187,7 +213,7 @@ def _held_out(
     """
     protocol = clips.protocol
     is_published = protocol.splits.kind == "published"
-    test = _those_of(whole.test, tests)
+    test = whole.test[tests[whole.test]]
     if is_published:
         folds = clips.table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
@@ -213,20 +239,14 @@ def _held_out(
         may_train = trains & held.may_learn
         return replace(
             held,
-            train=_those_of(whole.train, may_train),
-            validation=_those_of(whole.validation, may_train),
+            train=whole.train[may_train[whole.train]],
+            validation=whole.validation[may_train[whole.validation]],
         )
     # The training sets are those of the paper, whatever another file tests.
     if file_folds is None:
         return held
     is_outside = np.isin(file_folds, (OUTSIDE, whole.test_fold, whole.validation_fold))
     return replace(held, excluded=np.flatnonzero(is_outside))
-
-
-def _those_of(rows: IntArray, stays: BoolArray) -> IntArray:
-    """Return the rows that stay; if all do, no copy, so that test tasks share them."""
-    kept = stays[rows]
-    return rows if kept.all() else rows[kept]
 
 
 def _is_by_film(protocol: Protocol, whole: Split, films: NDArray[np.str_]) -> bool:
@@ -274,16 +294,18 @@ def shares_films(folds: Sequence[HeldOut]) -> bool:
 def with_few_films(
     folds: Mapping[Pair, Sequence[HeldOut]], n_films: int, seed: int
 ) -> dict[Pair, list[HeldOut]]:
-    """Return the folds with at most `n_films` of their training films, drawn by seed.
+    """Return the folds in which a fit sees at most `n_films` films, drawn by seed.
 
-    Give folds whose validation films train, if they do (`joined`): the number is that of all films
-    that a fit sees. The films of a smaller number are among those of a larger one.
+    Give folds whose validation films train, if they do (`joined`). Films that validate only stay,
+    and are among the number. The films of a smaller number are among those of a larger one.
     """
     thinned: dict[Pair, list[HeldOut]] = {}
     for pair, of_pair in folds.items():
         thinned[pair] = []
         for number, held in enumerate(of_pair):
             names = np.unique(held.films[held.train])
+            validating = np.setdiff1d(held.films[held.validation], names)
+            n_training = max(n_films - len(validating), 0)
             rng = np.random.default_rng([seed, number])
-            thinned[pair].append(held.of_films(rng.permutation(names)[:n_films]))
+            thinned[pair].append(held.of_films(rng.permutation(names)[:n_training]))
     return thinned

@@ -92,6 +92,16 @@ class CellRows:
         return f"{self.train} -> {self.test}"
 
     @property
+    def gives_probabilities(self) -> bool:
+        """Whether its scores are probabilities, which alone have a Brier score."""
+        return "brier" in self.of_metric
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a clip is positive."""
+        return 0.5 if self.gives_probabilities else 0.0
+
+    @property
     def n_clips(self) -> int:
         """The tested clips."""
         return int(self.of_metric["prevalence"]["clips"])

@@ -237,7 +237,7 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[_Fit]]:
     by_fold: dict[str, list[_Fit]] = {}
     # Each training set of a cell starts from weights of its own: with one start for all,
     # the luck of that start would look like a property of the features.
-    starts: dict[tuple[str, Pair], dict[bytes, int]] = {}
+    starts: dict[tuple[str, Pair], dict[tuple[bytes, ...], int]] = {}
     for (pair, number, held), (name, model) in product(
         run.every_fold, run.models.items()
     ):
@@ -247,7 +247,7 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[_Fit]]:
         n_repeats = 1
         if is_perceptron and not problem_of(run.labels[pair[0]], own):
             numbers = starts.setdefault((name, pair), {})
-            start = numbers.setdefault(own.rows_that_train, len(numbers))
+            start = numbers.setdefault(own.key_of("train"), len(numbers))
             n_repeats = run.protocol.fit.seeds
         for repeat in range(n_repeats):
             seed = (run.protocol.fit.seed + repeat) * SEEDS_APART + start
@@ -265,13 +265,13 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[_Fit]]:
     return by_fold
 
 
-def _rows_of(model: Model, held: HeldOut) -> bytes:
+def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
     """Return all rows that a fit depends on: two with the same rows are one fit."""
     if find_kind(model.kind).head:
-        return held.rows_to_learn_from
+        return held.key_of("train", "validation", "hidden", "excluded")
     if model.kind == PERCEPTRON:  # with other validation rows it stops at another epoch
-        return held.rows_that_train
-    return held.rows_that_train + b"|" + held.validation.tobytes()
+        return held.key_of("train")
+    return held.key_of("train", "validation")
 
 
 def _test_fit(run: StoreRun, fit: _Fit) -> Outcomes:
@@ -336,10 +336,10 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
     }
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
     outcomes: Outcomes = {}
-    seen: set[tuple[str, Pair, bytes, bytes]] = set()
+    seen: set[tuple[Any, ...]] = set()
     for name, (pair, number, held) in product(names, run.every_fold):
         # Folds that differ only in their validation clips are one fold to a baseline.
-        key = (name, pair, held.joined().rows_that_train, held.test.tobytes())
+        key = (name, pair, *held.joined().key_of("train", "test"))
         if key in seen:
             continue
         seen.add(key)

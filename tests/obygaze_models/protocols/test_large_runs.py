@@ -146,7 +146,7 @@ def test_each_of_many_films_left_out_is_said_before_the_fits(
     monkeypatch.setattr(summary, "MANY_FOLDS", 3)
     changes = ('grid.models=["ridge"]', "report.concepts=false")
     inputs = gather(quick("honest", *changes), manifest, "", {"x": store})
-    text = "fitted 4 times for a task, because one movie_id at a time is left out"
+    text = "fitted 4 times for a task, because one film at a time is left out"
     with pytest.warns(ObygazeWarning, match=text):
         run_protocol(inputs, tmp_path / "each", n_jobs=1)
     grouped = quick("honest", *changes, "splits.folds=2")
@@ -158,13 +158,13 @@ def test_each_of_many_films_left_out_is_said_before_the_fits(
 def test_splits_larger_than_the_machine_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four films of 12 clips, three training tasks, 8 bytes for each clip of each split."""
+    """Four films of 12 clips, six pairs of tasks, a bit for each clip of each split."""
     manifest = films(4, 12)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     inputs = gather(quick("honest"), manifest, "", {"x": store})
-    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 4 * 48 * 3)
+    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 4 * 6 * 48 // 8)
     store_runs(inputs, 1)
-    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 4 * 48 * 3 - 1)
+    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 4 * 6 * 48 // 8 - 1)
     with pytest.raises(FixInput, match="4 splits of 48 clips take"):
         store_runs(inputs, 1)
 

@@ -161,7 +161,7 @@ def test_vectors_and_heads_train_on_whole_folds(
 class TestFilmPairs:
     def test_ninety_runs_of_forty_five_training_sets(self) -> None:
         table = split_file("by_movie/HN_S.csv")
-        splits = film_pairs(table.folds, table.has_video, never=(3, 7))
+        splits = list(film_pairs(table.folds, table.has_video, never=(3, 7)))
         assert len(splits) == 90
         sets = {
             frozenset((s.test_fold, s.validation_fold)): tuple(s.train) for s in splits
@@ -175,7 +175,7 @@ class TestFilmPairs:
 
     def test_tested_films(self) -> None:
         table = split_file("by_movie/HN_S.csv")
-        splits = film_pairs(table.folds, table.has_video, never=(3, 7))
+        splits = list(film_pairs(table.folds, table.has_video, never=(3, 7)))
         films = np.array(table.films)
         tested = {str(m) for s in splits for m in films[s.test]}
         assert len(tested) == 10
@@ -183,7 +183,7 @@ class TestFilmPairs:
 
     def test_nothing_to_test(self) -> None:
         with pytest.raises(FixInput, match="two films"):
-            film_pairs(np.array([0, 1, 2]), np.ones(3), never=(0, 1))
+            list(film_pairs(np.array([0, 1, 2]), np.ones(3), never=(0, 1)))
 
 
 def test_refusals() -> None:

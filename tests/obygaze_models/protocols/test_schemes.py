@@ -66,7 +66,7 @@ def plan(function: str, tmp_path: Path) -> list[Split]:
     table = clip_table(manifest, protocol.data)
     labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
     usable = np.ones(len(table), dtype=bool)
-    return splits_of_task(protocol, table, labels, usable, "EN_S")
+    return list(splits_of_task(protocol, table, labels, usable, "EN_S"))
 
 
 def test_a_function_of_a_file_makes_training_sets(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def rows_of(splits: list[Split]) -> list[list[list[int]]]:
 
 
 def test_each_fold_tests_once_and_the_next_with_both_classes_validates() -> None:
-    splits = rotated(FOLDS, LABELS, np.ones(8, dtype=bool))
+    splits = list(rotated(FOLDS, LABELS, np.ones(8, dtype=bool)))
     assert rows_of(splits) == [
         [[4, 5, 6], [2, 3], [0, 1]],
         [[0, 1, 6], [4, 5], [2, 3]],
@@ -49,7 +49,7 @@ def test_each_fold_tests_once_and_the_next_with_both_classes_validates() -> None
 
 def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
     trains = np.arange(8) != 3  # so that fold 1 cannot validate
-    splits = rotated(FOLDS, LABELS, trains, never=[3])
+    splits = list(rotated(FOLDS, LABELS, trains, never=[3]))
     assert rows_of(splits) == [
         [[2, 4, 5, 6], [], [0, 1]],
         [[0, 1, 6], [4, 5], [2, 3]],
@@ -59,7 +59,7 @@ def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
 
 def test_each_pair_of_films_tests_and_validates() -> None:
     has_video = np.arange(8) != 1
-    splits = film_pairs(FOLDS, has_video, never=[2, 3])
+    splits = list(film_pairs(FOLDS, has_video, never=[2, 3]))
     assert rows_of(splits) == [
         [[4, 5, 6], [2, 3], [0]],
         [[4, 5, 6], [0], [2, 3]],

@@ -10,7 +10,7 @@ from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.fitting import fit_model
@@ -192,3 +192,20 @@ def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
     assert len(films_of_vectors) == 5
     assert not films_of_vectors.intersection(tested)
     assert any(level == "HN" for level in inputs.table.levels[fitted.found_on])
+
+
+def test_rows_are_kept_in_a_bit_each_and_given_as_numbers() -> None:
+    every_row = np.arange(8000)
+    few = np.array([5, 7000])
+    table = ClipTable("m", films(2, 10).clips, ())
+    held = nothing_held_out(table, every_row)
+    assert held.train.tolist() == every_row.tolist()
+    assert held.train.dtype == every_row.dtype
+    kept = replace(held, test=few).__dict__
+    assert kept["train_kept"].nbytes == 1000
+    assert kept["test_kept"].nbytes == few.nbytes
+    # Equal rows are one key, others another one, however they are kept.
+    again = nothing_held_out(table, every_row.copy())
+    assert again.key_of("train", "test") == held.key_of("train", "test")
+    for rows in (every_row[:-1], every_row[1:], few, few[:0]):
+        assert nothing_held_out(table, rows).key_of("train") != held.key_of("train")
