@@ -98,7 +98,7 @@ def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:
     for words in (["info", "more"], ["verify", "more"], ["pull", "more", "-o", "x"]):
         done = typed(*words, code=4)
         assert "being filled, 2 of 6 blocks" in done.stderr
-        assert "obygaze extract run" in done.stderr
+        assert "the same extraction again" in done.stderr
     listed = typed("ls")
     assert listed.stdout.split("\n")[1].split()[0] == "more"
     assert "being filled, 2 of 6 blocks" in listed.stdout
