@@ -86,7 +86,7 @@ def test_kept_frames_are_not_the_store_of_an_experiment(tmp_path: Path) -> None:
     alone = extract(tmp_path, "run", "films", "-b", "frames:descriptors").ok()
     assert "next:" not in alone.stdout + alone.stderr
     both = extract(
-        tmp_path, *"run films -b frames:descriptors -b descriptors".split()
+        tmp_path, "run", "films", "-b", "frames:descriptors", "-b", "descriptors"
     ).ok()
     assert (
         "next: obygaze run honest --manifest films --store films.descriptors\n"
