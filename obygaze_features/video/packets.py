@@ -133,9 +133,10 @@ class Film:
             return True
         steps = np.diff(times_s[first:stop])
         step = float(np.median(steps)) if len(steps) else 1 / index.rate
-        begins_in_gap = start_s is not None and first - 1 in before_gaps
-        if begins_in_gap and float(times_s[first]) - start_s > step / 2:
-            return True
+        if start_s is not None and first - 1 in before_gaps:
+            missing_s = float(times_s[first]) - start_s
+            if missing_s > step / 2:
+                return True
         until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
         return until_s - float(times_s[stop - 1]) >= GAP * step
 
