@@ -269,7 +269,9 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
         decode_clip(tmp_path / name, View(8))
     assert (caught.value.stage, caught.value.reason) == ("open", reason)
     lines = str(caught.value).splitlines()
-    assert len(lines) == 3 and name in lines[1] and "Try:" in lines[2]
+    assert name in lines[1]
+    # Of a damaged file there is nothing to try.
+    assert len(lines) == (3 if reason == "missing" else 2)
 
 
 def test_a_folder_is_not_a_video(tmp_path: Path) -> None:
