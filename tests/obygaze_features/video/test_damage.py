@@ -268,10 +268,7 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadVideo) as caught:
         decode_clip(tmp_path / name, View(8))
     assert (caught.value.stage, caught.value.reason) == ("open", reason)
-    lines = str(caught.value).splitlines()
-    assert name in lines[1]
-    # Of a damaged file there is nothing to try.
-    assert len(lines) == (3 if reason == "missing" else 2)
+    assert name in str(caught.value).splitlines()[1]
 
 
 def test_a_folder_is_not_a_video(tmp_path: Path) -> None:
