@@ -23,6 +23,7 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.layout import PICTURES
 from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
@@ -181,10 +182,12 @@ def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
-    sealed = [Path(state.store).name for state in states if state.seal]
-    is_complete = len(sealed) == len(states) and not failures and not without_video
-    if is_complete and plan.grid is None:
-        stores = " ".join(f"--store {shlex.quote(name)}" for name in sealed)
+    # Kept frames are no features.
+    names = [s.path.name for s in plan.stores if PICTURES not in s.backbone.arrays]
+    is_sealed = all(state.seal for state in states)
+    is_complete = is_sealed and not failures and not without_video
+    if names and is_complete and plan.grid is None:
+        stores = " ".join(f"--store {shlex.quote(name)}" for name in names)
         manifest = shlex.quote(plan.manifest)
         steps.append(f"next: obygaze run honest --manifest {manifest} {stores}")
     return steps
