@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shlex
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from obygaze_models.runner.tables import (
     RESULTS,
     Run,
     read_folder,
+    read_run,
     read_table,
     table_bytes,
 )
@@ -98,6 +100,12 @@ def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
         *("task", "train", "test", "store", "model"),
         *("film", "metric", "value"),
     )
+
+
+def test_the_next_command_finds_a_run_outside_of_the_workspace(run: Run) -> None:
+    """It had the name alone, which is looked for in the workspace."""
+    (note,) = run.notes
+    assert read_run(shlex.split(note)[-1]).folder == run.folder
 
 
 def test_a_value_is_that_of_the_predictions(run: Run) -> None:
