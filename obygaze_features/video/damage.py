@@ -14,6 +14,8 @@ GAP = 1.5
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
+# The table of a container is that of the file if it lists so many of the packets that are found.
+_SHARE_IN_TABLE = 7 / 8
 # Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
 _LATE = 16
 
@@ -80,12 +82,10 @@ def skipped_in_table(
     listed = np.array([offset + 8 for offset, size in entries if size], dtype=np.int64)
     packet_offsets = np.array(offsets, dtype=np.int64)
     lost = listed[~np.isin(listed, packet_offsets)]
+    if not len(lost) or (np.diff(packet_offsets) <= 0).any():
+        return []
     # A table with other offsets, or of another file, is not used.
-    if (
-        not len(lost)
-        or len(lost) > len(listed) / 8
-        or (np.diff(packet_offsets) <= 0).any()
-    ):
+    if np.mean(np.isin(packet_offsets, listed)) < _SHARE_IN_TABLE:
         return []
     after = np.unique(np.searchsorted(packet_offsets, lost))
     return [position for position in after.tolist() if position < len(packet_offsets)]

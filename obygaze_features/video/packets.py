@@ -161,7 +161,10 @@ def read_packets(
         )
     if container.format.name == "avi":
         entries = ((entry.pos, entry.size) for entry in stream.index_entries)
-        seen.lost[skipped_in_table(entries, table["offset"])] = True
+        missing = skipped_in_table(entries, table["offset"])
+        if missing:
+            # The container counts pictures: all behind a missing one would be at other times.
+            seen.broken[missing[0] :] = True
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True
     index = _index_of(seen, container, stream)

@@ -242,6 +242,24 @@ def test_a_chunk_of_avi_that_is_not_found_but_in_the_table(
     assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
 
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_no_picture_behind_a_hole_in_an_avi_film_is_at_another_time(
+    tmp_path: Path, share: float
+) -> None:
+    """AVI has no times: pictures behind missing ones are counted, and are too early."""
+    path = write_video(tmp_path / "film.avi", "mpeg4", numbers=range(250))
+    data = bytearray(path.read_bytes())
+    start = int(len(data) * 0.4)
+    n_bytes = int(len(data) * share)
+    data[start : start + n_bytes] = bytes(n_bytes)
+    path.write_bytes(data)
+    before = decode_clip(path, View(8), start_s=0.4, end_s=2.0)
+    assert read_numbers(before.pictures) == before.index.tolist()
+    with pytest.raises(BadVideo) as caught:
+        decode_clip(path, View(8), start_s=6.0, end_s=7.5)
+    assert caught.value.reason == "damaged"
+
+
 def test_a_table_of_packets_that_says_nothing() -> None:
     places = list(range(108, 1108, 100))
     table = [(place - 8, 50) for place in places]
