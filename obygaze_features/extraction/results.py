@@ -23,6 +23,7 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
@@ -147,7 +148,9 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
     return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
 
 
-def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]:
+def next_steps(
+    plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
+) -> list[str]:
     """Return what to type next: for clips that were not extracted, or with the whole store."""
     link = f"obygaze manifest link {plan.manifest} FOLDER"
     steps = []
@@ -181,12 +184,15 @@ def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
-    sealed = [Path(state.store).name for state in states if state.seal]
-    is_complete = len(sealed) == len(states) and not failures and not without_video
-    if is_complete and plan.grid is None:
-        stores = " ".join(f"--store {shlex.quote(name)}" for name in sealed)
-        manifest = shlex.quote(plan.manifest)
-        steps.append(f"next: obygaze run honest --manifest {manifest} {stores}")
+    are_sealed = all(state.seal for state in states)
+    is_complete = are_sealed and not failures and not without_video
+    arrays = [{array.name for array in store.arrays} for store in plan.stores]
+    have_vectors = all(names.intersection(VECTORS) for names in arrays)
+    if is_complete and have_vectors and manifest.has_honest_tasks:
+        typed = [store.target.store or store.path.name for store in plan.stores]
+        stores = " ".join(f"--store {shlex.quote(name)}" for name in typed)
+        name = shlex.quote(plan.manifest)
+        steps.append(f"next: obygaze run honest --manifest {name} {stores}")
     return steps
 
 
