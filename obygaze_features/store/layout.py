@@ -58,7 +58,7 @@ RUN_ROWS = 256
 COLUMNS = ("clip_id", "movie_id", "status")
 # Which frames are real, and not the padding of a short clip.
 MASK = "mask"
-# The arrays of which an experiment takes the first that a store has.
+# Experiments take the first of these that a store has, unless the protocol names others.
 VECTORS = ("pooled", "clip")
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"

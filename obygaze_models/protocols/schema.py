@@ -26,7 +26,6 @@ from obygaze_features.core.schema_rules import (
     number,
     whole,
 )
-from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.segments import Reducer, Rule
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
@@ -59,7 +58,7 @@ class Data:
     rule: Rule = "touch"
     reduce: Reducer = "max"
     view: Literal["auto", "raw", "visual", "as_published"] = "auto"
-    array: Annotated[tuple[str, ...], list_of(name, least=1)] = VECTORS
+    array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
     erase: tuple[str, ...] = ()
