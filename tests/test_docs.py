@@ -26,6 +26,7 @@ from obygaze import cli
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.schema import (
     Data,
+    Feature,
     FitSettings,
     Grid,
     PaperValue,
@@ -65,6 +66,7 @@ def test_every_word_of_a_protocol_is_explained():
         FitSettings,
         ReportSettings,
         Task,
+        Feature,
         PaperValue,
     ]
     words = {key.name for section in sections for key in fields(section)}

@@ -277,8 +277,12 @@ def open_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _no_text(violations: Violations) -> Corrupt:
-    return Corrupt(f"the file is UTF-16 or not text; {SAVE_AS}", where=violations.path)
+def _is_text(line: bytes) -> bool:
+    """Return whether a line is UTF-8 without NUL characters, which text in UTF-16 has."""
+    try:
+        return "\0" not in line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
 
 
 def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
@@ -291,9 +295,10 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
         if not raw or len(raw) > MAX_LINE:
             return
         if number == 1:
-            if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw:
-                raise _no_text(violations)
             raw = raw.removeprefix(codecs.BOM_UTF8)
+            if not _is_text(raw):
+                problem = f"the file is not text in UTF-8; {SAVE_AS}"
+                raise Corrupt(problem, where=violations.path)
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:

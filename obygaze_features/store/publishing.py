@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import write_new
+from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.files import write_exclusive
 from obygaze_features.core.metadata import (
     CROISSANT_FILE,
     Publication,
@@ -111,7 +111,10 @@ def describe_as_card(
     if croissant is None:
         return StoreCard(name_of(store), text)
     path = Path(croissant)
-    write_new(path, croissant_of(opened))
+    data = croissant_of(opened)
+    if not write_exclusive(path, data) and path.read_bytes() != data:
+        problem = "this file exists and has other contents"
+        raise AlreadyThere(problem, where=str(path), hint="choose another name")
     return StoreCard(name_of(store), text, path)
 
 

@@ -65,6 +65,13 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Feature:
+    """The array that is read from the store of this name."""
+
+    array: Annotated[str, name]
+
+
+@dataclass(frozen=True)
 class Task:
     """Two classes of clips: by a map of levels, by expressions, or by values of a column.
 
@@ -246,6 +253,7 @@ class Protocol:
     leakage: Literal["error", "warn"] = "error"
     balancing: Literal["none", "rotated"] = "none"
     data: Data = field(default_factory=Data)
+    features: Mapping[str, Feature] = field(default_factory=dict)
     tasks: Mapping[str, Task] = field(default_factory=dict)
     splits: Splits = field(default_factory=Splits)
     models: Mapping[str, Model] = field(default_factory=dict)

@@ -93,9 +93,14 @@ def read_features(
         protocol: What to read, and how to scale it.
         of_frames: Whether models read the frames of clips; None if there is no model.
     """
+    for name in protocol.features.keys() - stores.keys():
+        raise FixUsage(f"features.{name}: no store has the name {name!r} in this run")
     features = []
     for name, store in stores.items():
-        features.append(read_store(name, store, table, protocol.data, of_frames))
+        data = protocol.data
+        if name in protocol.features:
+            data = replace(data, array=(protocol.features[name].array,))
+        features.append(read_store(name, store, table, data, of_frames))
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features

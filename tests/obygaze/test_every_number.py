@@ -44,7 +44,6 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
-    "view": ["made-up", "--export", "page"],
     "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
     "manifest windows": [
         "videos",

@@ -56,7 +56,11 @@ def follow(
     advice = advice_of(answer.stderr)
     if not advice:
         return
-    for command in COMMAND.findall(advice):
+    # No network is at hand here.
+    offline, _, online = advice.partition("with a network: ")
+    for command in COMMAND.findall(online):
+        check_words(command)
+    for command in COMMAND.findall(offline):
         if PLACEHOLDER.search(command):
             check_words(command)
             continue

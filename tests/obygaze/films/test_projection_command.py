@@ -108,10 +108,9 @@ def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -
     ):
         result = call_obygaze("manifest", command, marked, *words)
         assert (result.code, result.stdout) == (1, "")
-        error, where, hint = result.stderr.splitlines()[-3:]
-        assert error == what
-        assert where.startswith(f"  in: {tmp_path}")
-        assert hint.startswith("  Try: ")
+        lines = result.stderr.splitlines()
+        error = lines.index(what)
+        assert lines[error + 1].startswith(f"  in: {tmp_path}")
 
 
 def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.tables import MAX_LINE, read_table, whole_number
@@ -61,7 +61,6 @@ def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
         (b"", "1: the file is empty"),
         (b"a;b\n1;2\n", "1: expected cells separated by commas, got semicolons"),
         (b"a\tb\n1\t2\n", "1: expected cells separated by commas, got tabs"),
-        ("a,b\n1,2\n".encode("utf-16"), "1: the file is UTF-16"),
         (b"a,b\n1,2\ncaf\xe9,2\n", "3: byte 0xE9 at position 4 is not UTF-8"),
         (
             b"a,b,a\n1,2,3\n",
@@ -83,6 +82,15 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
     path = write(tmp_path, data)
     (line,) = details_of(path)
     assert line.startswith(f"{path}:{told}")
+
+
+@pytest.mark.parametrize(
+    "data", ["a,b\n1,2\n".encode("utf-16"), b"caf\xe9,b\n1,2\n", b"a\0,b\n"]
+)
+def test_a_file_whose_first_line_is_no_text(tmp_path: Path, data: bytes) -> None:
+    path = write(tmp_path, data)
+    with pytest.raises(Corrupt, match="the file is not text in UTF-8"):
+        read_table(path, required=("a", "b"))
 
 
 def test_a_byte_order_mark_is_skipped_and_the_delimiter_found(tmp_path: Path) -> None:
@@ -128,7 +136,7 @@ def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "huge.csv"
     with path.open("wb") as stream:
         stream.truncate(300_000_000)
-    with pytest.raises(FixInput, match=r"300\.0 MB"):
+    with pytest.raises(Corrupt, match=r"300\.0 MB"):
         read_table(path, required=("a",))
 
 

@@ -137,7 +137,7 @@ def test_one_damaged_picture_fails_the_clip(clean: Path, tmp_path: Path) -> None
     with pytest.raises(BadVideo, match=r"10 of 32 pictures are damaged") as caught:
         decode_clip(path, View(32))
     assert (caught.value.stage, caught.value.reason) == ("decode", "damaged")
-    assert len(str(caught.value).splitlines()) == 3
+    assert len(str(caught.value).splitlines()) == 2
     accepted = decode_clip(path, View(32), accept_damaged=True)
     assert accepted.substituted.sum() == 10
     with pytest.raises(BadVideo, match=r"1 of 16 pictures are damaged"):
@@ -254,8 +254,7 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadVideo) as caught:
         decode_clip(tmp_path / name, View(8))
     assert (caught.value.stage, caught.value.reason) == ("open", reason)
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 3 and name in lines[1] and "Try:" in lines[2]
+    assert name in str(caught.value).splitlines()[1]
 
 
 def test_a_folder_is_not_a_video(tmp_path: Path) -> None:

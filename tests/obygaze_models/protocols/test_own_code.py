@@ -193,7 +193,7 @@ def test_splits_of_a_file_are_folds_of_whole_films(here: Path) -> None:
     assert folds["tt0000001"] == folds["tt0000003"] != folds["tt0000002"]
     assert models(run)[0].leaked == 0
     wrong = "splits.kind=own.py:divided"
-    with pytest.raises(FixInput, match="divides movie_id"):
+    with pytest.raises(FixInput, match="divides the film 'tt0000001'"):
         og.run("honest", "sig", "films", changes=[*RIDGE, wrong], output="b")
 
 

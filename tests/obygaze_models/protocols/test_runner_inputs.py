@@ -616,7 +616,10 @@ class TestExtras:
         tested = {}
         for scheme in (CODE, "none"):
             protocol = quick(
-                "paper-table2", f"splits.scheme={scheme}", "grid.baselines=[]"
+                "paper-table2",
+                f"splits.scheme={scheme}",
+                "balancing=none",
+                "grid.baselines=[]",
             )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
             tested[scheme] = {row["clip_id"] for row in run.predictions}

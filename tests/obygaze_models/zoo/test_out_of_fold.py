@@ -255,9 +255,7 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(
     assert set(found.clip_ids) == {clip for clip in LEVEL if FILM[clip] == LAST}
     assert set(found.basis) == {"unseen"}
     assert set(found.refused) == set(LEVEL) - set(found.clip_ids)
-    with pytest.raises(
-        FixInput, match=r"does not list its training clips(.|\n)*obygaze train again"
-    ):
+    with pytest.raises(FixInput, match="does not list its training clips"):
         predict(without_list, store, list(found.refused)[:3])
     in_sample = predict(without_list, store, in_sample=True)
     assert set(in_sample.basis) == {"unseen", "in-sample"}

@@ -61,7 +61,7 @@ def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) 
 def test_text_in_utf_16_and_bytes_that_are_no_text_are_refused(
     tmp_path: Path, data: bytes
 ) -> None:
-    assert "UTF-16 or not text; save the file as UTF-8" in imported(tmp_path, data)[0]
+    assert "is not text in UTF-8; save the file as UTF-8" in imported(tmp_path, data)[0]
 
 
 def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) -> None:

@@ -547,16 +547,6 @@ def test_one_film_may_have_several_files_however_its_accents_are_coded(
     assert import_segments(paths, "made-up", 25).manifest.films == ("e",)
 
 
-def test_each_voice_of_a_cue_is_a_segment_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "lake.vtt"
-    path.write_text(one_cue("<v Ada>Sure</v>\n<v Ben>Easy Neg</v>"))
-    clips = import_segments([path], "made-up", 25).manifest.clips
-    assert [(clip.extra["annotator"], clip.level) for clip in clips] == [
-        ("Ada", "S"),
-        ("Ben", "EN"),
-    ]
-
-
 def test_a_second_level_of_a_cue_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
     path.write_text(one_cue("<v Ada><c.level>Sure</c><c.level>Hard Neg</c>"))
