@@ -242,6 +242,8 @@ def _fetch(card: Card, to: str | Path | None) -> dict[str, Any]:
     # In the layout of the hub's cache, so that the node knows whose weights they are.
     repository = repository_folder(card.checkpoint)
     copy = Path(to) / "hub" / repository.name
+    if copy.resolve() == repository.resolve():
+        return {**weights, "folder": str(files.folder)}
     _copy_snapshot(files.folder, copy)
     reference = copy / "refs" / card.revision
     reference.parent.mkdir(parents=True, exist_ok=True)

@@ -184,12 +184,14 @@ def next_steps(
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
-    are_sealed = all(state.seal for state in states)
-    is_complete = are_sealed and not failures and not without_video
-    arrays = [{array.name for array in store.arrays} for store in plan.stores]
-    have_vectors = all(names.intersection(VECTORS) for names in arrays)
-    if is_complete and have_vectors and manifest.has_honest_tasks:
-        typed = [store.target.store or store.path.name for store in plan.stores]
+    # Kept frames, and arrays of frames alone, have no vector a clip.
+    typed = []
+    for store in plan.stores:
+        if any(array.name in VECTORS for array in store.arrays):
+            typed.append(store.target.store or store.path.name)
+    is_sealed = all(state.seal for state in states)
+    is_complete = is_sealed and not failures and not without_video
+    if typed and is_complete and manifest.has_honest_tasks:
         stores = " ".join(f"--store {shlex.quote(name)}" for name in typed)
         name = shlex.quote(plan.manifest)
         steps.append(f"next: obygaze run honest --manifest {name} {stores}")

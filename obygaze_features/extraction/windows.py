@@ -218,7 +218,9 @@ class _Sweep:
         return DecodeResult(self.job, clips, None, seconds)
 
     def _decoded_alone(self, window: _Window, seconds: float) -> DecodeResult:
-        alone = self.pool.submit(self._job(window.ranks, window.samples)).result()
+        start_s = window.span_s[0] + float(self.index.times_s[0])
+        job = replace(self._job(window.ranks, window.samples), start_s=start_s)
+        alone = self.pool.submit(job).result()
         clips = {
             view: self._placed(clip, window)
             for view, clip in (alone.clips or {}).items()

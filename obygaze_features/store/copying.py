@@ -78,7 +78,7 @@ from obygaze_features.store.targets import (
     part_of,
     write_pieces,
 )
-from obygaze_features.store.verifying import changes_of, verify
+from obygaze_features.store.verifying import changes_of, has_replaced, verify
 
 # The headings of the options in the help.
 TERMS = "Licence"
@@ -200,21 +200,12 @@ def _copy_at(target: Path, store: Store) -> Store | None:
     taken = "a folder or file that is not a copy of this store has this name"
     if has_store:
         copy = open_store(target)
-        if copy.seal == store.seal or _takes_place(store.record, copy):
+        if copy.seal == store.seal or has_replaced(store, copy):
             return copy
         taken = "another store has this name"
-        if store.seal in [entry.seal for entry in copy.record.replaces]:
+        if has_replaced(copy, store):
             taken = "the store here is later than this one, which it replaces"
     raise AlreadyThere(taken, where=str(target))
-
-
-def _takes_place(record: StoreRecord, there: Store) -> bool:
-    """Return whether a store may take the place of an earlier one.
-
-    A part lists what was withdrawn from its source, but has fewer rows.
-    """
-    seals = [entry.seal for entry in record.replaces]
-    return there.seal in seals and record.rows.total >= len(there)
 
 
 def _hidden_of(target: Path, seal: str) -> Path:
@@ -510,11 +501,10 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
             there = open_store(target.files())
             seal = there.seal
         if seal not in ("", store.seal):
-            if not _takes_place(record, there):
-                is_later = store.seal in [entry.seal for entry in there.record.replaces]
+            if not has_replaced(store, there):
                 raise AlreadyThere(
                     "the target has a store that replaces this one"
-                    if is_later
+                    if has_replaced(there, store)
                     else "another store is there",
                     where=target.location,
                 )

@@ -246,7 +246,10 @@ def decode(data: bytes, kind: type[Document], where: str) -> Document:
         raise _damaged(str(error), where) from error
     if not data.endswith(b"\n"):
         raise _damaged("it does not end with a line feed", where)
-    check_arrays(document.arrays, where)
+    try:
+        check_arrays(document.arrays, where)
+    except FixInput as error:
+        raise Corrupt(error.message, where=where) from error
     if isinstance(document, StoreRecord):
         _check_store(document, where)
     elif document.block_rows < 1:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,6 @@ def seal(
     target: Path,
     *,
     seal_now: bool = False,
-    reason: str = "",
-    author: str = "",
     terms: Terms = NO_TERMS,
 ) -> Written:
     """Make the store of a filling whose blocks are finished, and remove NAME.next.
@@ -57,8 +54,6 @@ def seal(
     Args:
         target: The folder of the store; NAME.next is beside it.
         seal_now: Seal what is there: other rows are failed, with the reason `not extracted`.
-        reason: Why a store is changed, in one sentence.
-        author: Who changes the store.
         terms: Licence and citation for the card; by default those of the store that is changed.
     """
     while True:
@@ -73,16 +68,14 @@ def seal(
             continue
         seal_then = seal_at(target)
         try:
-            return _seal(filling, seal_now, Replacement(reason, author), terms)
+            return _seal(filling, seal_now, terms)
         except (OSError, ObygazeError):
             # Another process may have sealed the store, and moved or removed what was read here.
             if filling.is_current() and seal_at(target) == seal_then:
                 raise
 
 
-def _seal(
-    filling: Filling, seal_now: bool, replacement: "Replacement", terms: Terms
-) -> Written:
+def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     before = None
     if filling.plan.replaces:
@@ -90,13 +83,12 @@ def _seal(
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     source.check_losses()
     plan = filling.plan
-    replaces = replacement.history(before)
     contents = Contents(
         arrays=plan.arrays,
         recipe=Recipe.from_json(plan.recipe),
         manifest=plan.manifest,
         makers=source.makers,
-        replaces=replaces,
+        replaces=_history_of(before),
         origins=before.record.origins if before else (),
         terms=_terms_of(terms, before),
     )
@@ -117,19 +109,12 @@ def _seal(
     return Written(target, seal_of_store, tuple(source.warnings()))
 
 
-class Replacement(NamedTuple):
-    """Why and by whom a store is changed."""
-
-    reason: str
-    author: str
-
-    def history(self, before: Store | None) -> tuple[Replaced, ...]:
-        """Return the history of the new store."""
-        if before is None:
-            return ()
-        today = datetime.now(UTC).date().isoformat()
-        change = Replaced(before.seal, today, self.reason, self.author)
-        return (*before.record.replaces, change)
+def _history_of(before: Store | None) -> tuple[Replaced, ...]:
+    """Return the history of the new store."""
+    if before is None:
+        return ()
+    today = datetime.now(UTC).date().isoformat()
+    return (*before.record.replaces, Replaced(before.seal, today))
 
 
 def _terms_of(terms: Terms, before: Store | None) -> Terms:

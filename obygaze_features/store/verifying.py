@@ -389,7 +389,7 @@ def compare_with_source(
     ours = copy.record
     theirs = compared.record
     origins = [origin.seal for origin in ours.origins]
-    if compared.seal in [entry.seal for entry in ours.replaces]:
+    if has_replaced(copy, compared):
         return Comparison("a later store than its source, which it replaces")
     for place, entry in enumerate(theirs.replaces):
         if entry.seal == copy.seal:
@@ -410,6 +410,16 @@ def compare_with_source(
         where=copy.location,
         hint=f"obygaze store info {shlex.quote(compared.location)}",
     )
+
+
+def has_replaced(later: Store, earlier: Store) -> bool:
+    """Return whether a store has taken the place of an earlier one.
+
+    A part or a merger lists what was withdrawn from its sources, but these are its origins.
+    """
+    seals = [entry.seal for entry in later.record.replaces]
+    has_origins = later.record.origins == earlier.record.origins
+    return earlier.seal in seals and has_origins
 
 
 def _n_withdrawn(copy: Store, changes: Sequence[Replaced]) -> int:

@@ -79,7 +79,8 @@ def decode_views(
         views: what each model sees.
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
-        ranks: the numbers of the pictures of the part, in place of its times.
+        ranks: the numbers of the pictures of the part, in place of its times. `start_s` then only
+            tells whether the first of its pictures are missing.
         allocate: returns arrays of the shapes it is given, one for all views that resize alike.
         indexes: a folder that keeps the index of the film, for files with many clips. Without it,
             every call reads the film.
@@ -213,11 +214,15 @@ class _ClipDecoder:
 
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
         index = canvas.index
+        start_s = self.start_s
         end_s = self.end_s
-        stop = canvas.span[1]
+        first, stop = canvas.span
         if self.ranks is not None:
+            if start_s is None and first > 0:
+                start_s = float(index.times_s[first - 1])
             end_s = float(index.times_s[stop]) if stop < index.frames else None
-        is_incomplete = self.source.film.is_incomplete(index, canvas.span, end_s)
+        film = self.source.film
+        is_incomplete = film.is_incomplete(index, canvas.span, start_s, end_s)
         canvas.blank_missing()
         return {
             view: canvas.clip(number, is_incomplete)

@@ -110,19 +110,35 @@ class Film:
         return max(last_picture_s, self.declared_s)
 
     def is_incomplete(
-        self, index: FrameIndex, span: tuple[int, int], end_s: float | None
+        self,
+        index: FrameIndex,
+        span: tuple[int, int],
+        start_s: float | None,
+        end_s: float | None,
     ) -> bool:
-        """Return whether pictures of a span are missing from the file, if it is broken."""
+        """Return whether pictures of a part are missing from the file, if it is broken.
+
+        Args:
+            index: The pictures of the film.
+            span: Those of the part.
+            start_s: Where the part begins; None for the beginning of the film.
+            end_s: Where the part ends; None for the end of the film.
+        """
         if not self.broken:
             return False
         first, stop = span
-        before_gaps = gaps(index.times_s)
+        times_s = index.times_s
+        before_gaps = gaps(times_s)
         if ((first <= before_gaps) & (before_gaps < stop - 1)).any():
             return True
-        until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
-        steps = np.diff(index.times_s[first:stop])
+        steps = np.diff(times_s[first:stop])
         step = float(np.median(steps)) if len(steps) else 1 / index.rate
-        return until_s - float(index.times_s[stop - 1]) >= GAP * step
+        if start_s is not None and first - 1 in before_gaps:
+            missing_s = float(times_s[first]) - start_s
+            if missing_s > step / 2:
+                return True
+        until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
+        return until_s - float(times_s[stop - 1]) >= GAP * step
 
 
 def read_packets(

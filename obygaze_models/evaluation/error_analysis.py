@@ -76,7 +76,6 @@ def analyse_success(
     films: ArrayLike,
     *,
     intercept: bool = True,
-    least_clips: int = LEAST_CLIPS,
 ) -> list[Analysis]:
     """Return the regression over all films, with standard errors over films, then one per film.
 
@@ -85,17 +84,13 @@ def analyse_success(
         factors: A column of numbers for each factor.
         films: The film of each clip.
         intercept: Whether there is an intercept; not where some factors sum to one.
-        least_clips: The clips that a regression needs for each factor, and that a factor needs on
-            both sides, with it and without it.
     """
     right = as_truth(success)
     names, codes = as_codes(films, right.size)
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }
-    of_all_films = analyse(
-        right, table, clusters=codes, intercept=intercept, least_clips=least_clips
-    )
+    of_all_films = analyse(right, table, clusters=codes, intercept=intercept)
     analyses = [of_all_films]
     for code, film in enumerate(names):
         inside = codes == code
@@ -105,7 +100,6 @@ def analyse_success(
             table_of_film,
             film=str(film),
             intercept=intercept,
-            least_clips=least_clips,
         )
         analyses.append(of_film)
     return analyses

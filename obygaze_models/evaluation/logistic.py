@@ -24,6 +24,7 @@ MAX_ITERATIONS = 10_000  # Fisher steps of a nearly separated film take thousand
 # Near its maximum the likelihood is flat to its last digits: smaller steps are not compared.
 TOLERANCE = 1e-7
 MAX_STEP = 5.0
+CONFIDENCE = 0.95  # of the intervals
 NEXT_TO_ZERO = 1e-6
 
 
@@ -46,7 +47,6 @@ def fit_logistic(
     *,
     clusters: ArrayLike | None = None,
     method: str = "auto",
-    confidence: float = 0.95,
     intercept: bool = True,
 ) -> LogisticFit:
     """Return the logistic regression of `y` on the columns of X and an intercept.
@@ -56,7 +56,6 @@ def fit_logistic(
         y: The outcome, 0 or 1.
         clusters: The film of each clip, for standard errors over films.
         method: "ml", "firth", or "auto": Firth's method where maximum likelihood does not exist.
-        confidence: The confidence of the intervals, such as 0.95.
         intercept: Whether there is an intercept; not where columns of X sum to one.
     """
     truth = as_truth(y)
@@ -81,7 +80,7 @@ def fit_logistic(
     beta = np.asarray(np.linalg.solve(mix, size * coefficients), dtype=np.float64)
     variance, df = _variances(design, truth, beta, firth, clusters)
     se = np.sqrt(variance)
-    reach = special.stdtrit(df, (1 + confidence) / 2) * se
+    reach = special.stdtrit(df, (1 + CONFIDENCE) / 2) * se
     p = 2 * special.stdtr(df, -np.abs(beta / se))
     errors = "independent" if clusters is None else "films"
     method = "firth" if firth else "ml"

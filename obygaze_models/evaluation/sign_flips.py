@@ -27,7 +27,7 @@ LEAST_FILMS = 2
 
 
 def patterns(
-    n_films: int, width: int = 1, *, n_sampled: int = N_SAMPLED, seed: int = 0
+    n_films: int, width: int = 1, *, seed: int = 0
 ) -> Iterator[NDArray[np.int8]]:
     """Yield blocks of patterns of signs, 1 and -1, a row for each.
 
@@ -37,11 +37,10 @@ def patterns(
     Args:
         n_films: The number of films.
         width: How many numbers a pattern is compared in.
-        n_sampled: How many patterns to draw where there are too many to count.
-        seed: The seed of the draw.
+        seed: The seed of the draw, where there are too many to count.
     """
     is_exact = n_films <= MOST_COUNTED
-    n_patterns = 1 << (n_films - 1) if is_exact else n_sampled
+    n_patterns = 1 << (n_films - 1) if is_exact else N_SAMPLED
     step = max(1, BLOCK_NUMBERS // max(n_films, width))
     rng = np.random.default_rng(seed)
     for start in range(0, n_patterns, step):
@@ -92,9 +91,7 @@ def sign_flip_p(
     return (n_extreme + 1) / (n_patterns + 1), False
 
 
-def max_t_p(
-    differences: ArrayLike, inflations: ArrayLike | None = None, *, seed: int = 0
-) -> FloatArray:
+def max_t_p(differences: ArrayLike, inflations: ArrayLike | None = None) -> FloatArray:
     """Return the p of each difference, corrected for all of them.
 
     NaN where a difference has fewer than two films, is 0 in all of them, or has an infinite
@@ -104,7 +101,6 @@ def max_t_p(
         differences: A row for each film, a column for each difference; NaN for no value.
         inflations: Of each difference, a factor of the variance of its mean that films do not show:
             each film also trained the models that others tested.
-        seed: The seed of the patterns, of more than 20 films.
     """
     D = np.asarray(differences, dtype=np.float64)
     n_films, n_differences = D.shape
@@ -127,7 +123,7 @@ def max_t_p(
     least = observed[ascending] * (1 - TIE)
     n_larger = np.zeros(ascending.size)
     n_patterns = 0
-    for signs in patterns(n_films, n_differences, seed=seed):
+    for signs in patterns(n_films, n_differences):
         t = _t_values(signs, D[:, ascending], n_of[ascending], squares[ascending])
         largest = np.maximum.accumulate(t, axis=1)
         n_larger += (largest >= least).sum(axis=0)

@@ -391,6 +391,8 @@ def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
     both = sorted(set(splits.test) & set(splits.choose))
     if both:
         document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
+    if splits.choose and splits.validation == "none":
+        document.add("splits.choose", "has no meaning with validation = 'none'")
     if splits.kind == "kfold" and splits.folds < 2:
         document.add("splits.folds", f"must be at least 2, got {splits.folds}")
     if splits.kind == "nested" and splits.folds == 1:

@@ -275,11 +275,6 @@ class Protocol:
         return tuple(name for name in named if name not in METRICS)
 
     @property
-    def test_tasks(self) -> list[str]:
-        """Return the tasks that test a cell: with pairs "same", only those that train too."""
-        return list(dict.fromkeys(test for _, test in self.pairs))
-
-    @property
     def pairs(self) -> list[tuple[str, str]]:
         """Return the train and the test task of every cell, in the order of the tables."""
         tests = self.grid.test or self.tasks

@@ -54,9 +54,9 @@ STYLE = Template(
 )
 
 
-def colour_names(prefix: str = "--") -> dict[str, str]:
+def colour_names() -> dict[str, str]:
     """Return each colour as a variable of a page."""
-    return {name: f"var({prefix}{name})" for name in COLOURS}
+    return {name: f"var(--{name})" for name in COLOURS}
 
 
 @dataclass
@@ -76,12 +76,12 @@ class Drawing:
             f'<text x="{x:.2f}" y="{y:.2f}" class="{kind}" text-anchor="{anchor}">{safe}</text>'
         )
 
-    def label(self, y: float, text: str, kind: str = "") -> None:
+    def label(self, y: float, text: str) -> None:
         """Write the label of a row to the left of the axis, in up to two lines."""
         lines = textwrap.wrap(text, LETTERS, max_lines=2, placeholder=" …") or [""]
         first = y + 4 - 7 * (len(lines) - 1)
         for number, line in enumerate(lines):
-            self.text(LEFT - 12, first + 14 * number, line, kind, anchor="end")
+            self.text(LEFT - 12, first + 14 * number, line, anchor="end")
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """Draw a line."""

@@ -266,7 +266,7 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """The next command."""
-        return [f"next: obygaze report {shlex.quote(self.folder.name)}"]
+        return [f"next: obygaze report {shlex.quote(str(self.folder))}"]
 
     def to_json(self) -> dict[str, Any]:
         """Return where the run is, and its values and differences over all films."""

@@ -71,10 +71,11 @@ def by_cell(run: Run) -> dict[Key, tuple[str, ...]]:
 
 def reversed_grid(protocol: Protocol) -> Protocol:
     """The same cells in the opposite order."""
+    test_tasks = dict.fromkeys(test for _, test in protocol.pairs)
     grid = replace(
         protocol.grid,
         train=tuple(reversed(protocol.train_tasks)),
-        test=tuple(reversed(protocol.test_tasks)),
+        test=tuple(reversed(test_tasks)),
         models=tuple(reversed(protocol.model_names)),
         baselines=tuple(reversed(protocol.grid.baselines)),
     )

@@ -84,3 +84,12 @@ def change_file(source: Path, target: Path, change: Change, *, seed: int = 1) ->
     change(data, random.Random(seed))
     target.write_bytes(bytes(data))
     return target
+
+
+def zero_the_middle(path: Path) -> None:
+    """Zero a fifth of a file, from 40 to 60 % of it."""
+    data = bytearray(path.read_bytes())
+    start = len(data) * 2 // 5
+    stop = len(data) * 3 // 5
+    data[start:stop] = bytes(stop - start)
+    path.write_bytes(bytes(data))

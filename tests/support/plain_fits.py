@@ -333,7 +333,8 @@ def _linear_differs(
     records = {fold["fold"]: fold for fold in cell["folds"]}
     strengths = offered_strengths(model)
     is_grouped = splits["kind"] not in ("kfold", "published", "fixed")
-    chooses = len(strengths) > 1 and not is_grouped
+    has_validation = splits["validation"] != "none"
+    chooses = len(strengths) > 1 and not is_grouped and has_validation
     is_joined = not follows_paper(one) and not chooses
 
     def matrix(clips: Sequence[Clip]) -> Floats:

@@ -535,9 +535,9 @@ class Repeats:
     def add(self, rows: Values) -> None:
         """Count some more rows."""
         self.n_rows += len(rows)
-        for row in rows.reshape(len(rows), -1):
+        for row in rows:
             key = hash(row.tobytes())
-            is_constant = bool((row == row[0]).all())
+            is_constant = bool((row == row.flat[0]).all())
             self.n_repeats += is_constant or key in self.seen
             self.seen.add(key)
 

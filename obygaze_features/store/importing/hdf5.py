@@ -127,11 +127,11 @@ def _node(parent: Any, path: str, where: str) -> Any:
         if not isinstance(node, h5py.Group) or word not in node:
             raise KeyError(path)
         if not isinstance(node.get(word, getlink=True), h5py.HardLink):
-            raise FixInput(f"{path!r} is a link, which is not followed", where=where)
+            raise Corrupt(f"{path!r} is a link, which is not followed", where=where)
         node = node[word]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
         problem = f"{path!r} has its data in other files, which are not read"
-        raise FixInput(problem, where=where)
+        raise Corrupt(problem, where=where)
     return node
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
 
@@ -463,7 +463,7 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
         if is_hidden or path.suffix.lower() not in suffixes:
             continue
         if not path.resolve().is_relative_to(base):
-            raise FixInput("a link to another folder", where=str(path))
+            raise Corrupt("a link to another folder", where=str(path))
         if path.is_file():
             files.append(path)
     if not files:

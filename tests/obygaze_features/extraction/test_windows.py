@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze
-from support.damage import flip_bits_visibly
+from support.damage import flip_bits_visibly, zero_the_middle
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
@@ -37,6 +37,7 @@ from obygaze_features.store.filling import Filling
 from obygaze_features.video import DecodedClip, DecodeJob, DecodePool, View, decode_clip
 from obygaze_features.video import pool as pool_module
 from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import decode_views
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
 from obygaze_features.video.pool import DecodeResult
@@ -46,6 +47,7 @@ SIX = (
     *("mp4_h264_open_groups", "mkv_variable_rate", "mp4_edit_list"),
     *("avi_packed_b", "ts_h264_open_groups", "mkv_h264_short_groups"),
 )
+ALL = View(250)
 GRIDS = (Grid(16, 16), Grid(16, 4), Grid(seconds=1, every=0.4))
 
 
@@ -143,6 +145,34 @@ def test_a_sweep_gives_what_each_window_alone_gives(
                 assert same, (window, view, name)
             n_damaged += int(alone.substituted.sum())
     assert bool(n_damaged) == kind.startswith("mkv")
+
+
+@pytest.mark.parametrize("part_bytes", [1, sweeps.PART_BYTES])
+def test_windows_with_missing_pictures_fail(
+    tmp_path: Path, pool: DecodePool, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    """A fifth of a film of 10 s is missing; windows begin before, in and behind it."""
+    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", part_bytes)
+    (tmp_path / "films").mkdir()
+    film = write_video(
+        tmp_path / "films" / "a.mkv",
+        numbers=range(250),
+        options={"preset": "veryfast", "g": "15", "sc_threshold": "0"},
+    )
+    zero_the_middle(film)
+    there = set(read_numbers(decode_views(film, [ALL])[ALL].pictures))
+    assert 20 < 250 - len(there) < 100
+    view = View(4)
+    grid = Grid(seconds=1, every=0.4)
+    _, results = swept(tmp_path / "films", grid, (view,), pool, tmp_path)
+    for window, result in enumerate(results):
+        expected = list(range(10 * window, 10 * window + 25))
+        if there.issuperset(expected):
+            clip = result.clips[view].check()
+            assert read_numbers(clip.pictures) == sampled(expected, 4), window
+        else:
+            with pytest.raises(BadVideo):
+                result.clips[view].check()
 
 
 def test_two_films_of_one_video_are_two_sweeps(

@@ -47,6 +47,7 @@ from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.verifying import verify
 
 
 @pytest.fixture
@@ -490,9 +491,21 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     rows = open_store(tmp_path / "both").rows
     assert {row.status for row in rows if row.movie_id == FILM} == {WITHDRAWN}
     assert not has_planted(tmp_path / "both")
-    # A part never takes the place of a store that has more rows.
+
+
+@pytest.mark.parametrize("part", [{"films": ["film-4"]}, {"arrays": ["pooled"]}])
+def test_a_part_never_takes_the_place_of_its_source(
+    store: Path, workspace: Workspace, tmp_path: Path, part: dict[str, list[str]]
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(store, old)
+    seal = open_store(old).seal
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    subset(store, tmp_path / "part", **part)
     with pytest.raises(AlreadyThere, match="another store is there"):
         push(tmp_path / "part", old, no_licence=True)
     with pytest.raises(AlreadyThere, match="another store has this name"):
         pull(tmp_path / "part", old)
-    assert open_store(old).record.rows.ok > 6
+    with pytest.raises(Mismatch, match="not a copy"):
+        verify(tmp_path / "part", source=old)
+    assert open_store(old).seal == seal

@@ -219,6 +219,7 @@ def test_a_read_only_folder_is_read_and_refuses_to_be_written(read_only: Path) -
 
 
 @pytest.mark.check("cuts the power at each sync")
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
     """Files that were not synced before the power was cut are empty afterwards."""

@@ -174,6 +174,16 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
         import_features("npz", bad, tmp_path / "t")
 
 
+def test_a_piece_without_a_usable_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "MOST_BYTES", 16)
+    values = np.ones((3, 4), np.float32)
+    values[1, 2] = np.nan
+    file = saved(tmp_path / "f.npz", clip_id=["a-1", "a-2", "a-3"], X=values)
+    assert list(import_features("npz", file, tmp_path / "s").failed) == ["a-2"]
+
+
 def test_numbers_are_float32_or_several_halves(tmp_path: Path) -> None:
     exact = np.full((3, 2), 1 + 2.0**-40)
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=exact)

@@ -149,9 +149,12 @@ def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> Non
             (tmp_path / "raw").write_bytes(A.tobytes())
             external = [(str(tmp_path / "raw"), 0, 24)]
             file.create_dataset("b", (3, 2), "f4", external=external)
-    for words in ({}, {"arrays": {"frames": "b"}, "id_key": "a"}):
-        with pytest.raises(FixInput, match=r"link|other files|expected a list"):
-            import_features("hdf5", tmp_path / "f.h5", tmp_path / "s", **words)
+    with pytest.raises(Corrupt, match=r"is a link|other files") as caught:
+        import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    assert caught.value.exit_code == 4
+    with pytest.raises(FixInput, match="expected a list"):
+        words = {"arrays": {"frames": "b"}, "id_key": "a"}
+        import_features("hdf5", tmp_path / "f.h5", tmp_path / "s", **words)
     assert not (tmp_path / "s").exists()
 
 
@@ -161,9 +164,9 @@ def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None
     file = hdf5(tmp_path / "f.h5", {"a": A})
     with h5py.File(file, "a") as handle:
         handle[name] = h5py.ExternalLink(str(tmp_path / "secret"), "/x")
-    with pytest.raises(FixInput, match="is a link"):
+    with pytest.raises(Corrupt, match="is a link"):
         import_features("hdf5", file, tmp_path / "s")
-    with pytest.raises(FixInput, match="is a link"):
+    with pytest.raises(Corrupt, match="is a link"):
         open_features("hdf5", file, id_key=name)
 
 
@@ -468,7 +471,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     root = pth(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
     torch.save(torch.ones(1, 2), tmp_path / "secret.pth")
     (root / "m/m-2.pth").symlink_to(tmp_path / "secret.pth")
-    with pytest.raises(FixInput, match="link to another folder"):
+    with pytest.raises(Corrupt, match="link to another folder"):
         open_features("pth", root)
     with pytest.raises(FixInput, match=r"no \.pth file"):
         (tmp_path / "empty").mkdir()

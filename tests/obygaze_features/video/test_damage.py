@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.damage import change_packets, flip_bits
+from support.damage import change_packets, flip_bits, zero_the_middle
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.container import BadVideo
@@ -179,6 +179,20 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
         np.array(read_numbers(rest.pictures))[fine].tolist()
         == rest.index[fine].tolist()
     )
+
+
+def test_a_part_that_begins_where_pictures_are_missing_is_named(tmp_path: Path) -> None:
+    film = write_video(tmp_path / "a.mkv", numbers=range(250), options=EVEN_GROUPS)
+    zero_the_middle(film)
+    times_s = probe(film).index.times_s
+    before = int(np.diff(times_s).argmax())
+    last_s, next_s = times_s[before : before + 2].tolist()
+    assert next_s - last_s > 1
+    for start_s in (last_s + 0.02, (last_s + next_s) / 2, next_s - 0.04):
+        with pytest.raises(BadVideo, match="pictures of this part are missing"):
+            decode_clip(film, View(8), start_s=start_s, end_s=next_s + 2)
+    clip = decode_clip(film, View(8), start_s=next_s, end_s=next_s + 2)
+    assert clip.time_s[0] == next_s and not clip.substituted.any()
 
 
 @pytest.mark.parametrize("wide", [False, True])

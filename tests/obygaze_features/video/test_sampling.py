@@ -242,32 +242,36 @@ def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("span", "until_s", "is_incomplete"),
+    ("span", "from_s", "until_s", "is_incomplete"),
     [
         # Pictures 40, 41 and 42 are missing, and in the second case those after 4 s too.
-        ((0, 97), 4.0, True),
-        ((60, 97), 5.0, True),
-        ((60, 97), 4.0, False),
-        ((0, 20), 0.8, False),
-        ((0, 40), 1.6, False),
-        ((39, 41), 1.76, True),
+        ((0, 97), None, 4.0, True),
+        ((60, 97), None, 5.0, True),
+        ((60, 97), 2.52, 4.0, False),
+        ((0, 20), None, 0.8, False),
+        ((0, 40), 0.0, 1.6, False),
+        ((39, 41), 1.56, 1.76, True),
+        # Picture 43 is shown at 1.72 s.
+        ((40, 60), 1.57, 2.52, True),
+        ((40, 60), 1.68, 2.52, True),
+        ((40, 60), 1.72, 2.52, False),
     ],
 )
 def test_a_part_of_a_broken_file_is_incomplete_where_pictures_are_missing(
-    span: tuple[int, int], until_s: float, is_incomplete: bool
+    span: tuple[int, int], from_s: float | None, until_s: float, is_incomplete: bool
 ) -> None:
     times = [i / 25 for i in range(100) if i not in (40, 41, 42)]
     index = index_of(times, keys=[0])
     film = Film(index, True, declared_s=9.0, offset=np.arange(97))
-    assert film.is_incomplete(index, span, until_s) is is_incomplete
+    assert film.is_incomplete(index, span, from_s, until_s) is is_incomplete
     whole = Film(index, False, declared_s=9.0, offset=np.arange(97))
-    assert not whole.is_incomplete(index, span, until_s)
+    assert not whole.is_incomplete(index, span, from_s, until_s)
 
 
 def test_uneven_times_are_not_gaps() -> None:
     uneven = index_of([0.0, 0.1, 0.3, 0.35, 1.2, 1.3], keys=[0])
     film = Film(uneven, True, declared_s=1.4, offset=np.arange(6))
-    assert not film.is_incomplete(uneven, (0, 6), None)
+    assert not film.is_incomplete(uneven, (0, 6), None, None)
 
 
 def test_a_clock_from_times_that_cannot_order() -> None:

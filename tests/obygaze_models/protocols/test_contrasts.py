@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from support.tables import contrasts, differences, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.sections import questions
+from obygaze_models.report.tables import DASH
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
@@ -108,6 +112,17 @@ def test_where_a_model_starts_at_random_there_is_none(tmp_path: Path) -> None:
     for row in contrasts(run):
         assert np.isfinite(row["value"])
         assert np.isnan(row["low"]) and np.isnan(row["p"])
+    lines = [line for line in result_text(run).splitlines() if "trained on" in line]
+    assert len(lines) == len(contrasts(run))
+    for line in lines:
+        assert re.search(r"difference [+-]\.\d\d; \d+ clips", line)
+    section = questions(ReportRun.of(run))
+    assert section.sentences[-1].startswith("These differences have no interval and no")
+    (table,) = (table for table in section.tables if table.key == "contrast")
+    for _, rows in table.blocks():
+        for _, _, difference, p, *_ in rows:
+            assert re.fullmatch(r"-?\d\.\d\d", str(difference))
+            assert str(p) == DASH
 
 
 def test_a_difference_of_decisions_has_no_interval_and_no_p(tmp_path: Path) -> None:

@@ -375,6 +375,15 @@ def test_two_parts_of_one_name_are_refused(change: str) -> None:
             ("splits.kind=fixed", *PART, "splits.validation=each"),
             "splits.validation: each has no meaning in fixed splits",
         ),
+        (
+            (
+                "splits.kind=fixed",
+                *PART,
+                'splits.choose=["x"]',
+                "splits.validation=none",
+            ),
+            "splits.choose: has no meaning with validation = 'none'",
+        ),
         (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shlex
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from obygaze_models.runner.tables import (
     RESULTS,
     Run,
     read_folder,
+    read_run,
     read_table,
     table_bytes,
 )
@@ -98,6 +100,12 @@ def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
         *("task", "train", "test", "store", "model"),
         *("film", "metric", "value"),
     )
+
+
+def test_the_next_command_finds_a_run_outside_of_the_workspace(run: Run) -> None:
+    """It had the name alone, which is looked for in the workspace."""
+    (note,) = run.notes
+    assert read_run(shlex.split(note)[-1]).folder == run.folder
 
 
 def test_a_value_is_that_of_the_predictions(run: Run) -> None:
@@ -164,7 +172,7 @@ def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
     assert {row["model"] for row in differences} == {"ridge"}
     # The line of the task says what both stores test.
     (line,) = [
-        line for line in result_text(run).splitlines() if line.startswith("EN_S")
+        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
     ]
     n_clips = [row["clips"] for row in rows_of(run, model="ridge", metric="ap")]
     assert n_clips[1] == n_clips[0] - 1
