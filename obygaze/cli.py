@@ -39,7 +39,7 @@ COLORS = {"auto": None, "always": True, "never": False}
 SYSTEM_HINTS = {
     errno.EACCES: "use a file or folder with read and write permission",
     errno.EPERM: "use a file or folder with read and write permission",
-    errno.EROFS: "choose another folder with -C or -o; this disk is read-only",
+    errno.EROFS: "choose another folder; this disk is read-only",
     errno.ENOSPC: "free space on the disk, then run the same command again",
     errno.EDQUOT: "free space within your quota, then run the same command again",
 }

@@ -222,7 +222,8 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     if gone and not stop:
         warnings += map(_nothing_was_added, gone)
     states = [store_status(store.path) for store in plan.stores]
-    return Extraction(states, stop, next_steps(plan, states), warnings)
+    steps = next_steps(plan, states, run.manifest)
+    return Extraction(states, stop, steps, warnings)
 
 
 def _extract_on_devices(

@@ -23,7 +23,7 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store.layout import PICTURES
+from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
@@ -148,7 +148,9 @@ def kept_clips(states: Sequence[StoreStatus]) -> str:
     return f"{', '.join(texts)} are kept" if texts else "nothing was extracted yet"
 
 
-def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]:
+def next_steps(
+    plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
+) -> list[str]:
     """Return what to type next: for clips that were not extracted, or with the whole store."""
     link = f"obygaze manifest link {plan.manifest} FOLDER"
     steps = []
@@ -182,14 +184,17 @@ def next_steps(plan: ExtractionPlan, states: Sequence[StoreStatus]) -> list[str]
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
-    # Kept frames are no features.
-    names = [s.path.name for s in plan.stores if PICTURES not in s.backbone.arrays]
+    # Kept frames, and arrays of frames alone, have no vector a clip.
+    typed = []
+    for store in plan.stores:
+        if any(array.name in VECTORS for array in store.arrays):
+            typed.append(store.target.store or store.path.name)
     is_sealed = all(state.seal for state in states)
     is_complete = is_sealed and not failures and not without_video
-    if names and is_complete and plan.grid is None:
-        stores = " ".join(f"--store {shlex.quote(name)}" for name in names)
-        manifest = shlex.quote(plan.manifest)
-        steps.append(f"next: obygaze run honest --manifest {manifest} {stores}")
+    if typed and is_complete and manifest.has_honest_tasks:
+        stores = " ".join(f"--store {shlex.quote(name)}" for name in typed)
+        name = shlex.quote(plan.manifest)
+        steps.append(f"next: obygaze run honest --manifest {name} {stores}")
     return steps
 
 

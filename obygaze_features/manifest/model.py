@@ -322,6 +322,14 @@ class Manifest:
         stored = self.header.view
         return "visual" if stored == "raw" and has_visual else stored
 
+    @property
+    def has_honest_tasks(self) -> bool:
+        """Whether the visual view has clips of each level that the protocol `honest` names."""
+        if self.header.view not in ("raw", "visual"):
+            return False
+        levels = {clip.level for clip in self.view("visual")}
+        return levels.issuperset(("EN", "HN", "S"))
+
     def view(self, name: str) -> Self:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 

@@ -58,6 +58,8 @@ RUN_ROWS = 256
 COLUMNS = ("clip_id", "movie_id", "status")
 # Which frames are real, and not the padding of a short clip.
 MASK = "mask"
+# Experiments take the first of these that a store has, unless the protocol names others.
+VECTORS = ("pooled", "clip")
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"
 # Arrays with times of frames and windows; a frame that does not exist has no time.

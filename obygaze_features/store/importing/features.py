@@ -39,7 +39,7 @@ from obygaze_features.store.importing.reader import (
     checked_shape,
 )
 from obygaze_features.store.importing.trees import open_npy, open_pth
-from obygaze_features.store.layout import Array
+from obygaze_features.store.layout import VECTORS, Array
 from obygaze_features.store.making import new_store, rows_not_finite, write_store
 from obygaze_features.store.recipe import ORIGIN, Recipe
 from obygaze_features.store.records import Manifest
@@ -80,7 +80,7 @@ class Imported:
     failed: Mapping[str, str]
     not_in_manifest: Sequence[str]
     remarks: Sequence[str]
-    manifest: str = ""
+    next_command: str
     warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -116,12 +116,7 @@ class Imported:
         if self.not_in_manifest:
             n_clips = len(self.not_in_manifest)
             notes.append(f"{n_clips} clips of the files are not in the manifest")
-        store = shlex.quote(self.path.name)
-        next_command = f"obygaze store info {store}"
-        if self.manifest:
-            manifest = shlex.quote(self.manifest)
-            next_command = f"obygaze run honest --manifest {manifest} --store {store}"
-        notes.append(f"next: {next_command}")
+        notes.append(f"next: {self.next_command}")
         return notes
 
 
@@ -228,9 +223,21 @@ def import_features(
         failed=failed,
         not_in_manifest=clips.not_in_manifest,
         remarks=[*reader.notes, *clips.notes],
-        manifest="" if manifest is None else manifest.name,
+        next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=imported.warnings,
     )
+
+
+def _next_command(
+    store: str, arrays: Sequence[Array], manifest: model.Manifest | None
+) -> str:
+    """Return the command that comes next: an experiment where arrays and levels allow one."""
+    store = shlex.quote(store)
+    has_vectors = any(array.name in VECTORS for array in arrays)
+    if manifest is None or not has_vectors or not manifest.has_honest_tasks:
+        return f"obygaze store info {store}"
+    name = shlex.quote(manifest.name)
+    return f"obygaze run honest --manifest {name} --store {store}"
 
 
 def open_features(

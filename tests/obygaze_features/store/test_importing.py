@@ -82,6 +82,34 @@ def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> No
     assert film_of(clip) == film
 
 
+@pytest.mark.parametrize(
+    ("levels", "concepts", "shape", "expected"),
+    [
+        (("EN", "HN", "S"), ("Look",), (3, 4), "run honest --manifest films --store"),
+        (("EN", "S", "S"), ("Look",), (3, 4), "store info"),
+        (("", "", ""), (), (3, 4), "store info"),
+        # Without a concept, each clip is EN in the visual view.
+        (("EN", "HN", "S"), (), (3, 4), "store info"),
+        # An experiment takes an array with one vector a clip.
+        (("EN", "HN", "S"), ("Look",), (3, 5, 4), "store info"),
+    ],
+)
+def test_an_experiment_comes_next_where_the_clips_allow_one(
+    tmp_path: Path, levels: Any, concepts: Any, shape: Any, expected: str
+) -> None:
+    clips = []
+    for clip_id, level in zip(IDS, levels, strict=True):
+        clips.append(Clip(clip_id, film_of(clip_id), level=level, concepts=concepts))
+    header = Header("made up", {"Look": "visual"})
+    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=values)
+    arrays = {"clip" if len(shape) == 2 else "frames": "frames"}
+    manifest = Manifest("films", header, tuple(clips))
+    path = tmp_path / "s"
+    done = import_features("npz", file, path, arrays=arrays, manifest=manifest)
+    assert done.notes[-1] == f"next: obygaze {expected} {path}"
+
+
 def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:
     clips = [
         Clip(clip, "tt02", start_s=1.5, end_s=2.0) for clip in ("tt02-9", "tt02-8")

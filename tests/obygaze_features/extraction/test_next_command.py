@@ -1,0 +1,47 @@
+"""An extraction ends with the command that comes next, where that command works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from obygaze_features.extraction.planning import ExtractionPlan
+from obygaze_features.extraction.results import next_steps
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+
+@pytest.mark.parametrize(
+    ("array", "levels", "expected"),
+    [
+        (
+            "pooled",
+            ("EN", "HN", "S"),
+            ["next: obygaze run honest --manifest m --store a/s"],
+        ),
+        ("pictures", ("EN", "HN", "S"), []),
+        ("frames", ("EN", "HN", "S"), []),
+        ("pooled", ("EN", "S", "S"), []),
+        ("pooled", ("", "", ""), []),
+    ],
+)
+def test_an_experiment_comes_next_where_array_and_levels_allow_one(
+    array: str, levels: tuple[str, ...], expected: list[str]
+) -> None:
+    clips = [
+        Clip(f"c{i}", "f", level=level, concepts=("Look",))
+        for i, level in enumerate(levels)
+    ]
+    manifest = Manifest("m", Header("made up", {"Look": "visual"}), tuple(clips))
+    store: Any = SimpleNamespace(
+        target=SimpleNamespace(store="a/s"),
+        path=Path("a/s"),
+        seal="1",
+        arrays=[SimpleNamespace(name=array)],
+        work=SimpleNamespace(is_needed=False),
+    )
+    state: Any = SimpleNamespace(store="a/s", seal="1", failures={})
+    plan = ExtractionPlan("m", (), None, [store])
+    assert next_steps(plan, [state], manifest) == expected
