@@ -83,15 +83,13 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     for clip, fits in predictions_by_clip(run, cell).items():
         values = [fit["score"] for fit in fits]
         positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
-        band = {"score": fmean(values), "low": min(values), "high": max(values)}
-        facts = {
+        score_of_clip[clip] = {
+            "score": fmean(values),
+            "low": min(values),
+            "high": max(values),
             "fits": len(fits),
             "positive": positive,
             "correct": positive == bool(fits[0]["y"]),
-        }
-        score_of_clip[clip] = {
-            **{name: round(value, 4) for name, value in band.items()},
-            **facts,
         }
     return score_of_clip
 

@@ -54,6 +54,7 @@ class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
     `unusable` are videos whose names a manifest cannot have, `unmatched` those that match no clip.
+    `path` is the file of the manifest.
     """
 
     manifest: Manifest
@@ -63,6 +64,7 @@ class LinkReport:
     without: tuple[str, ...]
     unusable: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
+    path: Path | None = None
 
     def __repr__(self) -> str:
         linked = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
@@ -70,9 +72,8 @@ class LinkReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
-        clips = {
-            name: value for name, value in vars(self).items() if name != "manifest"
-        }
+        clips = dict(vars(self))
+        del clips["manifest"], clips["path"]
         # A name that is not UTF-8 has no place in JSON.
         unusable = [ascii(name) for name in self.unusable]
         return {
@@ -115,8 +116,10 @@ class LinkReport:
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
-        name = shlex.quote(self.manifest.name)
-        notes.append(f"next: obygaze extract plan {name} -b descriptors")
+        name = self.manifest.name
+        if self.path is not None and self.path.parent.name != "manifests":
+            name = str(self.path)
+        notes.append(f"next: obygaze extract plan {shlex.quote(name)} -b descriptors")
         return notes
 
     @property
@@ -303,7 +306,7 @@ def link_manifest(
             ],
         )
     update_manifest(before, report.manifest, path)
-    return report
+    return replace(report, path=path)
 
 
 def _original(clip: Clip) -> Clip:

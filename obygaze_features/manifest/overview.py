@@ -19,11 +19,11 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.film_choice import known_film, titles_of
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import manifest_columns, title_of
 from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
@@ -245,9 +245,8 @@ def show_manifest(
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
-    if film is not None:
-        titles = titles_of(whole.films, whole)
-        known_film(film, whole.films, titles, where=whole.name)
+    if film is not None and film not in whole.films:
+        raise unknown_name("film", film, whole.films, where=whole.name)
     typed = manifest if isinstance(manifest, str) else whole.name
     tests = []
     if where is not None:

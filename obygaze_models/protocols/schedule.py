@@ -5,7 +5,7 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +15,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.film_choice import (
-    similar_film,
-    titles_of,
-    titles_of_clips,
-)
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
@@ -27,7 +22,6 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
-from obygaze_features.manifest.model import Clip
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
@@ -200,10 +194,10 @@ def _never_tested(clips: _Clips) -> BoolArray:
     never = np.isin(table.films, splits.never)
     # A film may have been left out by data.where.
     everyone = table.everyone or table.clips
-    known_films = {clip.movie_id for clip in everyone}
+    known_films = dict.fromkeys(clip.movie_id for clip in everyone)
     unknown = [name for name in splits.never if name not in known_films]
     if unknown:
-        meant = _film_meant(unknown[0], everyone) or near(unknown[0], known_films)
+        meant = near(unknown[0], known_films)
         raise FixInput(
             f"splits.never: no clip has the movie_id {unknown[0]!r}{meant}",
             where=table.name,
@@ -212,14 +206,6 @@ def _never_tested(clips: _Clips) -> BoolArray:
         message = "splits.never names every movie_id, so that nothing is tested"
         raise FixInput(message, where=table.name)
     return never
-
-
-def _film_meant(name: str, clips: Sequence[Clip]) -> str:
-    """Return the film whose id or title is like a name, as a question; or ``."""
-    movie_ids = dict.fromkeys(clip.movie_id for clip in clips)
-    titles = titles_of(movie_ids) | titles_of_clips(clips)
-    film = similar_film(name, movie_ids, titles)
-    return f" (did you mean {film!r}?)" if film else ""
 
 
 def _fixed(splits: Splits, table: ClipTable) -> IntArray:

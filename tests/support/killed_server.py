@@ -89,7 +89,7 @@ def _serve(page: Site, port: int, facts_out: int, orders_in: int) -> None:
         sys.addaudithook(places.audit)
         os.replace = places.counted(os.replace)  # type: ignore[assignment]
         os.fsync = places.counted(os.fsync)  # type: ignore[assignment]
-        with server_of(page, (port,)) as server:
+        with server_of(page, port) as server:
             facts = {
                 "port": server.server_port,
                 "host": server.host,

@@ -1,6 +1,6 @@
 """The addresses of the page: each is a function of its documents, pictures or videos."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -27,12 +27,12 @@ STATIC |= {f"{name}.js": "text/javascript" for name in SCRIPTS}
 Asked = Mapping[str, str]
 
 
-def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
+def server_of(site: Site, port: int = 0) -> PageServer:
     """Return a server of the page, which does not run yet.
 
     Args:
         site: The page.
-        ports: Numbers of ports, of which the first free one is used; 0 is any.
+        port: The port; a free one where it is 0, or used by another program.
     """
     media = site.media
 
@@ -74,4 +74,4 @@ def server_of(site: Site, ports: Sequence[int] = (0,)) -> PageServer:
     if site.marks:
         post["api/marks"] = lambda sent: Reply.of(site.save_mark(sent))
         post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
-    return PageServer(get, post, ports)
+    return PageServer(get, post, port)

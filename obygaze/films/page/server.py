@@ -10,7 +10,7 @@ import mimetypes
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.files import json_values, parse_json
 from obygaze_features.core.outside import safe_text
 
@@ -104,10 +104,10 @@ class PageServer(ThreadingHTTPServer):
         self,
         get: Mapping[str, Callable[[Mapping[str, str]], Reply]],
         post: Mapping[str, Callable[[Mapping[str, Any]], Reply]],
-        ports: Sequence[int] = (0,),
+        port: int = 0,
     ) -> None:
         super().__init__((HOST, 0), _Handler, bind_and_activate=False)
-        self._listen(ports)
+        self._listen(port)
         self.routes: dict[str, Mapping[str, Callable[[Any], Reply]]]
         self.routes = {"GET": get, "HEAD": get, "POST": post}
         self.secret = secrets.token_urlsafe(24)  # of the cookie
@@ -116,17 +116,16 @@ class PageServer(ThreadingHTTPServer):
         # Pages at all ports of a host see the same cookies.
         self.cookie = f"obygaze-{self.server_port}"
 
-    def _listen(self, ports: Sequence[int]) -> None:
-        for port in ports:
-            self.server_address = (HOST, port)
-            try:
-                self.server_bind()
-                self.server_activate()
-            except OSError:
-                continue
-            return
-        self.server_close()
-        raise FixUsage(f"port {ports[-1]} is used by another program")
+    def _listen(self, port: int) -> None:
+        """Listen at a port, or at a free one where it is used by another program."""
+        self.server_address = (HOST, port)
+        try:
+            self.server_bind()
+            self.server_activate()
+        except OSError:
+            self.server_address = (HOST, 0)
+            self.server_bind()
+            self.server_activate()
 
     def new_address(self) -> str:
         """Return an address that opens the page, once."""

@@ -187,7 +187,7 @@ def view(
         index = str(folder / "index.html")
         console.show({"page": index}, index)
         return
-    with server_of(site, (usual_port(session.workspace.root), 0)) as server:
+    with server_of(site, usual_port(session.workspace.root)) as server:
         address = server.new_address()
         console.show({"address": address}, address)
         try:

@@ -1,4 +1,4 @@
-"""Films are named by their ids; an error says which film may have been meant."""
+"""Films are named by their ids, and have titles."""
 
 from __future__ import annotations
 
@@ -11,43 +11,10 @@ from support.stores import made_store
 
 from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, write_manifest
-from obygaze_features.manifest.film_choice import known_film, titles_of
+from obygaze_features.manifest.film_choice import titles_of
 from obygaze_features.store import Row, open_store
 
 TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
-FILMS = [*TITLES, "help", "psycho60"]
-
-
-@pytest.mark.parametrize("name", FILMS)
-def test_an_id_is_the_film(name: str) -> None:
-    assert known_film(name, FILMS, TITLES, where="films") == name
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("Help", "help"),
-        ("psycho6", "psycho60"),
-        ("The Hours", "hours"),
-        ("the hourss", "hours"),
-        ("Le fabuleux destin d'Amelie Poulin", "amelie"),
-    ],
-)
-def test_what_was_meant(name: str, meant: str) -> None:
-    with pytest.raises(NotFound) as error:
-        known_film(name, FILMS, TITLES, where="films")
-    assert error.value.message == f"no film {name!r} (did you mean {meant!r}?)"
-
-
-@pytest.mark.parametrize("name", ["", "  ", "qqqqqqq", "|", "("])
-def test_a_name_that_is_like_no_film(name: str) -> None:
-    with pytest.raises(NotFound) as error:
-        known_film(name, FILMS, TITLES, where="films")
-    assert error.value.message == f"no film {name!r}"
-    assert error.value.hint == (
-        "one of amelie (Le Fabuleux Destin d'Amélie Poulain), hours (The Hours), help,"
-        " psycho60"
-    )
 
 
 def test_films_of_obygaze12_have_titles_anywhere() -> None:

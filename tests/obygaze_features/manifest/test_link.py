@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -388,6 +389,14 @@ def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None
     more = call_obygaze("-C", tmp_path, "-v", *words).ok().stderr.splitlines()
     assert "tt02-004: no video" in more
     assert "lecture.mkv: no clip" in more
+    # The next command is right as typed for a manifest that is elsewhere, too.
+    elsewhere = tmp_path / "else where" / "m.toml"
+    write_manifest(manifest_of(*clips), elsewhere)
+    words = ("manifest", "link", "else where/m.toml", str(tmp_path / "videos"))
+    said = call_obygaze(*words, cwd=tmp_path).ok()
+    *_, last = said.stderr.splitlines()
+    assert shlex.split(last)[:4] == ["next:", "obygaze", "extract", "plan"]
+    assert (tmp_path / shlex.split(last)[4]) == elsewhere
 
 
 def test_films_that_are_named_as_their_files_are_found(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from support.experiments import films, quick
@@ -69,16 +67,3 @@ def test_splits_that_do_not_read_it_refuse_it() -> None:
     with pytest.raises(FixInput) as error:
         quick("mediaeval2015-valence", f"splits.never=['{A}']")
     assert "has no meaning in fixed splits" in error.value.details[0]
-
-
-def test_a_title_in_splits_never_is_answered_with_the_id_of_the_film() -> None:
-    """A protocol has ids: a title may be that of another film elsewhere."""
-    clips = [
-        replace(clip, extra={**clip.extra, "movie_title": f"Part {clip.movie_id[-1]}"})
-        for clip in FILMS
-    ]
-    manifest = replace(FILMS.with_clips(clips), columns=("movie_title",))
-    with pytest.raises(
-        FixInput, match=r"no clip has the movie_id 'part 2' \(did you mean 'tt0000002'"
-    ):
-        plan('splits.never=["part 2"]', manifest=manifest)

@@ -2,7 +2,7 @@
 import { levelText } from "./marks.js";
 import { state } from "./state.js";
 import { cutOff, scoreText } from "./timeline.js";
-import { $, EPS, address, clock, el, fill, guarded, load, options } from "./tools.js";
+import { $, EPS, address, clock, el, fill, load, options } from "./tools.js";
 
 const BATCH = 60; // clips that are added to the grid at once
 

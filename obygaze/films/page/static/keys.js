@@ -27,7 +27,7 @@ const KEYS = {
   0: { text: "Show the whole film", run: () => zoom(0), icon: "M3 11l4-4v3h10V7l4 4-4 4v-3H7v3z" },
   i: { text: "The mark starts at this picture", run: setStart, holds: true, marks: true, icon: "M6 4h7v2H8v12h5v2H6zM20 12l-7-5v10z" },
   o: { text: "The mark ends before this picture", run: setEnd, holds: true, marks: true, icon: "M18 4h-7v2h5v12h-5v2h7zM4 12l7-5v10z" },
-  k: { text: "Then a key of the list: a concept of the mark", run: askForConcept, marks: true },
+  k: { text: "Then a key of the list: a concept of the mark", marks: true },
   Enter: { text: "Done: the next mark is a new one", run: done, marks: true, icon: "M9 16.5L4.5 12 3 13.5l6 6 12-12L19.5 6z" },
   Delete: { text: "Delete the mark", run: remove, holds: true, marks: true, icon: "M5 6h14v2H5zM9 3h6v2H9zM7 9h10l-1 12H8z" },
   u: { text: "Undo, also Ctrl+Z", run: undo, marks: true, icon: "M8 4L3 9l5 5v-4h6a4 4 0 010 8H8v2h6a6 6 0 000-12H8z" },
@@ -45,7 +45,6 @@ function askForConcept() {
 }
 
 function chooseConcept(key) {
-  asksForConcept = false;
   const name = conceptNames()[CONCEPT_KEYS.indexOf(key)];
   return name ? switchConcept(name) : tell("No concept has this key.");
 }
@@ -126,9 +125,14 @@ document.addEventListener("keydown", (event) => {
   if (key.startsWith("Arrow") && at.matches("input, #scroll")) return;
   const level = isForMarks() && Object.keys(state.page.levels)[LEVEL_KEYS.indexOf(key)];
   const action = KEYS[key];
-  if (asksForConcept && key.length === 1) press(() => chooseConcept(key));
-  else if (level) press(() => setLevel(level));
-  else if (action && (!action.marks || isForMarks())) press(action.run, action.holds);
+  const isAllowed = action && (!action.marks || isForMarks());
+  // What a key means is known at once: keys before it may still wait for their turn.
+  if (asksForConcept && key.length === 1) {
+    asksForConcept = false;
+    press(() => chooseConcept(key));
+  } else if (level) press(() => setLevel(level));
+  else if (isAllowed && key === "k") askForConcept();
+  else if (isAllowed) press(action.run, action.holds);
   else return;
   event.preventDefault();
 });

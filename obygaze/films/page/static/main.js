@@ -92,10 +92,10 @@ async function chooseModel(number) {
   Object.assign(state, { cell: number, scores });
   const none = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined };
   for (const clip of page.clips) Object.assign(clip, none, scores?.scores[clip.id]);
-  await showPage();
+  showPage();
 }
 
-async function showPage() {
+function showPage() {
   const { page, scores, cell } = state;
   const { run, blind, annotator, concepts } = page;
   $("clips-title").textContent = page.title;
@@ -115,7 +115,7 @@ async function showPage() {
   $("no-concepts").hidden = Object.keys(concepts).length > 0;
   fill($("definitions"), ...Object.entries(concepts).flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning || "no definition")]));
   prepareFilters();
-  await chooseClips();
+  chooseClips();
 }
 
 $("film-choice").onchange = ({ target }) => target.value && (location.hash = address({ film: target.value }));

@@ -75,11 +75,18 @@ export function barsAt(lane, time) {
   return lane.bars.slice(countUpTo(lane.reach, time), after).filter((bar) => bar.end > time);
 }
 
+// A score with as many digits as show on which side of the line it is.
+function digitsOf(score) {
+  let digits = 2;
+  while (digits < 9 && Number(score.toFixed(digits)) === Number(cutOff().toFixed(digits))) digits += 1;
+  return score.toFixed(digits);
+}
+
 export function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
   const decision = one.positive ? "positive" : "negative";
-  const score = `score of the model ${one.score.toFixed(2)}${band}`;
+  const score = `score of the model ${digitsOf(one.score)}${band}`;
   const differs = "differs from the annotation";
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
   if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct ? "" : `: ${differs}`}`;

@@ -584,6 +584,24 @@ def test_what_is_written_by_hand_is_shown_or_refused(
         assert page.marks.path.read_text("utf-8") == bad
 
 
+def test_a_concept_is_chosen_however_fast_its_keys_are_typed(
+    browser: Any, tmp_path: Path
+) -> None:
+    """While a key before them waited for its turn, the second key of `k1` chose a level."""
+    page = long_film(tmp_path)
+    type_at_once = """
+    for (const key of given[0]) document.dispatchEvent(new KeyboardEvent("keydown", { key }));
+    """
+    with served(page) as server:
+        open_lake(browser, server.new_address(), has_video=False)
+        in_page(browser, type_at_once, "ik1k24")
+        begun = "return state.begun;"
+        wait(lambda: (in_page(browser, begun) or {}).get("level"))
+        found = in_page(browser, begun)
+    assert (found["start_frame"], found["level"]) == (0, "S")
+    assert found["concepts"] == ["Look", "Body"]
+
+
 def test_keys_act_on_the_film_in_which_they_were_pressed(
     browser: Any, tmp_path: Path
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from support.film_pages import ask, film_clips, mark, segment, served, site, tab
 from support.run_tables import MadeCell, clips_of, made_run, scores_for
 from support.videos import read_number, write_video
 
+from obygaze.films import page as page_package
 from obygaze.films.decisions import (
     cell_facts,
     models_of,
@@ -26,6 +29,7 @@ from obygaze.films.decisions import (
     scores_of,
 )
 from obygaze.films.mark_tables import Segment
+from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
@@ -40,6 +44,20 @@ def placed(one: Segment) -> dict[str, Any]:
     """A segment as the page gets it: with its place in seconds, at 25 pictures a second."""
     start, end = one.start_frame / 25, (one.end_frame + 1) / 25
     return {**asdict(one), "start": start, "end": end}
+
+
+def test_every_module_of_the_page_is_imported_by_another_one() -> None:
+    """Nothing loaded `watched.js`, and what was watched was not counted."""
+    static = files(page_package).joinpath("static")
+    written = {path.name for path in static.iterdir() if path.name.endswith(".js")}
+    reached = {"main.js"}
+    waiting = ["main.js"]
+    while waiting:
+        script = static.joinpath(waiting.pop()).read_text("utf-8")
+        imported = set(re.findall(r'^import .*"\./(\w+\.js)";$', script, re.MULTILINE))
+        waiting += sorted(imported - reached)
+        reached |= imported
+    assert reached == written == {f"{name}.js" for name in SCRIPTS}
 
 
 def test_lanes_equal_the_tables(tmp_path: Path) -> None:
