@@ -80,20 +80,6 @@ def test_the_frames_are_those_of_the_decoder(films: Manifest, tmp_path: Path) ->
         assert kept.tobytes() == decoded.pictures.tobytes()
 
 
-def test_kept_frames_are_not_the_store_of_an_experiment(tmp_path: Path) -> None:
-    keep_manifest(film_folder(tmp_path, 2), tmp_path)
-    run("films", tmp_path, "frames:descriptors")
-    alone = extract(tmp_path, "run", "films", "-b", "frames:descriptors").ok()
-    assert "next:" not in alone.stdout + alone.stderr
-    both = extract(
-        tmp_path, "run", "films", "-b", "frames:descriptors", "-b", "descriptors"
-    ).ok()
-    assert (
-        "next: obygaze run honest --manifest films --store films.descriptors\n"
-        in both.stdout + both.stderr
-    )
-
-
 def test_only_frames_that_exist_take_space(tmp_path: Path) -> None:
     """A store that is sealed early, and one whose clips failed, have no bytes for the others."""
     if not has_holes(tmp_path):
