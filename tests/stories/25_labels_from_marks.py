@@ -383,7 +383,7 @@ def test_agreement_of_the_golden_pair(ws: Workspace) -> None:
     )
 
 
-# ---- promises that were once not kept -----------------------------------------------------------
+# ---- what was wrong once -------------------------------------------------------------------------
 
 
 def levels_said(text: str) -> bool:

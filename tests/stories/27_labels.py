@@ -312,7 +312,7 @@ def test_the_published_labels_have_the_papers_numbers(ws: Workspace) -> None:
         assert genres[film] in text
 
 
-# ---- promises about tables that are not kept yet -------------------------------------------------
+# ---- joined tables -------------------------------------------------------------------------------
 
 
 def clips_with(ws: Workspace, expression: str) -> list[str]:
