@@ -415,11 +415,13 @@ def compare_with_source(
 def has_replaced(later: Store, earlier: Store) -> bool:
     """Return whether a store has taken the place of an earlier one.
 
-    A part or a merger lists what was withdrawn from its sources, but these are its origins.
+    A part or a merger lists what was withdrawn from its sources too; but a part has fewer rows or
+    arrays, and a change takes none away.
     """
     seals = [entry.seal for entry in later.record.replaces]
-    has_origins = later.record.origins == earlier.record.origins
-    return earlier.seal in seals and has_origins
+    arrays_before = {array.name for array in earlier.record.arrays}
+    has_all_arrays = arrays_before <= {array.name for array in later.record.arrays}
+    return earlier.seal in seals and len(later) >= len(earlier) and has_all_arrays
 
 
 def _n_withdrawn(copy: Store, changes: Sequence[Replaced]) -> int:
