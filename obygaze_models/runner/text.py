@@ -87,8 +87,9 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
 def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
     """Return the line with the words of each task, if the tasks have titles."""
     words = []
-    names = [cell.facts[key] for key in ("train", "test") for cell in cells]
-    for name in dict.fromkeys(names):
+    trained = [cell.facts["train"] for cell in cells]
+    tested = [cell.facts["test"] for cell in cells]
+    for name in dict.fromkeys(trained + tested):
         task = run.protocol["tasks"].get(name, {})
         if task.get("title"):
             words.append(f"{name}: {task['title']}")

@@ -1,14 +1,14 @@
 """The times in a table: seconds or clock times with hours."""
 
+import re
 from fractions import Fraction
-from re import compile
 
 from obygaze_features.manifest.tables import TableRow
 
 TIMES = ("start_s", "end_s")
-_SECONDS = compile(r"[0-9]+(?:[.,][0-9]+)?")
-_SHORT = compile(r"[0-9]+:[0-5]?[0-9](?:[.,][0-9]+)?")
-_LONG = compile(
+_SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
+_SHORT = re.compile(r"[0-9]+:[0-5]?[0-9](?:[.,][0-9]+)?")
+_LONG = re.compile(
     r"(?P<hours>[0-9]+):(?P<minutes>[0-5]?[0-9]):(?P<seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
 )
 
