@@ -306,7 +306,8 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
             violations.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
             text = raw.decode("utf-8", errors="replace")
         if "\x00" in text:
-            violations.add(number, None, "the line has a NUL character")
+            problem = f"line {number} has a NUL character, which no text has"
+            raise Corrupt(problem, where=violations.path)
         yield text
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from obygaze_features.core import system
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import leads_out
 from obygaze_features.store.decoding import Bytes
 from obygaze_features.store.records import FileMark
@@ -166,11 +166,18 @@ def check_length(name: str, n_bytes: int, most_bytes: int, where: str) -> None:
     check_memory(n_bytes, name, where)
 
 
-def check_memory(n_bytes: int, subject: str, where: str, hint: str = "") -> None:
+def check_memory(
+    n_bytes: int,
+    subject: str,
+    where: str,
+    hint: str = "",
+    *,
+    error: type[ObygazeError] = FixInput,
+) -> None:
     """Raise an error if `n_bytes` are more than this machine's memory."""
     total = system.memory_bytes()
     if n_bytes > total:
-        raise FixInput(
+        raise error(
             f"{subject} needs {human(n_bytes)} of memory, this machine has {human(total)}",
             where=where,
             hint=hint or None,

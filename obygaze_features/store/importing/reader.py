@@ -425,7 +425,7 @@ def checked_shape(shape: Shape, array: str) -> Shape:
     n_dimensions = len(shape.sizes)
     if not 1 <= n_dimensions <= MOST_DIMENSIONS or not math.prod(shape.sizes):
         raise BadRow(f"{array} has the shape {shape.sizes}")
-    check_memory(shape.n_bytes, "the array of one clip", array)
+    check_memory(shape.n_bytes, "the array of one clip", array, error=Corrupt)
     return shape
 
 

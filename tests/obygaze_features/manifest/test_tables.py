@@ -75,7 +75,6 @@ def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
         (b"a,b\n1,2,3\n", "2: expected 2 cells as in the header, got 3"),
         (b'a,b\n1,"2\n', "2: not valid CSV"),
         (b'a,b\n1,"2"x\n', "2: not valid CSV"),
-        (b"a,b\n1,\x00\n", "2: the line has a NUL character"),
     ],
 )
 def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
@@ -90,6 +89,12 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
 def test_a_file_whose_first_line_is_no_text(tmp_path: Path, data: bytes) -> None:
     path = write(tmp_path, data)
     with pytest.raises(Corrupt, match="the file is not text in UTF-8"):
+        read_table(path, required=("a", "b"))
+
+
+def test_a_file_with_a_nul_character_is_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path, b"a,b\n1,2\n1,\0\n")
+    with pytest.raises(Corrupt, match="line 3 has a NUL character, which no text has"):
         read_table(path, required=("a", "b"))
 
 

@@ -175,7 +175,7 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
 ) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
-    with pytest.raises(FixInput, match="of memory, this machine has"):
+    with pytest.raises(Corrupt, match="of memory, this machine has"):
         import_features("hdf5", tmp_path / "f.h5", tmp_path / "s")
     # The chunks are never written, so that a read gives fill values.
     with h5py.File(tmp_path / "g.h5", "w") as file:
