@@ -11,7 +11,8 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
     DAMAGE,
     Rows,
-    chunk_starts,
+    check_index,
+    chunk_with_crc_bytes,
     decode_chunk,
     index_bytes,
     split_checks,
@@ -63,17 +64,12 @@ class _Wanted(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Chunks that are read at once: neighbours in one file, and where each begins in it."""
+    """Chunks that are read at once: neighbours in one file."""
 
-    name: str
-    starts: list[int]
+    range: Range
     # Places in the list of wanted chunks.
     first: int
     after: int
-
-    @property
-    def range(self) -> Range:
-        return Range(self.name, self.starts[0], self.starts[-1])
 
 
 class Arrays:
@@ -82,7 +78,6 @@ class Arrays:
     def __init__(self, listed: ListedFiles, record: StoreRecord) -> None:
         self.listed = listed
         self.record = record
-        self._starts_of_file: dict[str, list[int]] = {}
 
     @cached_property
     def checks(self) -> dict[str, npt.NDArray[np.uint32]]:
@@ -106,18 +101,17 @@ class Arrays:
         # Chunks are read in the order of their file, whatever the order of the result.
         wanted = _Wanted.of(rows, array.chunk_rows)
         checks = self.checks[array.name][wanted.chunks].tolist()
+        chunk_bytes = chunk_with_crc_bytes(array)
         pieces = self._pieces(array, wanted.chunks)
         parts = self.listed.parts([piece.range for piece in pieces])
         for piece, data in zip(pieces, parts, strict=True):
-            begin = piece.starts[0]
             for place in range(piece.first, piece.after):
-                start = piece.starts[place - piece.first]
-                stop = piece.starts[place - piece.first + 1]
-                chunk = data[start - begin : stop - begin]
+                start = (place - piece.first) * chunk_bytes
+                chunk = data[start : start + chunk_bytes]
                 try:
                     values = decode_chunk(array, chunk, checks[place])
                 except DAMAGE as error:
-                    raise self.listed.damaged(piece.name, error) from error
+                    raise self.listed.damaged(piece.range.name, error) from error
                 _copy_rows(values, wanted, place, out)
         return out
 
@@ -133,57 +127,52 @@ class Arrays:
 
     def _pieces(self, array: Array, numbers: list[int]) -> list[_Piece]:
         """Group ascending chunks into neighbours of one file that are read at once."""
-        most_bytes = self.listed.files.piece_bytes
+        chunk_bytes = chunk_with_crc_bytes(array)
+        most_chunks = max(1, self.listed.files.piece_bytes // chunk_bytes)
         pieces = []
         first = 0
         while first < len(numbers):
             file = numbers[first] // array.chunks_of_a_file
-            first_chunk = file * array.chunks_of_a_file
-            starts = self._starts(array, file)
-            begin = numbers[first] - first_chunk
+            self._check_length(array, file)
+            end_of_file = (file + 1) * array.chunks_of_a_file
             after = first + 1
-            while after < len(numbers):
-                number = numbers[after]
-                end = number - first_chunk + 1
-                is_next = number == numbers[after - 1] + 1
-                # The starts of a file end with its last chunk.
-                is_here = end < len(starts)
-                if not (is_next and is_here):
-                    break
-                if starts[end] - starts[begin] > most_bytes:
+            while after < len(numbers) and after - first < most_chunks:
+                is_next = numbers[after] == numbers[after - 1] + 1
+                if not is_next or numbers[after] == end_of_file:
                     break
                 after += 1
-            inside = starts[begin : begin + after - first + 1]
-            pieces.append(_Piece(array.file_name(file), inside, first, after))
+            start = (numbers[first] - file * array.chunks_of_a_file) * chunk_bytes
+            stop = start + (after - first) * chunk_bytes
+            wanted = Range(array.file_name(file), start, stop)
+            pieces.append(_Piece(wanted, first, after))
             first = after
         return pieces
 
-    def _starts(self, array: Array, file: int) -> list[int]:
-        """Return where the chunks of a file begin; the index is read if they are compressed."""
+    def check_index(self, array: Array, file: int) -> None:
+        """Raise an error unless the index of a file is right; this program needs none."""
+        index_start = self._check_length(array, file)
         name = array.file_name(file)
-        if name not in self._starts_of_file:
-            starts = self.find_starts(array, file, read_index=bool(array.compressor))
-            self._starts_of_file[name] = starts
-        return self._starts_of_file[name]
-
-    def find_starts(self, array: Array, file: int, *, read_index: bool) -> list[int]:
-        """Return where the chunks of a file begin: by its index, or by the length of a chunk."""
-        name = array.file_name(file)
-        n_bytes = self.listed.marks[name].n_bytes
-        first_chunk = file * array.chunks_of_a_file
-        all_chunks = array.n_chunks(self.record.rows.total)
-        n_chunks = min(array.chunks_of_a_file, all_chunks - first_chunk)
-        index_start = n_bytes - index_bytes(array)
-        if index_start < 0:
-            raise self.listed.damaged(name, "it is shorter than its index")
-        index = None
-        if read_index:
-            (index,) = self.listed.parts([Range(name, index_start, n_bytes)])
+        wanted = Range(name, index_start, index_start + index_bytes(array))
+        (index,) = self.listed.parts([wanted])
         try:
-            starts: list[int] = chunk_starts(array, n_chunks, n_bytes, index).tolist()
+            check_index(array, self._n_chunks(array, file), index)
         except DAMAGE as error:
             raise self.listed.damaged(name, error) from error
-        return starts
+
+    def _check_length(self, array: Array, file: int) -> int:
+        """Return where the index of a file begins; an error for a file of another length."""
+        name = array.file_name(file)
+        index_start = self._n_chunks(array, file) * chunk_with_crc_bytes(array)
+        n_bytes = index_start + index_bytes(array)
+        if self.listed.marks[name].n_bytes != n_bytes:
+            raise self.listed.damaged(name, f"expected {n_bytes} bytes for its rows")
+        return index_start
+
+    def _n_chunks(self, array: Array, file: int) -> int:
+        """Return how many chunks a file has."""
+        first_chunk = file * array.chunks_of_a_file
+        all_chunks = array.n_chunks(self.record.rows.total)
+        return min(array.chunks_of_a_file, all_chunks - first_chunk)
 
 
 def _copy_rows(

@@ -1,8 +1,7 @@
 """What the bytes of a store's files mean: chunks, indexes, tables of rows, films and ids.
 
 Everything here is pure, and trusts nothing: the bytes may come from a stranger. What is wrong
-raises ValueError; the callers know the file and make an error of it. Decoders of compressed bytes
-believe the sizes in them. A few bytes could ask for gigabytes, so sizes are compared first.
+raises ValueError; the callers know the file and make an error of it.
 """
 
 import csv
@@ -54,16 +53,6 @@ DAMAGE = (
     struct.error,
 )
 
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# Versions of the format and of the codec, flags, bytes of an item, bytes before compression, bytes
-# of a block, bytes with this header.
-_BLOSC_HEADER = struct.Struct("<BBBBIII")
-_BLOSC_VERSIONS = (2, 1)
-_BLOSC_COPIED = 0x02
-_BLOSC_RESERVED = 0x08
-# The upper three bits of the flags: blosclz, lz4, snappy, zlib, zstd.
-_BLOSC_CODECS = 5
-
 
 def crc32c(data: Bytes) -> int:
     """Return the CRC32C of bytes."""
@@ -85,81 +74,9 @@ def decode_chunk(array: Array, chunk: Bytes, expected_crc32c: int) -> npt.NDArra
     stored_crc32c = int(chunk[-CRC_BYTES:].view("<u4")[0])
     if not crc32c(content) == stored_crc32c == expected_crc32c:
         raise ValueError("it does not have its checksum")
-    if array.compressor:
-        content = _decompressed(array, content)
     if array.dtype == "bool" and content.max() > 1:
         raise ValueError("it has a byte that is neither true nor false")
     return content.view(array.dtype).reshape(array.chunk_rows, *array.shape)
-
-
-def _decompressed(array: Array, content: Bytes) -> Bytes:
-    from numcodecs import blosc, zstd
-
-    item_bytes = np.dtype(array.dtype).itemsize
-    out = np.empty(array.chunk_bytes, np.uint8)
-    if array.compressor == "zstd":
-        head = content[:18].tobytes()
-        if _zstd_size(head) != array.chunk_bytes:
-            raise ValueError("it does not decode to the bytes of its rows")
-        zstd.decompress(content, out)
-    else:
-        _check_blosc(content, array.chunk_bytes, item_bytes)
-        blosc.decompress(content, out)
-    return out
-
-
-def _zstd_size(head: bytes) -> int:
-    """Return the size of the content that a zstd frame declares; -1 if it declares none."""
-    if head[:4] != _ZSTD_MAGIC or len(head) < 6:
-        return -1
-    flags = head[4]
-    is_single_segment = bool(flags >> 5 & 1)
-    size_kind = flags >> 6
-    if size_kind == 0 and not is_single_segment:
-        return -1
-    window_bytes = 0 if is_single_segment else 1
-    dictionary_bytes = (0, 1, 2, 4)[flags & 3]
-    start = 5 + window_bytes + dictionary_bytes
-    size_bytes = (1, 2, 4, 8)[size_kind]
-    size = int.from_bytes(head[start : start + size_bytes], "little")
-    return size + 256 if size_kind == 1 else size
-
-
-def _check_blosc(content: Bytes, n_bytes: int, item_bytes: int) -> None:
-    """Raise ValueError unless the header of a Blosc buffer agrees with it and with its array.
-
-    The decoder believes the header: one that gives another length makes it read memory beyond the
-    buffer, which can end the process.
-    """
-    if len(content) < _BLOSC_HEADER.size:
-        raise ValueError("it has no whole Blosc header")
-    head = content[: _BLOSC_HEADER.size].tobytes()
-    fields = _BLOSC_HEADER.unpack(head)
-    version, codec_version, flags, items, stated_bytes, block_bytes, length = fields
-    if (version, codec_version) != _BLOSC_VERSIONS:
-        raise ValueError(f"a Blosc header of versions {version} and {codec_version}")
-    if flags >> 5 >= _BLOSC_CODECS or flags & _BLOSC_RESERVED:
-        raise ValueError(f"a Blosc header with the flags {flags:#x}")
-    if items != item_bytes:
-        raise ValueError(f"a Blosc header of items of {items} bytes, not {item_bytes}")
-    if stated_bytes != n_bytes or not 1 <= block_bytes <= n_bytes:
-        raise ValueError(
-            f"a Blosc header of blocks of {block_bytes} in {stated_bytes} bytes"
-        )
-    if length != len(content):
-        raise ValueError(f"a Blosc header of {length} bytes, not {len(content)}")
-    if flags & _BLOSC_COPIED:
-        if length != _BLOSC_HEADER.size + n_bytes:
-            raise ValueError("copied Blosc bytes that are not those of its rows")
-        return
-    # Otherwise the header is followed by the first byte of each block.
-    n_blocks = math.ceil(n_bytes / block_bytes)
-    first_byte = _BLOSC_HEADER.size + 4 * n_blocks
-    if first_byte > length:
-        raise ValueError("a Blosc buffer that is too short for its blocks")
-    starts = content[_BLOSC_HEADER.size : first_byte].view("<i4")
-    if starts.min() < first_byte or starts.max() > length - 4:
-        raise ValueError("a Blosc buffer with a block outside its bytes")
 
 
 # Files of an array.
@@ -170,30 +87,19 @@ def index_bytes(array: Array) -> int:
     return array.chunks_of_a_file * ENTRY_BYTES + CRC_BYTES
 
 
-def chunk_starts(
-    array: Array, n_chunks: int, n_bytes: int, index: Bytes | None = None
-) -> Rows:
-    """Return where each chunk of a file begins, and where the last one ends.
+def chunk_with_crc_bytes(array: Array) -> int:
+    """Return the bytes of a chunk of an array in its file, with its CRC32C."""
+    return array.chunk_bytes + CRC_BYTES
+
+
+def check_index(array: Array, n_chunks: int, index: Bytes) -> None:
+    """Raise ValueError unless the index of a file has its chunks one behind the other.
 
     Args:
         array: The array.
         n_chunks: How many chunks the file has.
-        n_bytes: The length of the file.
-        index: The last `index_bytes` of the file, needed if the chunks are compressed.
+        index: The last `index_bytes` of the file.
     """
-    step = array.chunk_bytes + CRC_BYTES
-    if index is None:
-        starts = np.arange(n_chunks + 1, dtype=np.int64) * step
-    else:
-        starts = _starts_in_index(array, n_chunks, index)
-        if not array.compressor and (np.diff(starts) != step).any():
-            raise ValueError("the index has a chunk of another length than its rows")
-    if starts[-1] + index_bytes(array) != n_bytes:
-        raise ValueError("the chunks do not end at the index")
-    return starts
-
-
-def _starts_in_index(array: Array, n_chunks: int, index: Bytes) -> Rows:
     content = index[:-CRC_BYTES]
     if crc32c(content) != int(index[-CRC_BYTES:].view("<u4")[0]):
         raise ValueError("the index does not have its checksum")
@@ -201,15 +107,11 @@ def _starts_in_index(array: Array, n_chunks: int, index: Bytes) -> Rows:
     if (entries[n_chunks:] != ABSENT).any():
         raise ValueError("the index has more chunks than there are rows")
     offsets, lengths = entries[:n_chunks].T
-    # A compressor adds less than a hundredth: more would only ask for memory.
-    most_bytes = 2 * array.chunk_bytes + 2**12
-    if lengths.max() > most_bytes or lengths.min() <= CRC_BYTES:
-        raise ValueError("the index has a chunk of an impossible length")
-    starts = np.zeros(n_chunks + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    if (starts[:-1] != offsets).any():
+    step = chunk_with_crc_bytes(array)
+    if (lengths != step).any():
+        raise ValueError("the index has a chunk of another length than its rows")
+    if (offsets != np.arange(n_chunks) * step).any():
         raise ValueError("the chunks are not in the order of their rows")
-    return starts
 
 
 def split_checks(

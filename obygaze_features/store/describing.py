@@ -49,7 +49,6 @@ def summary(store: Store) -> dict[str, Any]:
                 "dtype": array.dtype,
                 "tail_shape": list(array.shape),
                 "dims": list(array.dims),
-                "compressor": array.compressor,
             }
         )
     return {

@@ -36,7 +36,6 @@ Values = npt.NDArray[Any]
 _U32 = struct.Struct("<I")
 _ENTRY = struct.Struct("<QQ")
 _ABSENT = _ENTRY.pack(2**64 - 1, 2**64 - 1)
-_COMPRESSION_LEVEL = 3
 # A hole in a file has whole blocks of the disk.
 _LEAST_HOLE = 2**16
 
@@ -70,29 +69,7 @@ def encode_chunk(array: Array, rows: Values) -> tuple[bytes, bytes]:
     if n_missing:
         rows = np.concatenate([rows, filled(array, n_missing)])
     data = np.ascontiguousarray(rows, dtype=stored_dtype(array)).tobytes()
-    data = _compressed(array, data)
     return data, crc_bytes(data)
-
-
-def _compressed(array: Array, data: bytes) -> bytes:
-    """Return bytes as the compressor of an array leaves them."""
-    if not array.compressor:
-        return data
-    # It takes a tenth of a second to import, and most stores are not compressed.
-    import numcodecs.blosc
-    import numcodecs.zstd
-
-    if array.compressor == "zstd":
-        compressed = numcodecs.zstd.compress(data, _COMPRESSION_LEVEL)
-    else:
-        # The parts that threads compress stand in the order in which the threads end: without
-        # this, the same rows would not always have the same bytes.
-        numcodecs.blosc.use_threads = False
-        items = np.frombuffer(data, dtype=stored_dtype(array))
-        compressed = numcodecs.blosc.compress(
-            items, b"zstd", _COMPRESSION_LEVEL, numcodecs.blosc.SHUFFLE
-        )
-    return bytes(compressed)
 
 
 class ShardWriter:
@@ -178,10 +155,9 @@ def array_document(array: Array, n_rows: int) -> bytes:
     """Return zarr.json of an array."""
     dtype = np.dtype(array.dtype)
     fill: Any = {"f": "NaN", "b": False}.get(dtype.kind, 0)
-    inner = [_BYTES, *_compressor_codec(array), _CRC32C]
     sharding = {
         "chunk_shape": [array.chunk_rows, *array.shape],
-        "codecs": inner,
+        "codecs": [_BYTES, _CRC32C],
         "index_codecs": [_BYTES, _CRC32C],
         "index_location": "end",
     }
@@ -222,22 +198,6 @@ def column_document(column: str, n_rows: int) -> bytes:
 
 _BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
 _CRC32C: dict[str, Any] = {"name": "crc32c"}
-
-
-def _compressor_codec(array: Array) -> list[dict[str, Any]]:
-    if array.compressor == "zstd":
-        zstd = {"level": _COMPRESSION_LEVEL, "checksum": False}
-        return [{"name": "zstd", "configuration": zstd}]
-    if array.compressor == "blosc":
-        blosc = {
-            "typesize": np.dtype(array.dtype).itemsize,
-            "cname": "zstd",
-            "clevel": _COMPRESSION_LEVEL,
-            "shuffle": "shuffle",
-            "blocksize": 0,
-        }
-        return [{"name": "blosc", "configuration": blosc}]
-    return []
 
 
 def _column_document(

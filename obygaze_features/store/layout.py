@@ -6,7 +6,7 @@ Everything here is pure: numbers in, numbers and names out (docs/store.md, secti
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -34,7 +34,6 @@ TABLE_BYTES = 2**20
 TABLE_ROW_BYTES = 2**10
 
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
-COMPRESSORS = ("", "zstd", "blosc")
 ROW_DIMENSION = "row"
 ROW_COLUMNS = (
     "row",
@@ -97,7 +96,8 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dims: tuple[str, ...]
     chunk_rows: int
     file_rows: int
-    compressor: str = ""
+    # Chunks are never compressed; store.json says so.
+    compressor: Literal[""] = ""
 
     @classmethod
     def of(
@@ -106,8 +106,6 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         dtype: str,
         shape: Sequence[int],
         dims: Sequence[str] = (),
-        *,
-        compressor: str = "",
     ) -> "Array":
         """Return an array with the sizes that the format prescribes.
 
@@ -116,7 +114,6 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             dtype: The number format, one of `DTYPES`.
             shape: The shape of one row.
             dims: Names of the dimensions of a row; by default they are named by their sizes.
-            compressor: What compresses a chunk: zstd, blosc, or nothing.
         """
         row_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         chunk_rows = power_of_two(CHUNK_BYTES // max(row_bytes, 1), most=CHUNK_ROWS)
@@ -128,7 +125,6 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             dims=tuple(dims) or default_dims(shape),
             chunk_rows=chunk_rows,
             file_rows=max(file_rows, chunk_rows),
-            compressor=compressor,
         )
 
     @property
@@ -138,7 +134,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_bytes(self) -> int:
-        """The bytes of one chunk before compression, without its checksum."""
+        """The bytes of one chunk, without its checksum."""
         return self.chunk_rows * self.row_bytes
 
     @property
@@ -259,8 +255,6 @@ def _problem_of(array: Array) -> str:
         )
     if array.dtype not in DTYPES:
         return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
-    if array.compressor not in COMPRESSORS:
-        return f"compressor of {name} must be zstd or blosc, got {array.compressor[:100]!r}"
     if len(array.dims) != len(array.shape) or any(size < 1 for size in array.shape):
         return (
             f"shape {array.shape} of {name} does not match its dimensions {array.dims}"

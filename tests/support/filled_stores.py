@@ -16,7 +16,7 @@ KIND = Kind("obygaze 1", "cpu", "float32")
 MAKER = Maker("obygaze 1", "cpu", "a cpu", "float32")
 # Several blocks a file, in chunks shorter and longer than a block of 16; one block a file.
 POOLED = Array("pooled", "float32", (16,), ("d16",), 8, 64)
-FRAMES = Array("frames", "float16", (2, 16), ("t2", "d16"), 32, 32, "zstd")
+FRAMES = Array("frames", "float16", (2, 16), ("t2", "d16"), 32, 32)
 TOKENS = Array("tokens", "float16", (2, 4, 16), ("t2", "p4", "d16"), 4, 16)
 ARRAYS = (POOLED, FRAMES, TOKENS)
 N_ROWS = 94

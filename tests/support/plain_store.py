@@ -19,7 +19,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.codecs import Crc32cCodec
 
 ROW_COLUMNS = (
     "row",
@@ -44,7 +44,6 @@ def array_of(
     name: str,
     values: npt.NDArray[Any],
     *,
-    compressor: str = "",
     chunk_rows: int | None = None,
     file_rows: int | None = None,
 ) -> dict[str, Any]:
@@ -63,7 +62,7 @@ def array_of(
         "dims": dims,
         "chunk_rows": chunk_rows,
         "file_rows": file_rows,
-        "compressor": compressor,
+        "compressor": "",
     }
 
 
@@ -135,11 +134,6 @@ def _write_zarr(
         zarr_format=3,
         attributes={"coordinates": "clip_id movie_id"},
     )
-    compressors: dict[str, list[Any]] = {
-        "": [],
-        "zstd": [ZstdCodec(level=3)],
-        "blosc": [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")],
-    }
     checks = b""
     for entry in entries:
         shape = tuple(entry["shape"])
@@ -154,7 +148,7 @@ def _write_zarr(
                 dtype=numbers.dtype,
                 chunks=(entry["chunk_rows"], *shape),
                 shards=(entry["file_rows"], *shape),
-                compressors=[*compressors[entry["compressor"]], Crc32cCodec()],
+                compressors=[Crc32cCodec()],
                 chunk_key_encoding=KEY,
                 dimension_names=["row", *entry["dims"]],
                 fill_value=fill,

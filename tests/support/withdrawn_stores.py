@@ -64,7 +64,7 @@ def write(
 
 
 def holds_planted(folder: Path) -> bool:
-    """Whether a file of a folder has the bytes of planted rows; `frames` are compressed."""
+    """Whether a file of a folder has the bytes of planted rows."""
     raw = [np.full(16, PLANTED, dtype).tobytes() for dtype in ("float32", "float16")]
     return any(pattern in data for data in files_of(folder).values() for pattern in raw)
 

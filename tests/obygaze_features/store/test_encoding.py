@@ -27,7 +27,7 @@ from obygaze_features.store.encoding import (
     status_column,
     text_column,
 )
-from obygaze_features.store.layout import COMPRESSORS, DTYPES, Array
+from obygaze_features.store.layout import DTYPES, Array
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 
 
@@ -78,12 +78,11 @@ def small(
     name: str,
     dtype: str,
     shape: tuple[int, ...],
-    compressor: str,
     sizes: tuple[int, int],
 ) -> Array:
     """An array with small chunks and files."""
     dims = tuple(f"{name}_{number}" for number in range(len(shape)))
-    return Array(name, dtype, shape, dims, sizes[0], sizes[0] * sizes[1], compressor)
+    return Array(name, dtype, shape, dims, sizes[0], sizes[0] * sizes[1])
 
 
 ARRAYS = st.builds(
@@ -91,7 +90,6 @@ ARRAYS = st.builds(
     name=st.just("a"),
     dtype=st.sampled_from(DTYPES),
     shape=st.lists(st.integers(1, 4), max_size=3).map(tuple),
-    compressor=st.sampled_from(COMPRESSORS),
     sizes=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 8])),
 )
 
@@ -109,12 +107,9 @@ def test_zarr_reads_what_was_written(
     np.testing.assert_array_equal(read[:], values)
 
 
-@pytest.mark.parametrize("compressor", COMPRESSORS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type_and_compressor_with_the_sizes_of_the_format(
-    tmp_path: Path, dtype: str, compressor: str
-) -> None:
-    array = Array.of("frames", dtype, (3, 700), compressor=compressor)
+def test_every_type_with_the_sizes_of_the_format(tmp_path: Path, dtype: str) -> None:
+    array = Array.of("frames", dtype, (3, 700))
     values = some_values(array, 150)
     write_group(tmp_path / "data.zarr", some_rows(150), {array: values})
     read = zarr.open_group(tmp_path / "data.zarr", mode="r", zarr_format=3)["frames"]
@@ -142,7 +137,7 @@ def test_xarray_selects_by_clip_and_has_all_names(tmp_path: Path) -> None:
 
 
 def test_a_file_byte_by_byte() -> None:
-    array = small("a", "int32", (2,), "", (2, 4))
+    array = small("a", "int32", (2,), (2, 4))
     stream = io.BytesIO()
     writer = ShardWriter(array, stream)
     writer.append(np.arange(6, dtype="int32").reshape(3, 2))
@@ -154,20 +149,6 @@ def test_a_file_byte_by_byte() -> None:
     expected = chunks[0] + checks[0] + chunks[1] + checks[1] + index
     assert stream.getvalue() == expected + struct.pack("<I", google_crc32c.value(index))
     assert writer.checks == checks[0] + checks[1]
-
-
-@pytest.mark.parametrize("compressor", ["zstd", "blosc"])
-def test_compressed_bytes_are_the_same_each_time(compressor: str) -> None:
-    array = small("a", "float32", (2000,), compressor, (16, 1))
-    values = some_values(array, 16)
-    files = set()
-    for _ in range(20):
-        stream = io.BytesIO()
-        writer = ShardWriter(array, stream)
-        writer.append(values)
-        writer.finish()
-        files.add(stream.getvalue())
-    assert len(files) == 1
 
 
 def test_rows_and_films() -> None:

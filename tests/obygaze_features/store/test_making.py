@@ -45,7 +45,7 @@ from obygaze_features.store.records import (
 from obygaze_features.store.rows import FAILED, NO_VIDEO, Row
 
 CLIP = Array("clip", "float32", (16,), ("d16",), 8, 32)
-TOKENS = Array("tokens", "float16", (2, 16), ("t2", "d16"), 2, 4, "zstd")
+TOKENS = Array("tokens", "float16", (2, 16), ("t2", "d16"), 2, 4)
 ARRAYS = (CLIP, TOKENS)
 VALUES = {array.name: some_values(array, 75) for array in ARRAYS}
 
