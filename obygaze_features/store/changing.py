@@ -248,6 +248,13 @@ class _Named(NamedTuple):
         """Return what the names are: a film, or else a clip; an error for an unknown name."""
         known_films = store.table.films.runs_of_film
         films = [name for name in dict.fromkeys(names) if name in known_films]
+        for film, row in zip(films, store.table.find(films).tolist(), strict=True):
+            if row >= 0 and len(store.table.films.rows_of([film])) > 1:
+                raise FixInput(
+                    f"{film!r} is the id of a film and of a clip",
+                    where=store.location,
+                    hint="--without CLIP for each clip that you mean",
+                )
         clips = [name for name in dict.fromkeys(names) if name not in known_films]
         rows = store.table.find(clips)
         for clip, row in zip(clips, rows.tolist(), strict=True):

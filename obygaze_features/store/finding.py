@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import csv_line
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.decoding import OK_CODE
 from obygaze_features.store.exporting import read_origin
@@ -166,7 +167,8 @@ def _has_any(folder: Path, films: Sequence[str], clips: Sequence[str]) -> bool:
             data = (folder / name).read_bytes()
         except OSError:
             continue
-        if any(text.encode("utf-8") in data for text in (*films, *clips)):
+        cells = [csv_line([text]).rstrip("\n") for text in (*films, *clips)]
+        if any(cell.encode("utf-8") in data for cell in cells):
             return True
     return False
 

@@ -138,12 +138,13 @@ class VerifyReport:
         self.require_whole()
 
     def require_whole(self) -> None:
-        """Raise an error (exit 4) that names each file with a problem."""
+        """Raise an error (exit 4) that names each file with a problem, once."""
         if self.problems:
+            first, *others = self.problems
             raise Corrupt(
-                f"{count(len(self.problems), 'problem')}, the first in {self.problems[0]}",
+                f"{count(len(self.problems), 'problem')}, the first in {first}",
                 where=self.location,
-                details=[str(problem) for problem in self.problems],
+                details=[str(problem) for problem in others],
             )
 
 
@@ -264,10 +265,7 @@ def _check_documents(store: Store, report: VerifyReport) -> None:
 
 
 def _meaning(document: Any) -> Any:
-    """Return a document of Zarr without what may differ between two programs.
-
-    The settings of a compressor are such: each chunk says itself what its decoder needs.
-    """
+    """Return a document of Zarr without what may differ between two programs."""
     meaning = {"storage_transformers": [], "attributes": {}, **document}
     meaning["codecs"] = [_codec(codec) for codec in document.get("codecs", [])]
     # Written by zarr-python into groups.
@@ -294,7 +292,7 @@ def _check_indexes(store: Store, report: VerifyReport) -> None:
     for array in store.record.arrays:
         for number in range(array.n_files(len(store))):
             with report.collecting(array.file_name(number)):
-                store.arrays.find_starts(array, number, read_index=True)
+                store.arrays.check_index(array, number)
 
 
 # The tables of rows.

@@ -64,6 +64,25 @@ def store(workspace: Workspace) -> Path:
 # Subsets.
 
 
+def test_a_name_of_a_film_and_of_a_clip_is_refused(
+    store: Path, workspace: Workspace
+) -> None:
+    rows = rows_of()
+    rows[9] = rows[9]._replace(clip_id=FILM)
+    both = write(workspace.root / "stores" / "both", rows)
+    with pytest.raises(FixInput, match="'film-3' is the id of a film and of a clip"):
+        subset(both, without=[FILM], reason="asked", workspace=workspace)
+    with pytest.raises(FixInput, match="'film-3' is the id of a film and of a clip"):
+        subset(both, workspace.root / "part", without=[FILM])
+    assert open_store(both).record.rows.withdrawn == 0
+    # Where the film has no other clip, both are the same.
+    for number in (10, 11):
+        rows[number] = rows[number]._replace(movie_id="film-4")
+    alone = write(workspace.root / "stores" / "alone", rows)
+    made = subset(alone, without=[FILM], reason="asked", workspace=workspace)
+    assert list(made.clips) == [FILM]
+
+
 def test_a_subset_has_its_rows_numbered_anew(store: Path, tmp_path: Path) -> None:
     films = ["film-20", "film-1", FILM]
     made = subset(store, tmp_path / "part", films=films, without=["clip 10"])
@@ -218,6 +237,26 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     assert again.seal == made.seal
     assert not before.exists()
     assert {copy.path for copy in again.copies} == set(found[1:])
+
+
+def test_a_store_that_is_filled_is_told_by_an_id_with_quotes(
+    workspace: Workspace,
+) -> None:
+    """CSV doubles a quote, so that the id does not stand in clips.csv as it is."""
+    stores = workspace.root / "stores"
+    rows = some_rows(N_ROWS)
+    rows[9] = rows[9]._replace(clip_id='the "lake"')
+    store = write(stores / "films", [row._replace(maker=0) for row in rows])
+    plan_filling(
+        stores / "again",
+        rows,
+        arrays=ARRAYS,
+        recipe=a_recipe(),
+        manifest=MANIFEST,
+        kind=KIND,
+    )
+    made = subset(store, without=['the "lake"'], reason="asked", workspace=workspace)
+    assert stores / "again.next" in [copy.path for copy in made.copies]
 
 
 def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:

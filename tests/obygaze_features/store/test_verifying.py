@@ -27,8 +27,6 @@ def write(path: Path, **more) -> str:
         array_of(name, array, chunk_rows=2, file_rows=4)
         for name, array in values.items()
     ]
-    arrays[1]["compressor"] = "blosc"
-    arrays[2]["compressor"] = "zstd"
     rows = rows_of(CLIPS, FILMS, {5: ("no-video", "no, none")})
     return write_plain_store(path, values, rows, arrays=arrays, **more)
 
@@ -64,6 +62,9 @@ def problems_of(path: Path) -> list[str]:
         with pytest.raises(Corrupt) as caught:
             report.require_whole()
         assert caught.value.exit_code == 4
+        told = [caught.value.message, *caught.value.details]
+        for problem in report.problems:
+            assert sum(str(problem) in line for line in told) == 1
         assert str(report) == "" and report.to_json()["whole"] is False
     return [problem.name for problem in report.problems]
 
