@@ -4,7 +4,6 @@ import csv
 import io
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path, PurePath
 
 from obygaze_features.core.errors import FixInput, NotFound
@@ -14,8 +13,7 @@ from obygaze_features.core.files import SPREADSHEETS
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
-SEPARATORS = (",", ";", "\t")
-_ENDINGS = {".csv", ".tsv", ".txt", *SPREADSHEETS}
+_ENDINGS = {".csv", ".txt", *SPREADSHEETS}
 
 
 def clip_ids(clips: ClipIds) -> list[str]:
@@ -54,9 +52,15 @@ def _ids_in(path: Path) -> list[str]:
 
     A file without ids is an error: where clips are chosen, no ids would stand for all clips.
     """
-    text = _text_of(path)
-    ids = _column_of(text, path)
-    if ids is None:
+    try:
+        # Windows programs put a mark before the first id.
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FixInput("not UTF-8", where=str(path)) from error
+    header = text.partition("\n")[0].replace('"', "")
+    if COLUMN in header.strip().split(","):
+        ids = _column_of(text, path)
+    else:
         lines = [line.strip() for line in text.splitlines()]
         ids = [line for line in lines if line]
     if not ids:
@@ -68,49 +72,18 @@ def _ids_in(path: Path) -> list[str]:
     return ids
 
 
-def _text_of(path: Path) -> str:
-    """Return the text of a file."""
-    if path.suffix.lower() in SPREADSHEETS:
-        raise FixInput(
-            "ids are not read from spreadsheets",
-            where=str(path),
-        )
+def _column_of(text: str, path: Path) -> list[str]:
+    """Return the cells in the column clip_id of a table; a row without one is an error."""
+    ids = []
     try:
-        # Windows programs put a mark before the first id.
-        return path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FixInput("not UTF-8", where=str(path)) from error
-
-
-def _column_of(text: str, path: Path) -> list[str] | None:
-    """Return the cells in the column clip_id of a table; None for text without this column."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
-    for separator in SEPARATORS:
-        names: list[str] = []
-        # A line may be longer than a cell of CSV.
-        with suppress(csv.Error):
-            names = [
-                name.strip() for name in next(csv.reader([header], delimiter=separator))
-            ]
-        if COLUMN in names:
-            try:
-                return _cells(text, separator, names.index(COLUMN), path)
-            except csv.Error as error:
-                raise FixInput(f"not valid CSV: {error}", where=str(path)) from error
-    return None
-
-
-def _cells(text: str, separator: str, column: int, path: Path) -> list[str]:
-    """Return the cells of one column below the header; a row without one is an error."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    rows = [row for row in reader if any(cell.strip() for cell in row)]
-    cells = []
-    for number, row in enumerate(rows[1:], start=1):
-        cell = row[column].strip() if len(row) > column else ""
-        if not cell:
-            raise FixInput(
-                f"row {number} below the header has no {COLUMN}",
-                where=str(path),
-            )
-        cells.append(cell)
-    return cells
+        for row in csv.DictReader(io.StringIO(text, newline="")):
+            clip_id = (row.get(COLUMN) or "").strip()
+            if not clip_id:
+                number = len(ids) + 1
+                raise FixInput(
+                    f"row {number} below the header has no {COLUMN}", where=str(path)
+                )
+            ids.append(clip_id)
+    except csv.Error as error:
+        raise FixInput(f"not valid CSV: {error}", where=str(path)) from error
+    return ids

@@ -1,6 +1,5 @@
 """Names of files: names that every system can have, and names made from those that others chose."""
 
-import os
 import re
 import unicodedata
 from pathlib import Path
@@ -29,9 +28,6 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     siblings = _names_in(path.parent)
     if path.name in ("", "..", *siblings):
         return
-    composed_siblings = {composed(sibling) for sibling in siblings}
-    if composed(path.name) in composed_siblings and os.path.lexists(path):
-        return  # the disk of a Mac gives the name that is there in another form
     chosen_name = path.name if name is None else name
     refusal = _refusal(chosen_name)
     if refusal:
@@ -78,16 +74,6 @@ def folded(name: str) -> str:
 def composed(name: str) -> str:
     """Return a name with its accents in their letters (NFC); macOS may have them beside (NFD)."""
     return unicodedata.normalize("NFC", name)
-
-
-def as_spelled(path: Path) -> Path:
-    """Return a path with the last name as the folder has it, which may have its accents beside."""
-    if path.name.isascii() or os.path.lexists(path):
-        return path
-    for sibling in _names_in(path.parent):
-        if composed(sibling) == composed(path.name):
-            return path.with_name(sibling)
-    return path
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -1,11 +1,11 @@
-"""How objects appear in a notebook: a repr of one line, a short HTML summary, a data frame."""
+"""How objects appear in a notebook: a repr of one line, a data frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.errors import UnknownName
 from obygaze_features.core.lazy import need
-from obygaze_features.core.outside import safe_text, visible
+from obygaze_features.core.outside import visible
 from obygaze_features.core.schema_rules import near
 
 MAX_REPR = 120
@@ -20,17 +20,6 @@ def short_repr(kind: str, *facts: object) -> str:
     text = " ".join(f"{kind}({', '.join(map(str, facts))})".split())
     text = visible(text)
     return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 5]} ...)"
-
-
-def html_summary(title: str, facts: Mapping[str, object]) -> str:
-    """Return a table of HTML with one line a fact; facts that are empty are left out."""
-    rows = "".join(
-        f"<tr><th style='text-align: left'>{safe_text(name, 'html')}</th>"
-        f"<td style='text-align: left'>{safe_text(_cut(str(value)), 'html')}</td></tr>"
-        for name, value in facts.items()
-        if value not in ("", None)
-    )
-    return f"<table><caption>{safe_text(title, 'html')}</caption>{rows}</table>"
 
 
 def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -> Any:
@@ -49,7 +38,3 @@ def unknown_name(
     return UnknownName(
         f"no {noun} {name!r}{near(str(name), names)}", where=where, hint=hint
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 4]} ..."

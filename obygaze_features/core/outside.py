@@ -8,7 +8,7 @@ import re
 from html import escape
 from typing import Literal
 
-Medium = Literal["terminal", "markdown", "html"]
+Medium = Literal["terminal", "markdown"]
 # Between the letters of scripts that need them, and in emoji.
 _JOINERS = "\u200c\u200d"
 _LINE_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
@@ -26,7 +26,7 @@ def safe_text(text: object, medium: Medium) -> str:
 
     Args:
         text: The text, or a value that is shown as text.
-        medium: Where it is shown: `terminal`, `markdown` or `html`.
+        medium: Where it is shown: `terminal` or `markdown`.
 
     >>> safe_text("CC0\\n\\n# Free\\x1b[2J", "terminal")
     'CC0 # Free\\\\x1b[2J'
@@ -36,8 +36,6 @@ def safe_text(text: object, medium: Medium) -> str:
     line = visible(" ".join(str(text).split()))
     if medium == "terminal":
         return line
-    if medium == "html":
-        return escape(line)
     marked = _MARKUP.sub(r"\\\g<0>", line)
     start = _LINE_START.match(marked)
     if start is not None:

@@ -89,14 +89,12 @@ def _check_own(path: Path, expected: OwnFolder, refusal: str) -> None:
         )
 
 
-def check_file(path: Path, *, force: bool, expected: OwnFolder | None = None) -> None:
-    """Raise an error unless the path is free or, with `force`, a file of the same kind."""
+def check_file(path: Path, expected: OwnFolder) -> None:
+    """Raise an error unless the path is free, or a file of the same kind."""
     check_name(path)
     if path.is_dir():
         raise AlreadyThere("expected a file, got a folder", where=str(path))
-    if os.path.lexists(path) and not force:
-        raise taken("this file exists", path)
-    if os.path.lexists(path) and expected is not None:
+    if os.path.lexists(path):
         _check_own(
             path,
             expected,

@@ -10,7 +10,7 @@ from typing import Self, TypeAlias
 from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
-from obygaze_features.core.file_names import as_spelled, check_new_name, composed
+from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.schema_rules import near
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -95,8 +95,8 @@ class Workspace:
         """Return the TOML file of a manifest, from its name or the path of its TOML or CSV file."""
         name = system.typed_path(name)
         if self._is_bare(name):
-            return as_spelled(self.folder("manifests") / f"{name}.toml")
-        return as_spelled(toml_of(Path(name)))
+            return self.folder("manifests") / f"{name}.toml"
+        return toml_of(Path(name))
 
     def new_manifest(self, name: str) -> Path:
         """Return the TOML file of a manifest that will be written."""
@@ -111,7 +111,7 @@ class Workspace:
         name = system.typed_path(name)
         if not self._is_bare(name):
             return name
-        folder = as_spelled(self.folder("stores") / name)
+        folder = self.folder("stores") / name
         # A store in the current folder is found too, but never in place of the workspace's own.
         here = (Path(name) / STORE).exists()
         return name if here and not folder.exists() else str(folder)
@@ -153,7 +153,7 @@ class Workspace:
 
     def _new(self, path: Path) -> Path:
         """Return the path of a new store, run or model; an error for a name that it cannot have."""
-        path = as_spelled(self.checked(path))
+        path = self.checked(path)
         check_new_name(path)
         return path
 
@@ -175,9 +175,9 @@ class Workspace:
         names = set()
         for path in paths:
             if kind != "manifests" and path.is_dir():
-                names.add(composed(path.name))
+                names.add(path.name)
             elif kind == "manifests" and path.suffix == ".toml" and path.is_file():
-                names.add(composed(path.stem))
+                names.add(path.stem)
         return sorted(name for name in names if not name.startswith("."))
 
     def existing_manifest(self, name: str) -> Path:
@@ -207,7 +207,7 @@ class Workspace:
         text = system.typed_path(os.fspath(name))
         path = Path(text) if "/" in text else self.folder(kind) / text
         # A folder of the current folder is found too, but never in place of the workspace's own.
-        for folder in map(as_spelled, (path, Path(text))):
+        for folder in (path, Path(text)):
             if folder.is_dir():
                 return folder
         raise self._missing(kind, text, path)

@@ -21,7 +21,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, Unk
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
-    html_summary,
     short_repr,
     unknown_name,
 )
@@ -187,10 +186,6 @@ class Manifest:
 
     def __repr__(self) -> str:
         return short_repr("Manifest", repr(self.name), *self._facts().values())
-
-    def _repr_html_(self) -> str:
-        extra = {"citation": self.header.citation, "licence": self.header.licence}
-        return html_summary(f"Manifest {self.name}", {**self._facts(), **extra})
 
     def _facts(self) -> dict[str, str]:
         of_windows = isinstance(self.clips, Windows)

@@ -29,7 +29,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
     data_frame,
-    html_summary,
     short_repr,
     unknown_name,
 )
@@ -445,15 +444,6 @@ class Store:
         return short_repr(
             "Store", repr(location), f"{len(self)} clips", *self.feature_arrays
         )
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "clips": f"{len(self):,}",
-            "arrays": ", ".join(self.feature_arrays),
-            "backbone": self.recipe.title,
-            "seal": self.seal[:16],
-        }
-        return html_summary(f"Store {self.location}", facts)
 
     def __len__(self) -> int:
         return self.record.rows.total

@@ -167,7 +167,7 @@ def write_report(
         raise FixUsage("no run given", hint="obygaze report --help")
     page = out or folders[0] / "report.html"
     if out is not None:
-        check_file(out, force=True, expected=PAGE)
+        check_file(out, PAGE)
         _check_page(out, formats)
     chapters = []
     written = []

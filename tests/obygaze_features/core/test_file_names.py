@@ -10,7 +10,6 @@ import pytest
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import (
     FileNames,
-    as_spelled,
     check_new_name,
     file_name,
 )
@@ -114,12 +113,3 @@ def test_a_name_that_some_system_takes_for_another_one_is_refused(
         check_new_name(tmp_path / name)
     check_new_name(tmp_path / there)
     check_new_name(tmp_path / f"{name}-2")
-
-
-def test_accents_beside_their_letters_make_no_other_name(tmp_path: Path) -> None:
-    (tmp_path / "Ame\u0301lie").mkdir()
-    typed = tmp_path / "Am\u00e9lie"
-    assert as_spelled(typed) == tmp_path / "Ame\u0301lie"
-    typed.mkdir()
-    assert as_spelled(typed) == typed
-    assert as_spelled(tmp_path / "Le\u00f3n") == tmp_path / "Le\u00f3n"

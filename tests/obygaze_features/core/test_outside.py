@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from support.stores import (
 
 from obygaze_features.core.console import printable, table
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import one_line, safe_text
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import write_manifest
@@ -68,9 +65,6 @@ def test_each_medium_by_hand() -> None:
     assert safe_text(text, "markdown") == (
         "a b # c \\\\x1b\\[31m&lt;b&gt;&amp;'\"\\_x\\_ d_e"
     )
-    assert (
-        safe_text(text, "html") == "a b # c \\x1b[31m&lt;b&gt;&amp;&#x27;&quot;_x_ d_e"
-    )
     assert safe_text("# h", "markdown") == r"\# h"
     assert safe_text("12. one", "markdown") == r"12\. one"
     assert safe_text("1.5 and -2", "markdown") == "1.5 and -2"
@@ -104,17 +98,9 @@ def test_markdown_shows_exactly_the_text_and_nothing_else(text: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_a_terminal_gets_one_printable_line_and_html_no_tag(text: str) -> None:
+def test_a_terminal_gets_one_printable_line(text: str) -> None:
     line = safe_text(text, "terminal")
     assert line.replace("\u200c", "").replace("\u200d", "").isprintable()
-    seen: list[str] = []
-    parser = HTMLParser(convert_charrefs=True)
-    parser.handle_starttag = lambda tag, attrs: seen.append(tag)  # type: ignore[method-assign]
-    parser.handle_data = lambda data: None  # type: ignore[method-assign]
-    parser.feed(f'<p title="{safe_text(text, "html")}">{safe_text(text, "html")}</p>')
-    parser.close()
-    assert seen == ["p"]
-    assert html.unescape(safe_text(text, "html")) == line
 
 
 def store_of(path: Path, text: str) -> Path:
@@ -214,8 +200,6 @@ def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:
     assert len(table((HOSTILE, "b"), [(HOSTILE, 1), ("x", 2)]).splitlines()) == 3
     assert "\x1b[8m" not in printable(HOSTILE)  # concealed
     assert short_repr("Store", HOSTILE).isprintable()
-    summary = html_summary(HOSTILE, {HOSTILE: HOSTILE})
-    assert re.findall(r"<(\w+)", summary) == ["table", "caption", "tr", "th", "td"]
 
 
 def test_stores_of_one_hostile_licence_are_merged(

@@ -154,17 +154,3 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(
         with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' is there"):
             new("Films")
         assert new("films").stem == "films"
-
-
-def test_names_are_found_however_their_accents_are_written(workspace: Path) -> None:
-    """Disks that macOS wrote may have accents beside their letters; a keyboard has them within."""
-    apart, within = "Ame\u0301lie", "Am\u00e9lie"
-    here = Workspace(workspace)
-    (workspace / "manifests" / f"{apart}.toml").touch()
-    for kind in ("stores", "runs"):
-        (workspace / kind / apart).mkdir(parents=True)
-    assert here.names("stores") == [within]
-    assert here.existing_manifest(within).stem == apart
-    assert Path(here.existing_store(within)).name == apart
-    assert here.existing("runs", within).name == apart
-    assert here.target("runs", within).name == apart

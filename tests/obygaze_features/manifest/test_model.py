@@ -89,12 +89,6 @@ def test_every_repr_is_one_short_line() -> None:
         assert "\n" not in repr(made) and len(repr(made)) <= 120
 
 
-def test_the_html_is_short_and_escaped() -> None:
-    html = MANIFEST._repr_html_()
-    assert "3 clips of 2 films" in html and "A &amp; B &lt;2024&gt;" in html
-    assert len(html) < 1000
-
-
 def test_a_data_frame_has_typed_columns() -> None:
     frame = MANIFEST.to_frame()
     assert list(frame.index) == ["tt1-001", "tt1-002", "tt2-001"]
