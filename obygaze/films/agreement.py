@@ -30,7 +30,6 @@ from obygaze.films.labels import (
     Rate,
     Seconds,
     Tables,
-    project_segments,
     project_tables,
     table_names,
 )
@@ -42,7 +41,6 @@ from obygaze.films.projection import (
     threshold_text,
 )
 from obygaze_features.core.console import table
-from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike
@@ -291,7 +289,6 @@ class Agreement:
         return [_meaning(self.measures["alpha"])]
 
 
-@described_as_in(project_segments)
 def measure_agreement(
     segments: Tables,
     *,
@@ -311,7 +308,13 @@ def measure_agreement(
     `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
 
     Args:
+        segments: One or more such tables, or names of manifests.
+        clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
+        every: Cut the films into clips of this length instead.
+        fps: Frames per second, to convert seconds where SEGMENTS has no column framerate.
+        threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         permutations: Number of draws for each p-value; 0 for no p-values.
+        workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest agree segments.csv --clips clips.csv

@@ -74,7 +74,7 @@ def _ids_in(path: Path) -> list[str]:
 
 def _column_of(text: str, path: Path) -> list[str]:
     """Return the cells in the column clip_id of a table; a row without one is an error."""
-    ids = []
+    ids: list[str] = []
     try:
         for row in csv.DictReader(io.StringIO(text, newline="")):
             clip_id = (row.get(COLUMN) or "").strip()

@@ -1,13 +1,10 @@
-"""Docstrings in parts, and functions that describe their parameters in the words of others."""
+"""The docstring of a public function in parts."""
 
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-F = TypeVar("F", bound=Callable[..., Any])
+from typing import Any
 
 SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
 
@@ -32,61 +29,6 @@ def parse_docstring(function: Callable[..., Any]) -> Docstring:
     )
 
 
-def described_as_in(documented: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator that completes a docstring: what `Args:` lacks is as in `documented`.
-
-    The types and defaults must be the same in both functions, as the text must be true of both.
-
-    Example:
-        @described_as_in(check_backbone)
-        def load_backbone(name: str, *, device: str = "cpu") -> Backbone:
-            \"\"\"Run pixels through a backbone.
-
-            Args:
-                name: The backbone.
-                pixels: The file of the pixels.
-            \"\"\"
-    """
-
-    def complete(function: F) -> F:
-        parameters = inspect.signature(function).parameters
-        own_types = _types_and_defaults(function)
-        documented_types = _types_and_defaults(documented)
-        texts = dict(parse_docstring(function).parameters)
-        for name, text in parse_docstring(documented).parameters.items():
-            if name not in parameters or name in texts:
-                continue
-            if own_types[name] != documented_types[name]:
-                raise TypeError(
-                    f"{name!r} of {function.__qualname__} is not that of {documented.__qualname__}"
-                )
-            texts[name] = text
-        sections = _sections(function)
-        sections["Args"] = [
-            f"    {name}: {texts[name]}" for name in parameters if name in texts
-        ]
-        function.__doc__ = _joined(sections)
-        return function
-
-    return complete
-
-
-def _types_and_defaults(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the type and the default of each parameter.
-
-    They are those of the function itself: Sphinx gives a function another `__signature__`.
-    """
-    plain = inspect.unwrap(function)
-    defaults: dict[str, Any] = dict(getattr(plain, "__kwdefaults__", None) or {})
-    values = getattr(plain, "__defaults__", None) or ()
-    positional = plain.__code__.co_varnames[: plain.__code__.co_argcount]
-    defaults.update(
-        zip(positional[len(positional) - len(values) :], values, strict=True)
-    )
-    types = inspect.get_annotations(plain)
-    return {name: (types[name], defaults.get(name)) for name in types}
-
-
 def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
     """Return the lines of each section of a docstring; those before the first have no title."""
     lines = inspect.cleandoc(function.__doc__ or "").splitlines()
@@ -100,16 +42,6 @@ def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
         else:
             sections[current].append(line)
     return sections
-
-
-def _joined(sections: Mapping[str, list[str]]) -> str:
-    """Return the docstring of sections, indented as in a function of a module."""
-    paragraphs = ["\n".join(sections[""]).strip()]
-    for title in SECTIONS:
-        if title in sections:
-            text = "\n".join(sections[title]).rstrip()
-            paragraphs.append(f"{title}:\n{text}")
-    return textwrap.indent("\n\n".join(paragraphs), "    ").strip()
 
 
 def _described_parameters(lines: Iterable[str]) -> dict[str, str]:

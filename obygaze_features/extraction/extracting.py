@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from obygaze_features.core.console import ProgressBars, progress_bars, silent
-from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
@@ -28,7 +27,6 @@ from obygaze_features.extraction.compute import (
     clip_threads,
     computer_for,
 )
-from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.loop import StoreFiller, fill
@@ -82,7 +80,6 @@ CLIPS = "Clips"
 _MOST_ATTEMPTS = 5
 
 
-@described_as_in(plan_extraction)
 def extract(
     manifest: PathLike | Manifest,
     backbones: Backbones = (),
@@ -121,10 +118,16 @@ def extract(
     changed, or if it is being filled by another version or kind of device.
 
     Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: A backbone, or your own code (FILE.py:NAME).
         retry_failed: Try clips again that failed.
         as_planned: Finish a store as it was planned, although the manifest changed since.
         accept_damaged: Take what the decoder gives of damaged pictures.
         timeout_s: Seconds to decode one clip.
+        arrays: The arrays to store. [default: all but tokens, or those of the store]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        dtype: Compute in this precision.
         licence: The licence of the features. [default: the manifest's]
         device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all, the idle ones.
         workers: Processes that decode or read.
@@ -134,6 +137,7 @@ def extract(
         watch: Is called with each row that is decoded, and whether it failed.
         progress: Show a progress bar on stderr.
         note: Is called with what a person should know before the run.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         >>> (state,) = og.extract("trailers", "descriptors")

@@ -17,7 +17,6 @@ from obygaze_features.core.console import (
     progress_bars,
     table,
 )
-from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
@@ -169,7 +168,6 @@ def _with_kinds(function: F) -> F:
     return function
 
 
-@described_as_in(run)
 @_with_kinds
 def train(
     model: str,
@@ -200,6 +198,10 @@ def train(
         changes: Change a key of the honest protocol, or model.KEY of the model; an unknown KEY is
             an error that lists those of its kind. cav has none.
         output: The name of the run and of the model, which are in the workspace.
+        n_jobs: Processes that train.
+        force: Replace the output if it exists.
+        progress: Show a progress bar on stderr, or a function that makes the bar.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         >>> found, model = og.train("ridge", "mine", "films", output="kept")

@@ -5,6 +5,7 @@ Addresses are names of functions; no part of one is ever the path of a file.
 
 import errno
 import hmac
+import html
 import json
 import mimetypes
 import os
@@ -333,7 +334,8 @@ def _as_page(reply: Reply) -> Reply:
     for sentence in sentences:
         if sentence:
             text = sentence[0].upper() + sentence[1:]
-            paragraphs.append(f"<p>{safe_text(text, 'html')}.</p>")
+            escaped = html.escape(safe_text(text, "terminal"))
+            paragraphs.append(f"<p>{escaped}.</p>")
     content = "\n".join(paragraphs)
     page = ERROR_PAGE.format(content=content)
     return Reply(page.encode("utf-8"), "text/html; charset=utf-8", reply.status)

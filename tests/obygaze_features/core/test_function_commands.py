@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
-from obygaze_features.core.docstrings import described_as_in, parse_docstring
+from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.function_commands import (
     FunctionGroup,
@@ -506,35 +506,6 @@ def test_the_help_shows_ranges_and_the_default_that_none_stands_for() -> None:
     assert "--rate NUMBER How often. [more than 0]" in text
     assert "--precision [float16|float32] How exactly. [default: float32]" in text
     assert "--levels A,B Which levels. -o FILE The file. --json" in text
-
-
-def test_the_text_of_a_parameter_may_be_that_of_another_function() -> None:
-    @described_as_in(measure)
-    def again(
-        name: str, *, share: Annotated[float, Option(least=0, most=1)] = 0.5
-    ) -> Copied:
-        """Measure again.
-
-        Args:
-            name: Of what else.
-        """
-        return Copied({"name": name, "share": share})
-
-    def half(name: str, *, share: float = 0.25) -> Copied:
-        """Measure half."""
-        raise NotImplementedError
-
-    assert again.__doc__ == (
-        "Measure again.\n\n    Args:\n        name: Of what else.\n        share: How much."
-    )
-    session = Session(Workspace(Path("there")), Console())
-    command = command_of(again, "again")
-    text = CliRunner().invoke(command, ["--help"], obj=session).output
-    text = " ".join(text.split())
-    assert "NAME Of what else." in text
-    assert "How much. [default: 0.5; from 0 to 1]" in text
-    with pytest.raises(TypeError, match=r"'share' of .*half is not that of measure"):
-        described_as_in(measure)(half)
 
 
 def test_a_note_stands_for_details_that_are_not_shown() -> None:
