@@ -19,8 +19,8 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import offline
-from obygaze_features.core.metadata import render
 from obygaze_features.core.options import Option
+from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def write_slurm_script(
         obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
         obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
     """
-    from obygaze_features.core.metadata import render
+    from obygaze_features.core.rendering import render
 
     run_words = list(words)
     sbatch_options: list[str] = []

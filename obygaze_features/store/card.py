@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.metadata import (
-    render,
-    spdx_of,
-)
 from obygaze_features.core.outside import safe_text, visible
+from obygaze_features.core.rendering import render
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.records import (
@@ -30,6 +27,19 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 HERE = "obygaze_features.store"
 SHOWN_REASONS = 20
 MOST_CARD_BYTES = 10_000_000
+# The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
+LICENCES = (
+    "Apache-2.0",
+    "BSD-3-Clause",
+    "CC-BY-4.0",
+    "CC-BY-NC-4.0",
+    "CC-BY-NC-ND-4.0",
+    "CC-BY-NC-SA-4.0",
+    "CC-BY-SA-4.0",
+    "CC0-1.0",
+    "MIT",
+    "ODbL-1.0",
+)
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _SECTION = re.compile(r"^Licence: .*\n\n.*\n", re.MULTILINE)
 
@@ -42,6 +52,19 @@ class Terms(NamedTuple):
 
     licence: str = ""
     citation: str = ""
+
+
+def spdx_of(licence: str) -> str:
+    """Return the SPDX identifier of a licence, "" where none is known here.
+
+    >>> spdx_of("cc-by-4.0"), spdx_of("odbl"), spdx_of("by hand")
+    ('CC-BY-4.0', 'ODbL-1.0', '')
+    """
+    folded = licence.lower()
+    for identifier in LICENCES:
+        if identifier.lower() in (folded, f"{folded}-1.0"):
+            return identifier
+    return ""
 
 
 def read_terms(card: bytes) -> Terms:

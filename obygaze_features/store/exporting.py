@@ -31,8 +31,8 @@ from obygaze_features.core.errors import (
     InstallExtra,
 )
 from obygaze_features.core.lazy import need
-from obygaze_features.core.metadata import render
 from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest, Windows

@@ -3,29 +3,25 @@
 All of it is made from the record of the store and the terms in the head of its README.md.
 """
 
+import json
 import os
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.files import write_exclusive
-from obygaze_features.core.metadata import (
-    CROISSANT_FILE,
-    Publication,
-    RecordColumn,
-    RecordTable,
-    number_type,
-    spdx_of,
-)
+from obygaze_features.core.files import pretty_json, write_exclusive
 from obygaze_features.core.options import Option
+from obygaze_features.core.rendering import render
 from obygaze_features.store.card import (
+    HERE,
     card_text,
     quoted,
     recipe_sentences,
     require_licence,
+    spdx_of,
 )
 from obygaze_features.store.exporting import (
     FACTS,
@@ -39,12 +35,46 @@ from obygaze_features.store.reading import Store, StoreName, name_of, open_store
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.targets import hash_of
 
+CROISSANT_FILE = "croissant.json"
 CITATION_FILE = "CITATION.cff"
 TABLE = "features.parquet"
 # What a publication has beside the files of a store.
 PUBLISHED = (CROISSANT_FILE, CITATION_FILE, TABLE)
 # Larger arrays are not in the table.
 TABLE_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class RecordColumn:
+    """A column of a published table; `shape` is that of its arrays, -1 for any length."""
+
+    name: str
+    type: str = "sc:Text"
+    shape: tuple[int, ...] = ()
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class RecordTable:
+    """A published file of rows, of which croissant.json lists the columns; the first is the key."""
+
+    file: str
+    description: str
+    columns: Sequence[RecordColumn]
+
+
+def number_type(dtype: str) -> str:
+    """Return what Croissant calls a type of NumPy.
+
+    >>> number_type("float16"), number_type("uint8")
+    ('cr:Float16', 'cr:UInt8')
+    """
+    if dtype == "bool":
+        return "sc:Boolean"
+    name = dtype.replace("float", "Float").replace("int", "Int").replace("u", "U")
+    return f"cr:{name}"
+
+
 _ROWS_TABLE = RecordTable(
     ROWS_CSV,
     "The clips, one for each row of every array.",
@@ -185,10 +215,47 @@ def croissant_of(
         files_of_arrays.update(array.file_name(number) for number in range(n_files))
     for name in sorted(record.files.keys() - files_of_arrays):
         listed[name] = record.files[name]
-    publication = _publication(store, creators)
-    return publication.document(
-        CROISSANT_FILE, listed=listed, tables=tables, arrays=record.arrays
+    text = render(
+        CROISSANT_FILE,
+        HERE,
+        publication=_publication(store, creators),
+        listed=listed,
+        tables=tables,
+        arrays=record.arrays,
     )
+    return pretty_json({key: value for key, value in json.loads(text).items() if value})
+
+
+class Publication(NamedTuple):
+    """A store that is published, for every form of metadata.
+
+    Args:
+        name: A short name.
+        title: A title in words.
+        description: A few sentences.
+        collection: What it was made from.
+        licence: Its licence.
+        citation: What to cite for it.
+        created: The day it was made, as 2026-01-31.
+        creators: Who made it, each as "Family, Given" or the name of an institution.
+        recipe: How the features were made, in sentences.
+        n_clips: How many clips it has.
+        n_absent: How many of them have no features.
+        seal: Its seal.
+    """
+
+    name: str
+    title: str
+    description: str
+    collection: str
+    licence: str
+    citation: str
+    created: str
+    creators: Sequence[str]
+    recipe: Sequence[str]
+    n_clips: int
+    n_absent: int
+    seal: str
 
 
 def _publication(store: Store, creators: Sequence[str]) -> Publication:
@@ -211,12 +278,10 @@ def _publication(store: Store, creators: Sequence[str]) -> Publication:
         citation=terms.citation,
         created=record.created[:10],
         creators=creators,
-        facts={
-            "recipe": recipe_sentences(store.recipe),
-            "n_clips": n_clips,
-            "n_absent": n_clips - record.rows.ok,
-            "seal": f"sha256:{store.seal}",
-        },
+        recipe=recipe_sentences(store.recipe),
+        n_clips=n_clips,
+        n_absent=n_clips - record.rows.ok,
+        seal=f"sha256:{store.seal}",
     )
 
 

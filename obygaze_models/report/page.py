@@ -14,9 +14,9 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.metadata import environment
 from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_file
+from obygaze_features.core.rendering import environment
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.report.figures import Figure, figure_of_pair

@@ -21,8 +21,8 @@ from obygaze_features.core.files import (
     json_values,
     sha256_bytes,
 )
-from obygaze_features.core.metadata import render
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.store.records import FileMark
 
