@@ -1,7 +1,7 @@
 """Copy whole stores: pull one from anywhere, push one to a folder, a bucket or the hub.
 
 `store.json` is written last, after each file was compared with its SHA-256, so that half a copy is
-no store. A copy whose source was replaced becomes the new store; what was withdrawn is removed.
+no store. A copy whose source was replaced becomes the new store; the copy before is kept beside it.
 """
 
 import os
@@ -135,7 +135,8 @@ def pull(
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted copy, and every file is checked as it arrives. If an older copy of the store has
-    this name, the new one takes its place, and what was withdrawn since is removed.
+    this name, the new one takes its place. What was withdrawn since is not in it; the older copy
+    and what else has it are listed, each with the line that removes it.
     `obygaze store subset URL` copies a part only.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its

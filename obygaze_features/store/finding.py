@@ -98,6 +98,8 @@ def find_copies(
     roots.setdefault(home.parent.resolve(), home.parent)
     seen = {home.resolve()}
     for path in sorted(home.parent.glob(f".{glob.escape(home.name)}.*")):
+        if not _is_of_one_store(path.name.removeprefix(f".{home.name}.")):
+            continue
         # Killed while it was built or removed: nobody knows any more what it has.
         # Another process may be removing it: what is gone meanwhile is no error of `os.walk`.
         if any(files for _, _, files in os.walk(path)):
@@ -123,6 +125,12 @@ def find_copies(
     return sorted(
         copies, key=lambda copy: (not copy.path.name.startswith(earlier), copy.kind)
     )
+
+
+def _is_of_one_store(rest: str) -> bool:
+    """Return whether a hidden folder `.NAME.REST` is of NAME, and not of a store NAME.OTHER."""
+    word, dot, _ = rest.partition(".")
+    return not dot or word == "next" or word.startswith(("pull-", "before-"))
 
 
 def _candidates(root: Path) -> Iterator[Path]:

@@ -216,6 +216,10 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     left = store.with_name(".films.0123abcd") / "data.zarr"
     left.mkdir(parents=True)
     (left / "c.0").write_bytes(b"numbers")
+    # Another process makes a store of another name.
+    other_hidden = store.with_name(".films.v2.0123abcd")
+    other_hidden.mkdir()
+    (other_hidden / "rows.csv").write_bytes(b"rows")
     made = subset(store, without=[FILM], reason="asked", workspace=workspace)
     before = store.with_name(f"films.before-{seal[:8]}")
     found = [copy.path for copy in made.copies]
