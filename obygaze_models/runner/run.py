@@ -172,6 +172,8 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
     """Raise an error for a number of training films that no fold has."""
     for store in stores:
         wanted = max(store.protocol.report.learning_films, default=0)
+        if not wanted:
+            continue
         most = 0
         for _, _, held in store.every_fold:
             films = held.films[held.joined().train]
@@ -206,10 +208,10 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
         return rows
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
-            seen = {}
-            for pair, folds in store.folds.items():
-                seen[pair] = [store.for_model(model, held) for held in folds]
-            thinned = with_few_films(seen, n_films, protocol.splits.seed)
+            as_fitted = partial(store.for_model, model)
+            thinned = with_few_films(
+                store.folds, n_films, protocol.splits.seed, as_fitted
+            )
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.testing import StoreRun
 
-Folds = dict[Pair, list[HeldOut]]
+Folds = dict[Pair, Sequence[HeldOut]]
 
 
 def plan(
