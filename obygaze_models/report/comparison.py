@@ -453,7 +453,6 @@ class Clips:
         report = ReportSettings(
             primary=metric if metric in RANKING_METRICS else "ap",
             replicates=settings["replicates"],
-            confidence=settings["confidence"],
         )
         return Evaluation(Protocol("compare", report=report), self.films, {}, {})
 

@@ -81,11 +81,6 @@ class ReportRun(Run):
         own = self.settings["metrics"]
         return list(dict.fromkeys((self.primary, self.ranking, *own)))
 
-    @property
-    def confidence(self) -> str:
-        """The confidence of the intervals, such as "95 %"."""
-        return f"{100 * self.settings['confidence']:g} %"
-
     @cached_property
     def all_cells(self) -> list[CellRows]:
         """The rows of each model and baseline."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import (
+    CONFIDENCE,
     Interval,
     clips_behind,
     draw,
@@ -83,7 +84,7 @@ def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
     """Return the rows of a cell: each metric over all films, and within each film."""
     intervals = _intervals(cell, evaluation)
     of_cell = _facts(cell, evaluation)
-    nowhere = Interval(math.nan, math.nan, 0)
+    nowhere = Interval(math.nan, math.nan)
     rows: Rows = []
     for metric, value in cell.value.items():
         interval = intervals.get(metric, nowhere)
@@ -188,15 +189,13 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     films = evaluation.films[cell.clips]
     if not _has_enough(cell, films):
         return {}
-    report = evaluation.protocol.report
     given = cell.metrics
     if cell.model not in UNTRAINED:
         given = (*RANKING_METRICS, "prevalence")
     drawn = resample(
         cell.statistics(films, given),
         np.unique(films),
-        n_replicates=report.replicates,
-        confidence=report.confidence,
+        n_replicates=evaluation.protocol.report.replicates,
         seed=(evaluation.protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
@@ -204,12 +203,11 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
         effective=effective_groups(cell.y, films),
     )
     intervals = {}
-    for name, (interval, _) in drawn.items():
+    for name, interval in drawn.items():
         if name in RANKING_METRICS:
             n_clips = clips_behind(name, cell.y)
-            interval = not_narrower_than_clips(
-                interval, cell.value[name], n_clips, report.confidence
-            )
+            value = cell.value[name]
+            interval = not_narrower_than_clips(interval, value, n_clips)
         intervals[name] = interval
     return intervals
 
@@ -298,7 +296,7 @@ def difference(first: Cell, second: Cell, draws: Draws) -> Difference:
     inflation = max(first.inflation, second.inflation)
     row, by_film, interval = _difference(first, second, draws, inflation)
     p = _p_by_film(first, by_film)
-    reaching = as_sure_as(p, interval, draws.evaluation.protocol.report.confidence)
+    reaching = as_sure_as(p, interval)
     row |= {"low": reaching.low, "high": reaching.high, "p": p}
     return Difference(row, by_film, inflation)
 
@@ -311,12 +309,8 @@ def _difference(
     ours, ours_by_film = draws.of(first)
     theirs, theirs_by_film = draws.of(second)
     row = _row_of_difference(first, second, evaluation, evaluation.metric)
-    interval, _ = interval_of(
-        ours - theirs,
-        row["value"],
-        row["films"],
-        evaluation.protocol.report.confidence,
-        inflation=inflation,
+    interval = interval_of(
+        ours - theirs, row["value"], row["films"], inflation=inflation
     )
     # The AUC of a constant is one half whatever films are drawn.
     low_of_first, high_of_first = _possible_values(ours)
@@ -372,13 +366,13 @@ def _p_by_film(cell: Cell, by_film: FloatArray) -> float:
     return p
 
 
-def as_sure_as(p: float, interval: Interval, confidence: float) -> Interval:
+def as_sure_as(p: float, interval: Interval) -> Interval:
     """Return the interval, reaching to 0 if the p by films says that the difference may be 0.
 
     Draws of a dozen films are narrower than sign flips allow if films differ very much in their
     look (docs/design/0018-calibration.md). A p that is NaN says nothing.
     """
-    if not p > 1 - confidence or interval.ends == (None, None):
+    if not p > 1 - CONFIDENCE or interval.ends == (None, None):
         return interval
     return replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
 
@@ -464,7 +458,7 @@ def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
     if first.n_test_sets == 1 and not starts_at_random:
         row, by_film, interval = _difference(first, second, Draws(evaluation), 1.0)
         p = _p_by_film(first, by_film)
-        interval = as_sure_as(p, interval, protocol.report.confidence)
+        interval = as_sure_as(p, interval)
         row |= {"low": interval.low, "high": interval.high, "p": p}
     primary = protocol.report.primary
     # Margins have no Brier score and no calibration error.

@@ -416,7 +416,7 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
 
 def test_a_bound_of_ap_counts_positive_clips() -> None:
     """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
-    interval = Interval(0.99, 0.994, 0)
+    interval = Interval(0.99, 0.994)
     by_positives = not_narrower_than_clips(interval, 0.992, 1000, 0.95)
     wilson = binomtest(992, 1000).proportion_ci(0.95, method="wilson")
     assert by_positives.low == pytest.approx(wilson.low)
