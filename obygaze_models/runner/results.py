@@ -5,7 +5,7 @@ Intervals draw films, and tests change the signs of films (docs/design/0018-cali
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -80,8 +80,48 @@ class Evaluation:
         return ranking_metric(self.protocol.report.primary)
 
 
-def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
-    """Return the rows of a cell: each metric over all films, and within each film."""
+@dataclass(frozen=True, eq=False)
+class CellResults:
+    """The rows of a cell. Those within films are made when they are asked for.
+
+    Of thousands of films they would take gigabytes.
+
+    Attributes:
+        over_films: The row of each metric over all films.
+        of_film: What the rows of each film have in common.
+        values: Each metric within each film, in the same order.
+        deviations: The deviation of a metric over fits that test a film alone, by film and metric.
+        printed: The values that a paper prints.
+    """
+
+    over_films: Rows
+    of_film: Rows
+    values: Mapping[str, FloatArray]
+    deviations: Mapping[tuple[str, str], float]
+    printed: Sequence[PaperValue]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in self.over_films:
+            yield {**row, **self._printed("", row["metric"])}
+        for number, of_film in enumerate(self.of_film):
+            film = of_film["film"]
+            for metric, of_films in self.values.items():
+                row = {**of_film, "metric": metric, "value": float(of_films[number])}
+                if (film, metric) in self.deviations:
+                    row["sd"] = self.deviations[film, metric]
+                yield {**row, **self._printed(film, metric)}
+
+    def _printed(self, film: str, metric: str) -> dict[str, float]:
+        """Return the first value that is printed for a row, as the protocol lists them."""
+        for printed in self.printed:
+            if (printed.film, printed.metric) == (film, metric):
+                sd = printed.sd if printed.sd >= 0 else math.nan
+                return {"paper": printed.mean, "paper_sd": sd}
+        return {}
+
+
+def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
+    """Return the results of a cell: each metric over all films, and within each film."""
     intervals = _intervals(cell, evaluation)
     of_cell = _facts(cell, evaluation)
     nowhere = Interval(math.nan, math.nan)
@@ -102,9 +142,25 @@ def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
     if cell.is_model and of_cell["films"] > 2:
         for name, value in cell.recalibrated().items():
             rows.append({**of_cell, "metric": name + RECALIBRATED, "value": value})
-    rows += _film_rows(cell, evaluation, of_cell)
-    _add_printed_values(rows, cell, evaluation)
-    return rows
+    names, values = cell.by_film(evaluation.films, cell.metrics)
+    n_clips = Counter(evaluation.films[cell.clips].tolist())
+    n_fits, deviations = _fits_of_films(cell, evaluation)
+    of_film = [
+        {
+            **of_cell,
+            "film": film,
+            "fits": n_fits[film],
+            "clips": n_clips[film],
+            "films": 1,
+            "leaked": "",
+        }
+        for film in names
+    ]
+    backbone = evaluation.backbones.get(cell.store, "")
+    printed = [
+        value for value in evaluation.protocol.paper if _is_about(value, cell, backbone)
+    ]
+    return CellResults(rows, of_film, values, deviations, printed)
 
 
 def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
@@ -122,10 +178,10 @@ def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _film_rows(cell: Cell, evaluation: Evaluation, of_cell: Mapping[str, Any]) -> Rows:
-    """Return the rows of a cell within each film; deviations are over fits that test it alone."""
-    names, values = cell.by_film(evaluation.films, cell.metrics)
-    n_clips = Counter(evaluation.films[cell.clips].tolist())
+def _fits_of_films(
+    cell: Cell, evaluation: Evaluation
+) -> tuple[Counter[str], dict[tuple[str, str], float]]:
+    """Return how many fits test each film, and the deviations over fits that test it alone."""
     n_fits: Counter[str] = Counter()
     alone: dict[str, list[dict[str, float]]] = {}
     for t, fold_values in zip(cell.tested, cell.fold_values, strict=True):
@@ -133,37 +189,14 @@ def _film_rows(cell: Cell, evaluation: Evaluation, of_cell: Mapping[str, Any]) -
         n_fits.update(films)
         if len(films) == 1:
             alone.setdefault(films[0], []).append(fold_values)
-    rows: Rows = []
-    for number, film in enumerate(names):
-        runs = alone.get(film, [])
-        of_film = {
-            **of_cell,
-            "film": film,
-            "fits": n_fits[film],
-            "clips": n_clips[film],
-            "films": 1,
-            "leaked": "",
-        }
-        for metric, of_films in values.items():
-            row = {**of_film, "metric": metric, "value": float(of_films[number])}
-            if len(runs) > 1:
-                row["sd"] = float(np.std([run[metric] for run in runs], ddof=1))
-            rows.append(row)
-    return rows
-
-
-def _add_printed_values(rows: Rows, cell: Cell, evaluation: Evaluation) -> None:
-    """Add the values that a paper prints to the rows that they are about."""
-    backbone = evaluation.backbones.get(cell.store, "")
-    for printed in evaluation.protocol.paper:
-        if not _is_about(printed, cell, backbone):
+    deviations = {}
+    for film, runs in alone.items():
+        if len(runs) < 2:
             continue
-        for row in rows:
-            is_film = row.get("film", "") == printed.film
-            # The first value that is printed for a row, as the protocol lists them.
-            if is_film and row["metric"] == printed.metric and "paper" not in row:
-                row["paper"] = printed.mean
-                row["paper_sd"] = printed.sd if printed.sd >= 0 else math.nan
+        for metric in cell.metrics:
+            values = [run[metric] for run in runs]
+            deviations[film, metric] = float(np.std(values, ddof=1))
+    return n_fits, deviations
 
 
 def _is_about(printed: PaperValue, cell: Cell, backbone: str) -> bool:

@@ -11,14 +11,14 @@ import io
 import math
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import (
     csv_bytes,
     json_values,
@@ -31,6 +31,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_models.evaluation.metrics import ranking_metric
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.scores import Cell
 
@@ -174,8 +175,16 @@ def _as_text(value: Any) -> Any:
     return value
 
 
-def read_table(name: str, data: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a table; a missing number is NaN, a missing whole number None."""
+def read_table(
+    name: str, data: bytes, is_wanted: Callable[[Sequence[str]], bool] | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a table; a missing number is NaN, a missing whole number None.
+
+    Args:
+        name: The file.
+        data: Its bytes.
+        is_wanted: Whether a row is returned, by its cells; by default each is.
+    """
     reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
     columns = next(reader, [])
     if tuple(columns) != COLUMNS[name]:
@@ -186,6 +195,8 @@ def read_table(name: str, data: bytes) -> list[dict[str, Any]]:
     for cells in reader:
         if len(cells) != len(columns):
             raise ValueError(f"line {reader.line_num} has {len(cells)} values")
+        if is_wanted is not None and not is_wanted(cells):
+            continue
         row: dict[str, Any] = {}
         for column, cell in zip(columns, cells, strict=True):
             if column in TEXTS:
@@ -270,7 +281,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """Return where the run is, and its values and differences over all films."""
-        rows = [row for row in self.results if not row["film"]]
+        rows = [row for row in self.shown_results if not row["film"]]
         return {
             "run": str(self.folder),
             "results": json_values(rows),
@@ -293,8 +304,34 @@ class Run:
         """The rows of results.csv."""
         return self.table("results.csv")
 
+    @cached_property
+    def shown_results(self) -> list[dict[str, Any]]:
+        """The rows of results.csv without those within films that no text or page shows.
+
+        Of thousands of films, all rows take gigabytes.
+        """
+        primary = self.protocol["report"]["primary"]
+        shown = {"prevalence", primary, ranking_metric(primary)}
+        film = RESULTS.index("film")
+        metric = RESULTS.index("metric")
+        paper = RESULTS.index("paper")
+
+        def is_shown(cells: Sequence[str]) -> bool:
+            return not cells[film] or cells[metric] in shown or cells[paper] != ""
+
+        return self._read("results.csv", is_shown)
+
     def table(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a table of the run; none if the protocol does not ask for it."""
+        if name not in COLUMNS:
+            raise FixUsage(
+                f"a run has no table {name!r}", hint=f"one of {', '.join(COLUMNS)}"
+            )
+        return self._read(name)
+
+    def _read(
+        self, name: str, is_wanted: Callable[[Sequence[str]], bool] | None = None
+    ) -> list[dict[str, Any]]:
         files = self.about["files"]
         if name not in files:
             return []
@@ -311,7 +348,7 @@ class Run:
                 hint=AGAIN,
             )
         try:
-            return read_table(name, data)
+            return read_table(name, data, is_wanted)
         except (ValueError, csv.Error) as error:
             raise Corrupt(
                 f"not a table of a run: {error}", where=str(path), hint=AGAIN

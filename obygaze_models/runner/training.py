@@ -179,14 +179,12 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         )
         report = replace(report, notes=(*report.notes, text))
     settings = {**default_settings("svm"), "C": PUBLISHED}
-    return Protocol(
+    return replace(
+        honest,
         name="train-cav",
-        data=honest.data,
         tasks=tasks,
-        splits=honest.splits,
         models={CAV: Model("svm", settings)},
         grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
-        fit=honest.fit,
         report=report,
     )
 

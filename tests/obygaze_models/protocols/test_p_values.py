@@ -114,11 +114,10 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     # AUC has a few films less than six, because they are not of one size.
     sizes = np.bincount(codes)
     k = (6 * sizes.sum() ** 2 / (sizes**2).sum()) ** 0.5
-    found, _ = interval_of(
+    found = interval_of(
         draws,
         cell.value("auc"),
         k,
-        0.95,
         within_unit=True,
         inflation=factor,
         is_few=False,

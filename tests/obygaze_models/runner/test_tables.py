@@ -174,6 +174,11 @@ def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
     (line,) = [
         line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
     ]
+    # The code of a task has its words before it stands in the table.
+    text = result_text(run)
+    assert text.index("EN_S: easy negatives against sure") == text.index("EN_S")
+    assert "AP is computed in each fold, and averaged; in brackets: 95 %" in text
+    assert "F1" not in text and "AUC" not in text
     n_clips = [row["clips"] for row in rows_of(run, model="ridge", metric="ap")]
     assert n_clips[1] == n_clips[0] - 1
     assert line.split()[1:4] == [str(n_clips[1]), "to", str(n_clips[0])]
