@@ -20,7 +20,7 @@ from typing import Any
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import (
-    csv_bytes,
+    csv_line,
     json_values,
     parse_json,
     pretty_json,
@@ -160,19 +160,13 @@ Row = Mapping[str, Any]
 def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
     """Return a table as CSV. What has no value is empty."""
     columns = COLUMNS[name]
-
-    def cells_of(row: Row) -> list[Any]:
-        return [_as_text(row.get(column)) for column in columns]
-
-    return csv_bytes(columns, map(cells_of, rows))
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, float):
-        return None if math.isnan(value) else repr(float(value))
-    if isinstance(value, bool):
-        return int(value)
-    return value
+    table = bytearray(csv_line(columns).encode("utf-8"))
+    for row in rows:
+        values = map(row.get, columns)
+        # Only NaN is not equal to itself.
+        cells = [value if value == value else None for value in values]
+        table += csv_line(cells).encode("utf-8")
+    return bytes(table)
 
 
 def read_table(

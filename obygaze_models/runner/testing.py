@@ -324,6 +324,8 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted | str) -> ScoredFold | str
     y = run.labels[pair[1]][held.test] == 1
     model = run.models[key[0]]
     seed = run.protocol.fit.seed + repeat if model.kind == PERCEPTRON else 0
+    # Only a choice of a store asks for it, and of thousands of films it takes long.
+    inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
     return ScoredFold(
         fold=held.name,
         seed=seed,
@@ -335,7 +337,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted | str) -> ScoredFold | str
         gives_probabilities=fitted.gives_probabilities,
         tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
         chosen=fitted.chosen,
-        inner_ap=fitted.inner.precision,
+        inner_ap=inner_ap,
         recalibrated=fitted.recalibrated(scores),
     )
 
@@ -369,11 +371,12 @@ def _test_baseline(
     if not len(held.test):
         return NOT_TESTED
     labels = run.labels[pair[0]]
-    problem = problem_of(labels, held.joined())
+    joined = held.joined()
+    problem = problem_of(labels, joined)
     if problem:
         return problem
     seed = run.protocol.fit.seed + number
-    score = fit_baseline(name, held.joined(), labels, run.table, seed)
+    score = fit_baseline(name, joined, labels, run.table, seed)
     y = run.labels[pair[1]][held.test] == 1
     return ScoredFold(
         fold=held.name,

@@ -422,13 +422,13 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
 def test_a_bound_of_ap_counts_positive_clips() -> None:
     """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
     interval = Interval(0.99, 0.994)
-    by_positives = not_narrower_than_clips(interval, 0.992, 1000, 0.95)
+    by_positives = not_narrower_than_clips(interval, 0.992, 1000)
     wilson = binomtest(992, 1000).proportion_ci(0.95, method="wilson")
     assert by_positives.low == pytest.approx(wilson.low)
     assert by_positives.high == pytest.approx(wilson.high)
-    by_negatives = not_narrower_than_clips(interval, 0.992, 10, 0.95)
+    by_negatives = not_narrower_than_clips(interval, 0.992, 10)
     assert by_negatives.low < 0.75
-    assert not_narrower_than_clips(interval, 0.9, 10, 0.95) == interval
+    assert not_narrower_than_clips(interval, 0.9, 10) == interval
     y = np.arange(100) > 0
     assert (clips_behind("ap", y), clips_behind("auc", y)) == (99, 1)
 
