@@ -142,7 +142,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Grid:
-    """The combinations to run; an empty list means all."""
+    """The combinations to run; an empty list means all, and of baselines none."""
 
     train: Annotated[tuple[str, ...], list_of(name)] = ()
     test: Annotated[tuple[str, ...], list_of(name)] = ()

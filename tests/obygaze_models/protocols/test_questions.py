@@ -100,6 +100,15 @@ def test_a_question_about_what_is_not_there_is_an_error(
     assert said in str(violation)
 
 
+@pytest.mark.parametrize("about", ['model = "rigde"', 'test = "EN_X"'])
+def test_a_printed_value_of_what_is_not_there_is_an_error(about: str) -> None:
+    """It stood beside no row, and nothing said so."""
+    with pytest.raises(FixInput) as refused:
+        load_protocol("honest", [f"paper=[{{{about}, mean = 0.5}}]"])
+    (violation,) = refused.value.details
+    assert "paper[0]" in str(violation)
+
+
 def test_a_question_about_a_store_that_is_not_there_is_an_error(
     tmp_path: Path,
 ) -> None:
