@@ -159,9 +159,9 @@ def reliability_of(
         n_incomplete=n_incomplete,
         n_clusters=len(names_of_clusters),
         cronbach=_finite(point["cronbach"][0]),
-        cronbach_interval=_interval(intervals["cronbach"][0]),
+        cronbach_interval=_interval(intervals["cronbach"]),
         krippendorff=_finite(point["krippendorff"][0]),
-        krippendorff_interval=_interval(intervals["krippendorff"][0]),
+        krippendorff_interval=_interval(intervals["krippendorff"]),
         raters=tuple(map(Rater, names, means, deviations)),
     )
 

@@ -126,7 +126,7 @@ def ratio_interval(
         with np.errstate(invalid="ignore"):
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
-    interval, _ = resample(ratio, names)["ratio"]
+    interval = resample(ratio, names)["ratio"]
     most = scale if np.all(tops <= bottoms) else math.inf
     ends = np.clip((interval.low, interval.high), 0, most).tolist()
     return [end if math.isfinite(end) else None for end in ends]

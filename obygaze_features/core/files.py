@@ -77,6 +77,7 @@ def json_values(value: Any) -> Any:
 
 
 _QUOTED = re.compile(r'[,"\n\r]')
+_QUOTED_LINE = re.compile(r'["\n\r]')
 # The first bytes of a zip file, which .xlsx and .ods files are.
 ZIP_MARK = b"PK\x03\x04"
 SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -112,7 +113,11 @@ def csv_line(cells: Iterable[Any]) -> str:
     texts = ["" if cell is None else str(cell) for cell in cells]
     if texts == [""]:  # an empty line would be no row
         return '""\n'
-    return ",".join(map(_csv_cell, texts)) + "\n"
+    line = ",".join(texts)
+    # Of most lines no cell needs quotes, and one look at the line is enough.
+    if line.count(",") >= len(texts) or _QUOTED_LINE.search(line):
+        line = ",".join(map(_csv_cell, texts))
+    return line + "\n"
 
 
 def _csv_cell(cell: str) -> str:

@@ -37,6 +37,7 @@ from obygaze_models.evaluation.predictions import (
 )
 
 Statistics = Callable[[FloatArray], dict[str, FloatArray]]
+CONFIDENCE = 0.95  # of all intervals
 # Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
 BLOCK = 2_000_000
 NEXT_TO_ZERO = 1e-6
@@ -51,11 +52,10 @@ NEARLY_PERFECT = 0.9
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval, and the number of replicates without a value."""
+    """An interval of 95 %; NaN where there is none."""
 
     low: float
     high: float
-    n_undefined: int
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
@@ -72,12 +72,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric, or a difference, with interval and standard error over films."""
+    """A metric with its interval over films."""
 
     metric: str
     value: float
     by_film: Interval
-    se_film: float
 
 
 def estimate(
@@ -86,7 +85,6 @@ def estimate(
     names: Iterable[str] = METRICS,
     *,
     n_replicates: int = 2000,
-    confidence: float = 0.95,
     seed: int = 0,
     n_folds: int | None = None,
 ) -> dict[str, Estimate]:
@@ -97,7 +95,6 @@ def estimate(
         groups: The film of each clip; its id, to treat clips as independent.
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
-        confidence: The confidence of the intervals, such as 0.95.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
     """
@@ -110,7 +107,6 @@ def estimate(
         statistics,
         groups,
         n_replicates=n_replicates,
-        confidence=confidence,
         seed=(seed, 0),
         within_unit=True,
         inflation=reuse_inflation(n_folds),
@@ -120,11 +116,11 @@ def estimate(
     estimates = {}
     for name in names:
         value = float(point[name][0])
-        interval, error = drawn[name]
+        interval = drawn[name]
         if name in RANKING_METRICS:
             n_clips = clips_behind(name, predictions.y)
-            interval = not_narrower_than_clips(interval, value, n_clips, confidence)
-        estimates[name] = Estimate(name, value, interval, error)
+            interval = not_narrower_than_clips(interval, value, n_clips)
+        estimates[name] = Estimate(name, value, interval)
     return estimates
 
 
@@ -148,9 +144,7 @@ def clips_behind(metric: str, y: BoolArray) -> int:
     return n_positive if metric == "ap" else min(n_positive, len(y) - n_positive)
 
 
-def not_narrower_than_clips(
-    interval: Interval, value: float, n_clips: int, confidence: float
-) -> Interval:
+def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:
     """Return the interval of a nearly perfect AP or AUC, not narrower than clips allow.
 
     The mean A of n values from 0 to 1 has a variance of at most A (1 - A) / n, if clips are
@@ -160,7 +154,7 @@ def not_narrower_than_clips(
     """
     if not value > NEARLY_PERFECT or interval.ends == (None, None):
         return interval
-    z = float(special.ndtri((1 + confidence) / 2))
+    z = float(special.ndtri((1 + CONFIDENCE) / 2))
     share = 1 + z**2 / n_clips
     centre = (value + z**2 / (2 * n_clips)) / share
     half = z / share * (value * (1 - value) / n_clips + (z / (2 * n_clips)) ** 2) ** 0.5
@@ -214,20 +208,18 @@ def resample(
     groups: ArrayLike,
     *,
     n_replicates: int = 2000,
-    confidence: float = 0.95,
     seed: int | tuple[int, ...] = 0,
     within_unit: bool = False,
     inflation: float = 1.0,
     label_inflation: float = 1.0,
     effective: Mapping[str, float] | None = None,
-) -> dict[str, tuple[Interval, float]]:
-    """Return interval and standard error of each statistic, by drawing whole groups.
+) -> dict[str, Interval]:
+    """Return the interval of each statistic, by drawing whole groups.
 
     Args:
         statistics: A function from rows of clip weights to values, one for each row.
         groups: The group of each clip.
         n_replicates: The number of draws.
-        confidence: The confidence of the interval, such as 0.95.
         seed: The seed of the draws.
         within_unit: The statistics lie in [0, 1]; they are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
@@ -252,7 +244,6 @@ def resample(
             values,
             float(point[name][0]),
             n_groups.get(name, k),
-            confidence,
             within_unit=within_unit,
             inflation=inflation,
             is_few=k < FEW_GROUPS,
@@ -301,57 +292,49 @@ def interval_of(
     values: FloatArray,
     point: float,
     k: float,
-    confidence: float,
     *,
     within_unit: bool = False,
     inflation: float = 1.0,
     is_few: bool | None = None,
-) -> tuple[Interval, float]:
-    """Return interval and standard error from the values in draws of k groups.
+) -> Interval:
+    """Return the interval from the values in draws of k groups.
 
     `is_few` is whether too few groups are drawn for quantiles; the default is whether k is small.
 
-    Both are NaN for a single group, for an infinite inflation, and if no replicate has a value. The
-    interval is NaN too if all draws are equal: that shows too few clips, and not a sure value.
+    It is NaN for a single group, for an infinite inflation, if no replicate has a value, and if all
+    draws are equal: that shows too few clips, and not a sure value.
     """
-    if not 0 < confidence < 1 or values.size < 2:
-        message = "confidence must be between 0 and 1 and n_replicates at least 2"
-        raise FixInput(f"{message}, got {confidence} and {values.size}")
+    if values.size < 2:
+        raise FixInput(f"n_replicates must be at least 2, got {values.size}")
     draws = values[np.isfinite(values)]
     low = np.nan
     high = np.nan
-    error = np.nan
     is_known = k > 1 and np.isfinite(inflation)
     if is_known and draws.size and np.isfinite(point):
         wide = widen(draws, inflation**0.5, within_unit=within_unit)
         # The tail with which k groups have the width of Student's t, unbiased variance.
         tail = special.ndtr(
-            (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - confidence) / 2)
+            (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - CONFIDENCE) / 2)
         )
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
         if is_few is None:
             is_few = k < FEW_GROUPS
         if is_few and low < high:
-            low, high = _student(wide, k, confidence, within_unit=within_unit).tolist()
+            low, high = _student(wide, k, within_unit=within_unit).tolist()
         if not high - low > LEAST_WIDTH:
             low = np.nan
             high = np.nan
-    if is_known and draws.size > 1:
-        error = float(draws.std(ddof=1)) * inflation**0.5
-    undefined = int(values.size - draws.size)
-    return Interval(low, high, undefined), error
+    return Interval(low, high)
 
 
-def _student(
-    draws: FloatArray, k: float, confidence: float, *, within_unit: bool
-) -> FloatArray:
+def _student(draws: FloatArray, k: float, *, within_unit: bool) -> FloatArray:
     """Return Student's interval, of values in [0, 1] on the logit scale."""
     values = draws
     if within_unit:
         edge = _next_to_edge(draws)
         values = special.logit(np.clip(draws, edge, 1 - edge))
     half = (
-        special.stdtrit(k - 1, (1 + confidence) / 2)
+        special.stdtrit(k - 1, (1 + CONFIDENCE) / 2)
         * np.std(values)
         * (k / (k - 1)) ** 0.5
     )

@@ -112,12 +112,11 @@ def analyse(
     film: str = ALL_FILMS,
     clusters: ArrayLike | None = None,
     intercept: bool = True,
-    least_clips: int = LEAST_CLIPS,
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent.
 
-    A factor that fewer than `least_clips` clips have, or have not, is in the regression, but its
-    coefficient is not returned. Without that many clips for each factor there is no regression.
+    A factor that fewer than five clips have, or have not, is in the regression, but its coefficient
+    is not returned. Without that many clips for each factor there is no regression.
     """
     right = as_truth(success)
     n_success = int(right.sum())
@@ -128,7 +127,7 @@ def analyse(
         return replace(empty, note=f"every clip is {outcome}")
     if not columns:
         return replace(empty, note="no factor varies")
-    n_needed = max(least_clips * len(factors), len(columns) + 2)
+    n_needed = max(LEAST_CLIPS * len(factors), len(columns) + 2)
     if right.size < n_needed:
         note = f"{right.size} clips, {n_needed} are needed for {len(factors)} factors"
         return replace(empty, note=note)
@@ -152,14 +151,14 @@ def analyse(
     for (name, column), values in zip(columns.items(), estimates.T, strict=True):
         n_with = int(np.count_nonzero(column))
         n_of_rarer_side = min(n_with, right.size - n_with)
-        if _is_yes_or_no(column) and n_of_rarer_side < least_clips:
+        if _is_yes_or_no(column) and n_of_rarer_side < LEAST_CLIPS:
             side = "with" if n_of_rarer_side == n_with else "without"
             left_out[name] = f"{n_of_rarer_side} of {right.size} clips are {side} it"
             continue
         log_odds, se, low, high, p = values.tolist()
         shown.append(Factor(name, log_odds, se, low, high, p, n_with))
     if not shown:
-        note = f"fewer than {least_clips} clips have, or have not, each factor"
+        note = f"fewer than {LEAST_CLIPS} clips have, or have not, each factor"
     log_odds_at_zero = float(fit.beta[0]) if intercept else float("nan")
     return replace(
         empty,

@@ -74,7 +74,6 @@ def permutation_p(
     *,
     permutations: int = 1_000_000,
     seed: int = 0,
-    exact: bool = True,
 ) -> PValue:
     """Return how often random groups have a difference of means as large as the observed one.
 
@@ -84,14 +83,13 @@ def permutation_p(
         block: The block (film) of each item; items are exchanged only within a block.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of these draws.
-        exact: Count all permutations if they are few enough; False draws them always.
     """
     s = np.asarray(values, dtype=np.float64)
     first = np.asarray(is_first, dtype=bool)
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
     _check_items(s, first, labels)
     blocks, observed = _exchangeable(s, first, labels)
-    is_sampled = bool(blocks) and not (exact and _can_be_counted(blocks))
+    is_sampled = not _can_be_counted(blocks)
     sums = _all_sums(blocks)
     if is_sampled:
         sums = _random_sums(blocks, permutations, seed)

@@ -266,6 +266,7 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
     _check_questions(document, protocol)
+    _check_printed_values(document, protocol)
     _check_labels(document, protocol)
     if len(protocol.report.contrast) == 1:
         document.add("report.contrast", "needs two training tasks, or none")
@@ -295,13 +296,28 @@ def _check_labels(document: Document, protocol: Protocol) -> None:
 
 def _check_questions(document: Document, protocol: Protocol) -> None:
     """Check that the questions are about differences that the run computes."""
-    known = [*protocol.models, *BASELINES, *protocol.grid.baselines]
+    known = _models_and_baselines(protocol)
     for number, question in enumerate(protocol.report.questions):
         key = f"report.questions[{number}]"
         sides = [side for side in (question.first, question.second) if side]
         _check_known(document, key, sides, known, "model or baseline")
         tasks = [task for task in (question.train, question.test) if task]
         _check_known(document, key, tasks, protocol.tasks, "task")
+
+
+def _check_printed_values(document: Document, protocol: Protocol) -> None:
+    """Check that the values of a paper are about models and tasks that are there."""
+    for number, printed in enumerate(protocol.paper):
+        key = f"paper[{number}]"
+        models = [printed.model] if printed.model else []
+        known = _models_and_baselines(protocol)
+        _check_known(document, key, models, known, "model or baseline")
+        tasks = [task for task in (printed.train, printed.test) if task]
+        _check_known(document, key, tasks, protocol.tasks, "task")
+
+
+def _models_and_baselines(protocol: Protocol) -> list[str]:
+    return [*protocol.models, *BASELINES, *protocol.grid.baselines]
 
 
 def _check_known(

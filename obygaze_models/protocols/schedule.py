@@ -5,12 +5,11 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
@@ -36,6 +35,7 @@ Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
 # One in five films (or clips) validates where only the test clips are given.
 VALIDATION_SHARE = 5
+MOST_SPLITS = 100_000
 # Why a fold has no test, whatever the model: its splits are the reason.
 NOT_TESTED = "no clip of this task is tested in it"
 ONE_CLASS = "the training clips hold one class only"
@@ -45,7 +45,7 @@ REASONS_OF_SPLITS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)
 
 def splits_of_task(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
-) -> Iterable[Split]:
+) -> Sequence[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     return _of_training(_Clips(protocol, table, labels, usable), train)
 
@@ -59,7 +59,7 @@ class _Clips(NamedTuple):
     usable: BoolArray
 
 
-def _of_training(clips: _Clips, train: str) -> Iterable[Split]:
+def _of_training(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     protocol, table, labels, usable = clips
     splits = protocol.splits
@@ -104,23 +104,41 @@ def _by_scheme(clips: _Clips, train: str) -> list[Split]:
     )
     if not splits or not all(isinstance(split, Split) for split in splits):
         raise part.refuse(f"must return a list of splits, got {short_value(splits)}")
+    can_be_used = usable & (labels[train] >= 0)
+    for split in splits:
+        problem = _problem_of_split(split, folds, can_be_used)
+        if problem:
+            raise part.refuse(f"split {split.name}: {problem}")
     return splits
 
 
-def _check_size(clips: _Clips, folds: IntArray) -> None:
-    """Raise an error where the rows of all splits, a bit each, would not fit into memory."""
-    # Late: it loads scikit-learn.
-    from obygaze_models.models.linear_solvers import most_bytes
+def _problem_of_split(split: Split, folds: IntArray, can_be_used: BoolArray) -> str:
+    """Return what is wrong with a split of an own function, or an empty text."""
+    for rows in split.rows:
+        outside = rows[(rows < 0) | (rows >= len(folds))]
+        if len(outside):
+            return f"row {outside[0]} is no clip, rows are 0 to {len(folds) - 1}"
+    learned = np.concatenate([split.train, split.validation])
+    unusable = learned[~can_be_used[learned]]
+    if len(unusable):
+        return f"row {unusable[0]} is a clip without a class or without features"
+    if (folds[split.validation] != split.validation_fold).any():
+        return "validation has a clip that is not of validation_fold"
+    tested = split.test[can_be_used[split.test]]
+    of_fold = np.flatnonzero(can_be_used & (folds == split.test_fold))
+    if not np.array_equal(tested, of_fold):
+        return f"test must be all clips of its test_fold, {split.test_fold}"
+    return ""
 
-    splits = clips.protocol.splits
+
+def _check_size(clips: _Clips, folds: IntArray) -> None:
+    """Raise an error for so many splits that their fits would never end."""
     n_splits = len(np.unique(folds))
-    if splits.validation == "each":
+    if clips.protocol.splits.validation == "each":
         n_splits *= n_splits - 1
-    n_bytes = n_splits * len(clips.protocol.pairs) * len(folds) // 8
-    if n_bytes > most_bytes():
+    if n_splits > MOST_SPLITS:
         raise FixInput(
-            f"{n_splits:,} splits of {len(folds):,} clips take {human(n_bytes)} of memory, more "
-            f"than half of this machine",
+            f"{n_splits:,} splits are more than {MOST_SPLITS:,}, and each model is fitted in each",
             where=clips.table.name,
             hint="--set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
         )

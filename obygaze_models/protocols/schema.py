@@ -142,7 +142,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Grid:
-    """The combinations to run; an empty list means all."""
+    """The combinations to run; an empty list means all, and of baselines none."""
 
     train: Annotated[tuple[str, ...], list_of(name)] = ()
     test: Annotated[tuple[str, ...], list_of(name)] = ()
@@ -208,7 +208,6 @@ class ReportSettings:
     primary: Annotated[str, _metric] = "f1_weighted"
     metrics: Annotated[tuple[str, ...], list_of(_own_metric)] = ()
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
-    confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True
     questions: tuple[Question, ...] = ()
     error_analysis: bool = False

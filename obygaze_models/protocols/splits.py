@@ -1,9 +1,10 @@
 """Splits of a table's rows into training, validation and test rows, from a fold of each row."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,24 @@ from obygaze_features.manifest.folds import OUTSIDE, IntArray
 
 BoolArray = NDArray[np.bool_]
 NO_ROWS = np.zeros(0, dtype=np.intp)
+T = TypeVar("T")
+
+
+class MadeWhenAsked(Sequence[T]):
+    """A sequence that keeps no item: it makes each one when it is asked for."""
+
+    def __init__(self, n_items: int, make: Callable[[int], T]) -> None:
+        self.n_items = n_items
+        self.make = make
+
+    def __len__(self) -> int:
+        return self.n_items
+
+    def __getitem__(self, number: Any) -> Any:
+        # An iteration ends with this error.
+        if not 0 <= number < self.n_items:
+            raise IndexError(number)
+        return self.make(number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +80,8 @@ def rotated(
     never: Sequence[int] = (),
     *,
     validates: bool = True,
-) -> Iterator[Split]:
-    """Yield a split for each fold that tests.
+) -> Sequence[Split]:
+    """Return a split for each fold that tests.
 
     The next fold that has both classes validates, the others train.
 
@@ -79,6 +98,7 @@ def rotated(
     fold_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
     n_classes = Counter(fold for fold, _ in fold_classes)
     has_both = [n_classes[fold] == 2 for fold in range(k)]
+    tested_and_chosen = []
     for test in range(k):
         if test in never:
             continue
@@ -86,17 +106,23 @@ def rotated(
         steps = ((test + step) % k for step in range(1, k))
         with_both = list(islice((fold for fold in steps if has_both[fold]), 2))
         chosen = with_both[0] if validates and len(with_both) > 1 else OUTSIDE
+        tested_and_chosen.append((test, chosen))
+
+    def make(number: int) -> Split:
+        test, chosen = tested_and_chosen[number]
         inside = trains & (folds != test) & (folds != OUTSIDE)
         train = np.flatnonzero(inside & (folds != chosen))
         validation = np.flatnonzero(inside & (folds == chosen))
         tested = np.flatnonzero(folds == test)
-        yield Split(f"fold {test}", train, validation, tested, test, chosen)
+        return Split(f"fold {test}", train, validation, tested, test, chosen)
+
+    return MadeWhenAsked(len(tested_and_chosen), make)
 
 
 def film_pairs(
     folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
-) -> Iterator[Split]:
-    """Yield the splits for unseen films: each pair of films tests and validates, the rest train.
+) -> Sequence[Split]:
+    """Return the splits for unseen films: each pair of films tests and validates, the rest train.
 
     Films in `never` only train. The pairs (i, j) and (j, i) have the same training rows.
     """
@@ -106,9 +132,14 @@ def film_pairs(
         raise FixInput(
             "validation = 'each' needs at least two films outside splits.never"
         )
-    for test, chosen_on in permutations(films, 2):
+    pairs = list(permutations(films, 2))
+
+    def make(number: int) -> Split:
+        test, chosen_on = pairs[number]
         train = np.flatnonzero(usable & (folds != test) & (folds != chosen_on))
         validation = np.flatnonzero(usable & (folds == chosen_on))
         tested = np.flatnonzero(usable & (folds == test))
         name = f"test {test}, validate {chosen_on}"
-        yield Split(name, train, validation, tested, test, chosen_on)
+        return Split(name, train, validation, tested, test, chosen_on)
+
+    return MadeWhenAsked(len(pairs), make)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -300,7 +301,8 @@ def compare(
     value for each run, and the difference of each run to the first one, computed on the clips that
     both tested. A difference of AP or AUC has an interval over films, and a p that allows for all
     differences that are shown. Cells of runs with one store each, or with one model each, are
-    compared whatever the stores or the models are called.
+    compared whatever the stores or the models are called. The models and stores of one run are
+    compared in its report.
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
@@ -328,7 +330,13 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         metric: A metric; the default is the primary one of the first run.
     """
     if len(runs) < 2:
-        raise FixUsage("a comparison needs two runs or more")
+        hint = None
+        for run in runs:
+            hint = f"obygaze report {shlex.quote(str(run.folder))}"
+        raise FixUsage(
+            "a comparison needs two runs or more; the report of a run compares its models",
+            hint=hint,
+        )
     with explaining(*runs):
         return _compared(runs, metric)
 
@@ -453,7 +461,6 @@ class Clips:
         report = ReportSettings(
             primary=metric if metric in RANKING_METRICS else "ap",
             replicates=settings["replicates"],
-            confidence=settings["confidence"],
         )
         return Evaluation(Protocol("compare", report=report), self.films, {}, {})
 

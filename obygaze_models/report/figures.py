@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from obygaze_features.core.figures import spread_dots
+from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.report.lookup import (
     Pair,
@@ -154,7 +155,7 @@ def _figure_of_cells(
     axis.draw(drawing, top, drawing.height, metric_name(metric))
     caption = (
         "A large dot is the value over all films, with its "
-        f"{run.confidence} interval over films; each small dot is a film."
+        f"{100 * CONFIDENCE:g} % interval over films; each small dot is a film."
     )
     if metric in ("ap", "auc"):
         caption += " The short line is a random order."

@@ -81,11 +81,6 @@ class ReportRun(Run):
         own = self.settings["metrics"]
         return list(dict.fromkeys((self.primary, self.ranking, *own)))
 
-    @property
-    def confidence(self) -> str:
-        """The confidence of the intervals, such as "95 %"."""
-        return f"{100 * self.settings['confidence']:g} %"
-
     @cached_property
     def all_cells(self) -> list[CellRows]:
         """The rows of each model and baseline."""
@@ -130,7 +125,7 @@ class ReportRun(Run):
     @cached_property
     def differences(self) -> list[Row]:
         """The rows of differences over all films."""
-        return [row for row in self.results if row["against_train"]]
+        return [row for row in self.shown_results if row["against_train"]]
 
     @cached_property
     def contrasts(self) -> list[Row]:
@@ -140,7 +135,7 @@ class ReportRun(Run):
     @cached_property
     def learning(self) -> list[Row]:
         """The values of models that were trained on few films."""
-        return [row for row in self.results if row["train_films"] is not None]
+        return [row for row in self.shown_results if row["train_films"] is not None]
 
     def difference(self, first: CellRows, second: CellRows) -> Row | None:
         """Return the row with the difference of two cells of one test task."""

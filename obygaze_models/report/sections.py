@@ -11,6 +11,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
+from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
@@ -136,7 +137,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
                 (task, *(values.get((pair, name), NO_NUMBER) for name in names))
             )
     headers = ["model", *tasks] if has_tasks_in_columns else ["task", *names]
-    note = f"In brackets: {run.confidence} intervals over films."
+    note = f"In brackets: {100 * CONFIDENCE:g} % intervals over films."
     if any(train != test for train, test in by_pair):
         note += " A → B: trained on the task A, tested on B."
     if BEST_GUESS in names:

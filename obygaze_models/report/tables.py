@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,8 +192,3 @@ def latex_text(text: object) -> str:
 def slug(*texts: str) -> str:
     """Return a name for files and anchors made from any texts."""
     return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(texts)).strip("-") or "none"
-
-
-def joined(sentences: Iterable[str]) -> str:
-    """Return sentences as one text, without the empty ones."""
-    return " ".join(sentence for sentence in sentences if sentence)

@@ -8,7 +8,7 @@ tolerances that are chosen without it. Weights and trees are those of a model of
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import product
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
-from obygaze_models.runner.concept_vectors import MIN_CLIPS
+from obygaze_models.runner.concept_vectors import MIN_CLIPS, Targets
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
 from obygaze_models.runner.testing import StoreRun
@@ -66,26 +66,38 @@ def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
     """
     vectors = run.vectors
     heads = [model for model in run.models.values() if find_kind(model.kind).head]
-    clips_of_folds: dict[tuple[str, bytes], IntArray] = {}
-    for (pair, _, held), model in product(run.every_fold, heads):
-        clips = vectors.clips_to_find_on(run.for_model(model, held))
-        for settings in candidates(model):
-            against = for_task(model.kind, settings, pair[0])["against"]
-            clips_of_folds[against, clips.tobytes()] = clips
     rare: dict[str, dict[str, int]] = {}
-    for (against, _), clips in clips_of_folds.items():
-        targets = vectors.targets(against)[vectors.features.row_of[clips]]
-        n_clips = np.minimum((targets == 1).sum(axis=0), (targets == 0).sum(axis=0))
-        for column, name in enumerate(run.table.concept_names):
-            # A concept that this manifest never uses is no news of a fold.
-            is_used = run.table.has_concept[:, column].any()
-            if not is_used or n_clips[column] >= MIN_CLIPS:
-                continue
-            least = int(n_clips[column])
-            facts = rare.setdefault(name, {"folds": 0, "of": 0, "least": least})
-            facts["folds"] += 1
-            facts["of"] = len(clips_of_folds)
-            facts["least"] = min(facts["least"], least)
+    if not heads:
+        return rare
+    seen: set[tuple[str, bytes]] = set()
+    for pair, _, held in run.every_fold:
+        for model in heads:
+            clips = vectors.clips_to_find_on(run.for_model(model, held))
+            hash_of_clips = sha256(clips.tobytes()).digest()
+            for settings in candidates(model):
+                against = for_task(model.kind, settings, pair[0])["against"]
+                if (against, hash_of_clips) in seen:
+                    continue
+                seen.add((against, hash_of_clips))
+                targets = vectors.targets(against)[vectors.features.row_of[clips]]
+                for name, n_clips in _too_few(run, targets).items():
+                    of_concept = {"folds": 0, "of": 0, "least": n_clips}
+                    facts = rare.setdefault(name, of_concept)
+                    facts["folds"] += 1
+                    facts["least"] = min(facts["least"], n_clips)
+    for facts in rare.values():
+        facts["of"] = len(seen)
+    return rare
+
+
+def _too_few(run: StoreRun, targets: Targets) -> dict[str, int]:
+    """Return the concepts that too few clips have or lack, with the number of these clips."""
+    n_clips = np.minimum((targets == 1).sum(axis=0), (targets == 0).sum(axis=0))
+    # A concept that this manifest never uses is no news of a fold.
+    is_used = run.table.has_concept.any(axis=0)
+    rare = {}
+    for column in np.flatnonzero(is_used & (n_clips < MIN_CLIPS)).tolist():
+        rare[run.table.concept_names[column]] = int(n_clips[column])
     return rare
 
 

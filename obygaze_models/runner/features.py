@@ -348,11 +348,6 @@ def _with_common_clips(
             f"fit.choose_store needs two stores or more, got {len(names)}",
             hint="--store NAME=STORE for each",
         )
-    if CHOSEN in names:
-        raise FixUsage(
-            f"with fit.choose_store, no store can be called {CHOSEN!r}",
-            hint="another NAME in --store NAME=STORE",
-        )
     is_common = np.all([store.present for store in features], axis=0)
     if not is_common.any():
         raise FixInput(

@@ -10,9 +10,10 @@ from:
   paper's own training sets let through stays, and is counted as leaked.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,39 +23,15 @@ from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import NO_ROWS, BoolArray, Split
+from obygaze_models.protocols.splits import (
+    NO_ROWS,
+    BoolArray,
+    MadeWhenAsked,
+    Split,
+)
 
 BY_CLIP = ("published", "kfold")  # kinds of splits
 FIXED = "fixed"
-
-
-class Rows:
-    """A field of row numbers, sorted and each once, that is kept as one bit a row if that is less.
-
-    Of thousands of films, each is tested by a fold that trains on nearly all rows: kept as numbers,
-    they would take gigabytes.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.kept = f"{name}_kept"
-
-    def __get__(self, held: Any, owner: type | None = None) -> IntArray:
-        if held is None:
-            raise AttributeError  # so that the field has no default
-        kept = held.__dict__[self.kept]
-        if kept.dtype != np.uint8:
-            rows: IntArray = kept
-            return rows
-        return np.flatnonzero(np.unpackbits(kept))
-
-    def __set__(self, held: Any, rows: IntArray) -> None:
-        kept: NDArray[Any] = rows
-        n_bits = int(rows[-1]) + 1 if len(rows) else 0
-        if n_bits < 8 * rows.nbytes:
-            is_inside = np.zeros(n_bits, dtype=np.bool_)
-            is_inside[rows] = True
-            kept = np.packbits(is_inside)
-        held.__dict__[self.kept] = kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,20 +56,16 @@ class HeldOut:
     units: IntArray
     films: NDArray[np.str_]
     is_by_film: bool
-    train: Rows = Rows()
-    validation: Rows = Rows()
-    test: Rows = Rows()
-    hidden: Rows = Rows()
-    excluded: Rows = Rows()
+    train: IntArray
+    validation: IntArray
+    test: IntArray
+    hidden: IntArray
+    excluded: IntArray
     file_folds: IntArray | None = None
 
     @property
     def may_learn(self) -> BoolArray:
-        """Whether anything may learn from each clip, in this task or in another.
-
-        It is computed where it is asked for: kept for each fold of thousands of films, it would
-        take gigabytes.
-        """
+        """Whether anything may learn from each clip, in this task or in another."""
         is_hidden = np.zeros(len(self.units), dtype=np.bool_)
         is_hidden[self.hidden] = True
         may_learn = ~is_hidden[self.units]
@@ -128,18 +101,21 @@ class HeldOut:
         return films if np.any(films != films[:1]) else None
 
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
-        """Return the rows of some fields as a key of what depends on them alone."""
+        """Return a hash of the rows of each field, as a key of what depends on them alone."""
         key = []
         for name in fields:
-            kept = self.__dict__[f"{name}_kept"]
-            key.append(kept.dtype.char.encode() + kept.tobytes())
+            rows: IntArray = getattr(self, name)
+            key.append(hashlib.sha256(rows.tobytes()).digest())
         return tuple(key)
 
 
 def folds_of(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
-) -> dict[Pair, list[HeldOut]]:
+) -> dict[Pair, Sequence[HeldOut]]:
     """Return the folds of each pair of a training and a test task.
+
+    Each fold is made when it is asked for. Of thousands of films, each is tested by a fold that
+    trains on nearly all rows: kept, the numbers of these rows would take gigabytes.
 
     Args:
         protocol: The protocol.
@@ -153,19 +129,33 @@ def folds_of(
         numbers_of(table.films.tolist()),
         numbers_of([table.clip_of[clip] for clip in table.ids]),
     )
-    folds: dict[Pair, list[HeldOut]] = {}
+    folds: dict[Pair, Sequence[HeldOut]] = {}
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
+        splits = splits_of_task(protocol, table, labels, usable, task)
         trains = usable & (labels[task] >= 0)
         file_folds = _file_folds(protocol, table, task)
-        of_task = [pair for pair in protocol.pairs if pair[0] == task]
-        folds |= {pair: [] for pair in of_task}
-        # One split at a time: all of them would take gigabytes of row numbers.
-        for whole in splits_of_task(protocol, table, labels, usable, task):
-            for pair in of_task:
-                tests = usable & (labels[pair[1]] >= 0)
-                held = _held_out(clips, pair, whole, trains, tests, file_folds)
-                folds[pair].append(held)
+        for pair in protocol.pairs:
+            if pair[0] != task:
+                continue
+            tests = usable & (labels[pair[1]] >= 0)
+            folds[pair] = _folds_of_pair(clips, pair, splits, trains, tests, file_folds)
     return {pair: folds[pair] for pair in protocol.pairs}
+
+
+def _folds_of_pair(
+    clips: "_Clips",
+    pair: Pair,
+    splits: Sequence[Split],
+    trains: BoolArray,
+    tests: BoolArray,
+    file_folds: IntArray | None,
+) -> Sequence[HeldOut]:
+    """Return what each split of a training task holds out of a test task."""
+
+    def make(number: int) -> HeldOut:
+        return _held_out(clips, pair, splits[number], trains, tests, file_folds)
+
+    return MadeWhenAsked(len(splits), make)
 
 
 def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
@@ -292,20 +282,32 @@ def shares_films(folds: Sequence[HeldOut]) -> bool:
 
 
 def with_few_films(
-    folds: Mapping[Pair, Sequence[HeldOut]], n_films: int, seed: int
-) -> dict[Pair, list[HeldOut]]:
+    folds: Mapping[Pair, Sequence[HeldOut]],
+    n_films: int,
+    seed: int,
+    as_fitted: Callable[[HeldOut], HeldOut],
+) -> dict[Pair, Sequence[HeldOut]]:
     """Return the folds in which a fit sees at most `n_films` films, drawn by seed.
 
-    Give folds whose validation films train, if they do (`joined`). Films that validate only stay,
-    and are among the number. The films of a smaller number are among those of a larger one.
+    Films that validate only stay, and are among the number. The films of a smaller number are among
+    those of a larger one.
+
+    Args:
+        folds: The folds of each pair of tasks.
+        n_films: The number of films.
+        seed: The seed of the draw.
+        as_fitted: Returns a fold as a model takes it: its validation clips train, or they choose.
     """
-    thinned: dict[Pair, list[HeldOut]] = {}
-    for pair, of_pair in folds.items():
-        thinned[pair] = []
-        for number, held in enumerate(of_pair):
-            names = np.unique(held.films[held.train])
-            validating = np.setdiff1d(held.films[held.validation], names)
-            n_training = max(n_films - len(validating), 0)
-            rng = np.random.default_rng([seed, number])
-            thinned[pair].append(held.of_films(rng.permutation(names)[:n_training]))
-    return thinned
+
+    def thinned(of_pair: Sequence[HeldOut], number: int) -> HeldOut:
+        held = as_fitted(of_pair[number])
+        names = np.unique(held.films[held.train])
+        validating = np.setdiff1d(held.films[held.validation], names)
+        n_training = max(n_films - len(validating), 0)
+        rng = np.random.default_rng([seed, number])
+        return held.of_films(rng.permutation(names)[:n_training])
+
+    return {
+        pair: MadeWhenAsked(len(of_pair), partial(thinned, of_pair))
+        for pair, of_pair in folds.items()
+    }

@@ -25,7 +25,7 @@ from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, w
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.code import used_parts
-from obygaze_models.runner.features import Features, read_features
+from obygaze_models.runner.features import CHOSEN, Features, read_features
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,21 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
             "models need features, but no store is given",
             hint="--store NAME=STORE (obygaze store ls)",
         )
+    if CHOSEN in stores:
+        raise FixUsage(
+            f"no store can be called {CHOSEN!r}, the name of what training films choose",
+            hint="another NAME in --store NAME=STORE",
+        )
+    known = list(stores)
+    if protocol.fit.choose_store:
+        known.append(CHOSEN)
+    for question in protocol.report.questions:
+        for name in (question.first_store, question.second_store):
+            if name and name not in known:
+                raise FixUsage(
+                    f"report.questions names the unknown store {name!r}{near(name, known)}",
+                    hint=f"one of {', '.join(known)}",
+                )
 
 
 def _check_erased(protocol: Protocol, table: ClipTable) -> None:
@@ -133,10 +148,22 @@ def _labels_of_tasks(
     first = refused[0]
     if not labels:
         raise first
-    only = json.dumps(list(labels))
+    only = json.dumps(_distinct(labels))
     settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
     hint = f"{settings} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
+
+
+def _distinct(labels: Labels) -> list[str]:
+    """Return the tasks without those that have the classes of an earlier one.
+
+    Without clips of level HN, easy and hard negatives are the easy ones.
+    """
+    distinct: list[str] = []
+    for name, classes in labels.items():
+        if not any(np.array_equal(classes, labels[other]) for other in distinct):
+            distinct.append(name)
+    return distinct
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:

@@ -5,7 +5,7 @@ Intervals draw films, and tests change the signs of films (docs/design/0018-cali
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import (
+    CONFIDENCE,
     Interval,
     clips_behind,
     draw,
@@ -79,11 +80,51 @@ class Evaluation:
         return ranking_metric(self.protocol.report.primary)
 
 
-def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
-    """Return the rows of a cell: each metric over all films, and within each film."""
+@dataclass(frozen=True, eq=False)
+class CellResults:
+    """The rows of a cell. Those within films are made when they are asked for.
+
+    Of thousands of films they would take gigabytes.
+
+    Attributes:
+        over_films: The row of each metric over all films.
+        of_film: What the rows of each film have in common.
+        values: Each metric within each film, in the same order.
+        deviations: The deviation of a metric over fits that test a film alone, by film and metric.
+        printed: The values that a paper prints.
+    """
+
+    over_films: Rows
+    of_film: Rows
+    values: Mapping[str, FloatArray]
+    deviations: Mapping[tuple[str, str], float]
+    printed: Sequence[PaperValue]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for row in self.over_films:
+            yield {**row, **self._printed("", row["metric"])}
+        for number, of_film in enumerate(self.of_film):
+            film = of_film["film"]
+            for metric, of_films in self.values.items():
+                row = {**of_film, "metric": metric, "value": float(of_films[number])}
+                if (film, metric) in self.deviations:
+                    row["sd"] = self.deviations[film, metric]
+                yield {**row, **self._printed(film, metric)}
+
+    def _printed(self, film: str, metric: str) -> dict[str, float]:
+        """Return the first value that is printed for a row, as the protocol lists them."""
+        for printed in self.printed:
+            if (printed.film, printed.metric) == (film, metric):
+                sd = printed.sd if printed.sd >= 0 else math.nan
+                return {"paper": printed.mean, "paper_sd": sd}
+        return {}
+
+
+def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
+    """Return the results of a cell: each metric over all films, and within each film."""
     intervals = _intervals(cell, evaluation)
     of_cell = _facts(cell, evaluation)
-    nowhere = Interval(math.nan, math.nan, 0)
+    nowhere = Interval(math.nan, math.nan)
     rows: Rows = []
     for metric, value in cell.value.items():
         interval = intervals.get(metric, nowhere)
@@ -101,9 +142,25 @@ def cell_rows(cell: Cell, evaluation: Evaluation) -> Rows:
     if cell.is_model and of_cell["films"] > 2:
         for name, value in cell.recalibrated().items():
             rows.append({**of_cell, "metric": name + RECALIBRATED, "value": value})
-    rows += _film_rows(cell, evaluation, of_cell)
-    _add_printed_values(rows, cell, evaluation)
-    return rows
+    names, values = cell.by_film(evaluation.films, cell.metrics)
+    n_clips = Counter(evaluation.films[cell.clips].tolist())
+    n_fits, deviations = _fits_of_films(cell, evaluation)
+    of_film = [
+        {
+            **of_cell,
+            "film": film,
+            "fits": n_fits[film],
+            "clips": n_clips[film],
+            "films": 1,
+            "leaked": "",
+        }
+        for film in names
+    ]
+    backbone = evaluation.backbones.get(cell.store, "")
+    printed = [
+        value for value in evaluation.protocol.paper if _is_about(value, cell, backbone)
+    ]
+    return CellResults(rows, of_film, values, deviations, printed)
 
 
 def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
@@ -121,10 +178,10 @@ def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _film_rows(cell: Cell, evaluation: Evaluation, of_cell: Mapping[str, Any]) -> Rows:
-    """Return the rows of a cell within each film; deviations are over fits that test it alone."""
-    names, values = cell.by_film(evaluation.films, cell.metrics)
-    n_clips = Counter(evaluation.films[cell.clips].tolist())
+def _fits_of_films(
+    cell: Cell, evaluation: Evaluation
+) -> tuple[Counter[str], dict[tuple[str, str], float]]:
+    """Return how many fits test each film, and the deviations over fits that test it alone."""
     n_fits: Counter[str] = Counter()
     alone: dict[str, list[dict[str, float]]] = {}
     for t, fold_values in zip(cell.tested, cell.fold_values, strict=True):
@@ -132,37 +189,14 @@ def _film_rows(cell: Cell, evaluation: Evaluation, of_cell: Mapping[str, Any]) -
         n_fits.update(films)
         if len(films) == 1:
             alone.setdefault(films[0], []).append(fold_values)
-    rows: Rows = []
-    for number, film in enumerate(names):
-        runs = alone.get(film, [])
-        of_film = {
-            **of_cell,
-            "film": film,
-            "fits": n_fits[film],
-            "clips": n_clips[film],
-            "films": 1,
-            "leaked": "",
-        }
-        for metric, of_films in values.items():
-            row = {**of_film, "metric": metric, "value": float(of_films[number])}
-            if len(runs) > 1:
-                row["sd"] = float(np.std([run[metric] for run in runs], ddof=1))
-            rows.append(row)
-    return rows
-
-
-def _add_printed_values(rows: Rows, cell: Cell, evaluation: Evaluation) -> None:
-    """Add the values that a paper prints to the rows that they are about."""
-    backbone = evaluation.backbones.get(cell.store, "")
-    for printed in evaluation.protocol.paper:
-        if not _is_about(printed, cell, backbone):
+    deviations = {}
+    for film, runs in alone.items():
+        if len(runs) < 2:
             continue
-        for row in rows:
-            is_film = row.get("film", "") == printed.film
-            # The first value that is printed for a row, as the protocol lists them.
-            if is_film and row["metric"] == printed.metric and "paper" not in row:
-                row["paper"] = printed.mean
-                row["paper_sd"] = printed.sd if printed.sd >= 0 else math.nan
+        for metric in cell.metrics:
+            values = [run[metric] for run in runs]
+            deviations[film, metric] = float(np.std(values, ddof=1))
+    return n_fits, deviations
 
 
 def _is_about(printed: PaperValue, cell: Cell, backbone: str) -> bool:
@@ -188,15 +222,13 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     films = evaluation.films[cell.clips]
     if not _has_enough(cell, films):
         return {}
-    report = evaluation.protocol.report
     given = cell.metrics
     if cell.model not in UNTRAINED:
         given = (*RANKING_METRICS, "prevalence")
     drawn = resample(
         cell.statistics(films, given),
         np.unique(films),
-        n_replicates=report.replicates,
-        confidence=report.confidence,
+        n_replicates=evaluation.protocol.report.replicates,
         seed=(evaluation.protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
@@ -204,12 +236,11 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
         effective=effective_groups(cell.y, films),
     )
     intervals = {}
-    for name, (interval, _) in drawn.items():
+    for name, interval in drawn.items():
         if name in RANKING_METRICS:
             n_clips = clips_behind(name, cell.y)
-            interval = not_narrower_than_clips(
-                interval, cell.value[name], n_clips, report.confidence
-            )
+            value = cell.value[name]
+            interval = not_narrower_than_clips(interval, value, n_clips)
         intervals[name] = interval
     return intervals
 
@@ -298,7 +329,7 @@ def difference(first: Cell, second: Cell, draws: Draws) -> Difference:
     inflation = max(first.inflation, second.inflation)
     row, by_film, interval = _difference(first, second, draws, inflation)
     p = _p_by_film(first, by_film)
-    reaching = as_sure_as(p, interval, draws.evaluation.protocol.report.confidence)
+    reaching = as_sure_as(p, interval)
     row |= {"low": reaching.low, "high": reaching.high, "p": p}
     return Difference(row, by_film, inflation)
 
@@ -311,12 +342,8 @@ def _difference(
     ours, ours_by_film = draws.of(first)
     theirs, theirs_by_film = draws.of(second)
     row = _row_of_difference(first, second, evaluation, evaluation.metric)
-    interval, _ = interval_of(
-        ours - theirs,
-        row["value"],
-        row["films"],
-        evaluation.protocol.report.confidence,
-        inflation=inflation,
+    interval = interval_of(
+        ours - theirs, row["value"], row["films"], inflation=inflation
     )
     # The AUC of a constant is one half whatever films are drawn.
     low_of_first, high_of_first = _possible_values(ours)
@@ -372,13 +399,13 @@ def _p_by_film(cell: Cell, by_film: FloatArray) -> float:
     return p
 
 
-def as_sure_as(p: float, interval: Interval, confidence: float) -> Interval:
+def as_sure_as(p: float, interval: Interval) -> Interval:
     """Return the interval, reaching to 0 if the p by films says that the difference may be 0.
 
     Draws of a dozen films are narrower than sign flips allow if films differ very much in their
     look (docs/design/0018-calibration.md). A p that is NaN says nothing.
     """
-    if not p > 1 - confidence or interval.ends == (None, None):
+    if not p > 1 - CONFIDENCE or interval.ends == (None, None):
         return interval
     return replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0))
 
@@ -464,7 +491,7 @@ def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
     if first.n_test_sets == 1 and not starts_at_random:
         row, by_film, interval = _difference(first, second, Draws(evaluation), 1.0)
         p = _p_by_film(first, by_film)
-        interval = as_sure_as(p, interval, protocol.report.confidence)
+        interval = as_sure_as(p, interval)
         row |= {"low": interval.low, "high": interval.high, "p": p}
     primary = protocol.report.primary
     # Margins have no Brier score and no calibration error.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from obygaze_models.runner.results import (
     Evaluation,
     Rows,
     add_p_of_all,
-    cell_rows,
+    cell_results,
     comparable,
     contrast_jobs,
     difference,
@@ -93,7 +94,7 @@ def run_protocol(
         evaluation = Evaluation.of(inputs)
         every_cell = [*cells, *baselines]
         jobs: dict[str, list[Callable[[], Any]]] = {
-            "cells": [partial(cell_rows, cell, evaluation) for cell in every_cell],
+            "cells": [partial(cell_results, cell, evaluation) for cell in every_cell],
             "differences": _difference_jobs(every_cell, evaluation),
             "contrasts": contrast_jobs(cells, evaluation),
             "concepts": [
@@ -107,12 +108,8 @@ def run_protocol(
         learning: Rows = []
         for store in stores:
             learning += _learning(store, evaluation)
-    results = [
-        *_joined(made["cells"]),
-        *add_p_of_all(_joined(made["differences"]), protocol.report.questions),
-        *_joined(made["contrasts"]),
-        *learning,
-    ]
+    differences = add_p_of_all(_joined(made["differences"]), protocol.report.questions)
+    results = chain(*made["cells"], differences, *made["contrasts"], learning)
     tables: dict[str, Any] = {
         "predictions.csv": prediction_rows(every_cell, inputs.table),
         "results.csv": results,
@@ -172,6 +169,8 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
     """Raise an error for a number of training films that no fold has."""
     for store in stores:
         wanted = max(store.protocol.report.learning_films, default=0)
+        if not wanted:
+            continue
         most = 0
         for _, _, held in store.every_fold:
             films = held.films[held.joined().train]
@@ -206,10 +205,10 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
         return rows
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
-            seen = {}
-            for pair, folds in store.folds.items():
-                seen[pair] = [store.for_model(model, held) for held in folds]
-            thinned = with_few_films(seen, n_films, protocol.splits.seed)
+            as_fitted = partial(store.for_model, model)
+            thinned = with_few_films(
+                store.folds, n_films, protocol.splits.seed, as_fitted
+            )
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)

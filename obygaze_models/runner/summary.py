@@ -52,7 +52,7 @@ class CellRows:
     Attributes:
         facts: What run.json says about its fits.
         of_metric: The row of each metric over all films.
-        by_film: The row of each film, by metric.
+        by_film: The row of each film, by metric: the metrics that a text or a page shows.
     """
 
     facts: Mapping[str, Any]
@@ -153,7 +153,7 @@ def cells_of(run: Run) -> list[CellRows]:
     for facts in run.about["fits"]:
         key = tuple(facts[name] for name in ("train", "test", "store", "model"))
         cells[key] = CellRows(facts)
-    for row in run.results:
+    for row in run.shown_results:
         cell = cells.get((row["train"], row["test"], row["store"], row["model"]))
         if cell is None or row["against_model"] or row["train_films"] is not None:
             continue
@@ -261,7 +261,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     n_better, n_films = films_above(cell, guess, metric)
     if n_films > 1:
         text += f"; better in {n_better} of {count(n_films, 'film')}"
-    beginning = BEGINNINGS.get(verdict(difference_row(run.results, cell, guess)))
+    beginning = BEGINNINGS.get(verdict(difference_row(run.shown_results, cell, guess)))
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
     return f"{text}."

@@ -11,16 +11,16 @@ import io
 import math
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import (
-    csv_bytes,
+    csv_line,
     json_values,
     parse_json,
     pretty_json,
@@ -31,6 +31,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_models.evaluation.metrics import ranking_metric
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.scores import Cell
 
@@ -159,23 +160,25 @@ Row = Mapping[str, Any]
 def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
     """Return a table as CSV. What has no value is empty."""
     columns = COLUMNS[name]
-
-    def cells_of(row: Row) -> list[Any]:
-        return [_as_text(row.get(column)) for column in columns]
-
-    return csv_bytes(columns, map(cells_of, rows))
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, float):
-        return None if math.isnan(value) else repr(float(value))
-    if isinstance(value, bool):
-        return int(value)
-    return value
+    table = bytearray(csv_line(columns).encode("utf-8"))
+    for row in rows:
+        values = map(row.get, columns)
+        # Only NaN is not equal to itself.
+        cells = [value if value == value else None for value in values]
+        table += csv_line(cells).encode("utf-8")
+    return bytes(table)
 
 
-def read_table(name: str, data: bytes) -> list[dict[str, Any]]:
-    """Return the rows of a table; a missing number is NaN, a missing whole number None."""
+def read_table(
+    name: str, data: bytes, is_wanted: Callable[[Sequence[str]], bool] | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a table; a missing number is NaN, a missing whole number None.
+
+    Args:
+        name: The file.
+        data: Its bytes.
+        is_wanted: Whether a row is returned, by its cells; by default each is.
+    """
     reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
     columns = next(reader, [])
     if tuple(columns) != COLUMNS[name]:
@@ -186,6 +189,8 @@ def read_table(name: str, data: bytes) -> list[dict[str, Any]]:
     for cells in reader:
         if len(cells) != len(columns):
             raise ValueError(f"line {reader.line_num} has {len(cells)} values")
+        if is_wanted is not None and not is_wanted(cells):
+            continue
         row: dict[str, Any] = {}
         for column, cell in zip(columns, cells, strict=True):
             if column in TEXTS:
@@ -260,7 +265,7 @@ class Run:
 
     def to_json(self) -> dict[str, Any]:
         """Return where the run is, and its values and differences over all films."""
-        rows = [row for row in self.results if not row["film"]]
+        rows = [row for row in self.shown_results if not row["film"]]
         return {
             "run": str(self.folder),
             "results": json_values(rows),
@@ -283,8 +288,34 @@ class Run:
         """The rows of results.csv."""
         return self.table("results.csv")
 
+    @cached_property
+    def shown_results(self) -> list[dict[str, Any]]:
+        """The rows of results.csv without those within films that no text or page shows.
+
+        Of thousands of films, all rows take gigabytes.
+        """
+        primary = self.protocol["report"]["primary"]
+        shown = {"prevalence", primary, ranking_metric(primary)}
+        film = RESULTS.index("film")
+        metric = RESULTS.index("metric")
+        paper = RESULTS.index("paper")
+
+        def is_shown(cells: Sequence[str]) -> bool:
+            return not cells[film] or cells[metric] in shown or cells[paper] != ""
+
+        return self._read("results.csv", is_shown)
+
     def table(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a table of the run; none if the protocol does not ask for it."""
+        if name not in COLUMNS:
+            raise FixUsage(
+                f"a run has no table {name!r}", hint=f"one of {', '.join(COLUMNS)}"
+            )
+        return self._read(name)
+
+    def _read(
+        self, name: str, is_wanted: Callable[[Sequence[str]], bool] | None = None
+    ) -> list[dict[str, Any]]:
         files = self.about["files"]
         if name not in files:
             return []
@@ -301,7 +332,7 @@ class Run:
                 hint=AGAIN,
             )
         try:
-            return read_table(name, data)
+            return read_table(name, data, is_wanted)
         except (ValueError, csv.Error) as error:
             raise Corrupt(
                 f"not a table of a run: {error}", where=str(path), hint=AGAIN

@@ -172,14 +172,25 @@ def store_runs(inputs: Inputs, n_jobs: int) -> list[StoreRun]:
 
 @dataclass(eq=False)
 class _Fit:
-    """A fit, or several perceptrons that are trained together, and the tests that need it."""
+    """A fit, or several perceptrons that are trained together, and the tests that need it.
+
+    Perceptrons with the same training rows differ in their validation rows.
+
+    Attributes:
+        model: The name of the model.
+        task: The training task.
+        seed: The seed of the fit.
+        folds: The tasks and the number of a fold for each of the perceptrons, or for the fit.
+        validations: The key of the validation rows of each of `folds`.
+        tests: Each test, with the position in `folds` of what it tests.
+    """
 
     model: str
     task: str
     seed: int
-    folds: list[HeldOut] = field(default_factory=list)
-    # Each test, with the number of its fold in `folds`, and the fold as its split made it.
-    tests: list[tuple[TestKey, int, HeldOut]] = field(default_factory=list)
+    folds: list[tuple[Pair, int]] = field(default_factory=list)
+    validations: list[tuple[bytes, ...]] = field(default_factory=list)
+    tests: list[tuple[TestKey, int]] = field(default_factory=list)
 
 
 def model_cells(
@@ -225,9 +236,10 @@ def model_cells(
 
 def n_tests(run: StoreRun) -> int:
     """Return the number of tests of all models on a store."""
+    n_folds = sum(map(len, run.folds.values()))
     n = 0
-    for model, _ in product(run.models.values(), run.every_fold):
-        n += run.protocol.fit.seeds if model.kind == PERCEPTRON else 1
+    for model in run.models.values():
+        n += n_folds * (run.protocol.fit.seeds if model.kind == PERCEPTRON else 1)
     return n
 
 
@@ -238,30 +250,30 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[_Fit]]:
     # Each training set of a cell starts from weights of its own: with one start for all,
     # the luck of that start would look like a property of the features.
     starts: dict[tuple[str, Pair], dict[tuple[bytes, ...], int]] = {}
-    for (pair, number, held), (name, model) in product(
-        run.every_fold, run.models.items()
-    ):
-        own = run.for_model(model, held)
-        is_perceptron = model.kind == PERCEPTRON
-        start = 0
-        n_repeats = 1
-        if is_perceptron and not problem_of(run.labels[pair[0]], own):
-            numbers = starts.setdefault((name, pair), {})
-            start = numbers.setdefault(own.key_of("train"), len(numbers))
-            n_repeats = run.protocol.fit.seeds
-        for repeat in range(n_repeats):
-            seed = (run.protocol.fit.seed + repeat) * SEEDS_APART + start
-            key = (name, pair[0], seed, _rows_of(model, own))
-            if key not in fits:
-                fits[key] = _Fit(name, pair[0], seed)
-                by_fold.setdefault(held.name, []).append(fits[key])
-            fit = fits[key]
-            validations = [fold.validation.tobytes() for fold in fit.folds]
-            if own.validation.tobytes() not in validations:
-                validations.append(own.validation.tobytes())
-                fit.folds.append(own)
-            position = validations.index(own.validation.tobytes())
-            fit.tests.append(((name, pair, number, repeat), position, held))
+    for pair, number, held in run.every_fold:
+        for name, model in run.models.items():
+            own = run.for_model(model, held)
+            rows_of_fit = _rows_of(model, own)
+            validation = own.key_of("validation")
+            start = 0
+            n_repeats = 1
+            is_perceptron = model.kind == PERCEPTRON
+            if is_perceptron and not problem_of(run.labels[pair[0]], own):
+                numbers = starts.setdefault((name, pair), {})
+                start = numbers.setdefault(own.key_of("train"), len(numbers))
+                n_repeats = run.protocol.fit.seeds
+            for repeat in range(n_repeats):
+                seed = (run.protocol.fit.seed + repeat) * SEEDS_APART + start
+                key = (name, pair[0], seed, rows_of_fit)
+                if key not in fits:
+                    fits[key] = _Fit(name, pair[0], seed)
+                    by_fold.setdefault(held.name, []).append(fits[key])
+                fit = fits[key]
+                if validation not in fit.validations:
+                    fit.validations.append(validation)
+                    fit.folds.append((pair, number))
+                position = fit.validations.index(validation)
+                fit.tests.append(((name, pair, number, repeat), position))
     return by_fold
 
 
@@ -278,28 +290,30 @@ def _test_fit(run: StoreRun, fit: _Fit) -> Outcomes:
     """Fit a model, and return its tests."""
     model = run.models[fit.model]
     context = run.context(fit.task)
+    folds = []
+    for pair, number in fit.folds:
+        folds.append(run.for_model(model, run.folds[pair][number]))
     if model.kind == PERCEPTRON:
         fitted = try_fit(
-            partial(fit_perceptrons, model, fit.folds, context, fit.seed),
-            fit.folds[0],
+            partial(fit_perceptrons, model, folds, context, fit.seed),
+            folds[0],
             context,
         )
     else:
         fitted = try_fit(
-            lambda: [fit_model(model, fit.folds[0], context)], fit.folds[0], context
+            lambda: [fit_model(model, folds[0], context)], folds[0], context
         )
     outcomes: Outcomes = {}
-    for key, position, held in fit.tests:
+    for key, position in fit.tests:
         of_fold = fitted if isinstance(fitted, str) else fitted[position]
-        outcomes[key] = _test(run, key, held, of_fold)
+        outcomes[key] = _test(run, key, of_fold)
     return outcomes
 
 
-def _test(
-    run: StoreRun, key: TestKey, held: HeldOut, fitted: Fitted | str
-) -> ScoredFold | str:
+def _test(run: StoreRun, key: TestKey, fitted: Fitted | str) -> ScoredFold | str:
     """Return the test of a fit, or why there is none."""
-    _, pair, _, repeat = key
+    _, pair, number, repeat = key
+    held = run.folds[pair][number]
     if not len(held.test):
         return NOT_TESTED
     if isinstance(fitted, str):
@@ -310,6 +324,8 @@ def _test(
     y = run.labels[pair[1]][held.test] == 1
     model = run.models[key[0]]
     seed = run.protocol.fit.seed + repeat if model.kind == PERCEPTRON else 0
+    # Only a choice of a store asks for it, and of thousands of films it takes long.
+    inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
     return ScoredFold(
         fold=held.name,
         seed=seed,
@@ -321,7 +337,7 @@ def _test(
         gives_probabilities=fitted.gives_probabilities,
         tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
         chosen=fitted.chosen,
-        inner_ap=fitted.inner.precision,
+        inner_ap=inner_ap,
         recalibrated=fitted.recalibrated(scores),
     )
 
@@ -337,13 +353,15 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
     outcomes: Outcomes = {}
     seen: set[tuple[Any, ...]] = set()
-    for name, (pair, number, held) in product(names, run.every_fold):
+    for pair, number, held in run.every_fold:
         # Folds that differ only in their validation clips are one fold to a baseline.
-        key = (name, pair, *held.joined().key_of("train", "test"))
+        key = (pair, *held.joined().key_of("train", "test"))
         if key in seen:
             continue
         seen.add(key)
-        outcomes[name, pair, number, 0] = _test_baseline(run, pair, number, held, name)
+        for name in names:
+            test = _test_baseline(run, pair, number, held, name)
+            outcomes[name, pair, number, 0] = test
     return _cells(run, names, outcomes, are_models=False)
 
 
@@ -353,11 +371,12 @@ def _test_baseline(
     if not len(held.test):
         return NOT_TESTED
     labels = run.labels[pair[0]]
-    problem = problem_of(labels, held.joined())
+    joined = held.joined()
+    problem = problem_of(labels, joined)
     if problem:
         return problem
     seed = run.protocol.fit.seed + number
-    score = fit_baseline(name, held.joined(), labels, run.table, seed)
+    score = fit_baseline(name, joined, labels, run.table, seed)
     y = run.labels[pair[1]][held.test] == 1
     return ScoredFold(
         fold=held.name,
@@ -380,14 +399,20 @@ def _cells(
 ) -> list[Cell]:
     """Return the cells with these tests; an error for a model without any."""
     cells = []
+    facts_of: dict[Pair, tuple[list[str], bool, bool]] = {}
+    for pair in run.protocol.pairs:
+        folds = run.folds[pair]
+        fold_names = [held.name for held in folds]
+        facts_of[pair] = (fold_names, repeats_clips(folds), shares_films(folds))
     for pair, name in product(run.protocol.pairs, names):
+        fold_names, is_averaged, has_shared_films = facts_of[pair]
         tested: list[ScoredFold] = []
         skipped: dict[str, str] = {}
-        for number, held in enumerate(run.folds[pair]):
+        for number, fold_name in enumerate(fold_names):
             for repeat in range(run.protocol.fit.seeds):
                 outcome = outcomes.get((name, pair, number, repeat))
                 if isinstance(outcome, str):
-                    skipped[held.name] = outcome
+                    skipped[fold_name] = outcome
                 elif outcome is not None:
                     tested.append(outcome)
         if not tested:
@@ -402,8 +427,8 @@ def _cells(
                 is_model=are_models,
                 tested=tested,
                 skipped=skipped,
-                is_averaged=repeats_clips(run.folds[pair]),
-                shares_films=shares_films(run.folds[pair]),
+                is_averaged=is_averaged,
+                shares_films=has_shared_films,
                 share=0.5 if name == "random" else None,
                 further_metrics=run.protocol.further_metrics,
             )

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from obygaze_features.core.console import MISSING, count, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
+from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.permutation import p_equals
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
     CellRows,
@@ -25,10 +26,10 @@ from obygaze_models.runner.tables import Row, Run
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     cells = cells_of(run)
-    lines = [_title(run), _clips(run), answer(run)]
+    lines = [_title(run), _clips(run), *_titles_of_tasks(cells, run), answer(run)]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
-    lines = [*_titles_of_tasks(cells, run), _about_values(run, cells)]
+    lines = [_about_values(run, cells)]
     lines += _choices(cells)
     lines += _contrasts(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
@@ -135,17 +136,20 @@ def _guess(cell: CellRows, cells: Sequence[CellRows], metric: str) -> str:
 
 
 def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
-    """Return the line on how values are computed, and on their intervals."""
-    how = "F1 is pooled over folds, AP and AUC are within folds"
+    """Return the line on how the values of the table are computed, and on their intervals."""
+    primary = str(run.protocol["report"]["primary"])
+    name = metric_name(primary)
+    how = f"{name} is computed over all folds together"
+    if primary in RANKING_METRICS:
+        how = f"{name} is computed in each fold, and averaged"
     if any(cell.facts["is_averaged"] for cell in cells):
         how = "Values are means over runs"
-    trained = [cell for cell in cells if cell.model not in UNTRAINED]
-    if not any(cell.has_interval("ap") or cell.has_interval("auc") for cell in trained):
+    with_interval = [cell for cell in cells if cell.has_interval(primary)]
+    if not with_interval:
         return f"{how}."
-    percent = 100 * run.protocol["report"]["confidence"]
-    n_films = max(cell.n_films for cell in cells)
+    n_films = max(cell.n_films for cell in with_interval)
     films = count(n_films, "film")
-    return f"{how}; AP and AUC have {percent:g} % intervals over {films}."
+    return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
 
 
 # ---- sentences beside the table ----
@@ -155,7 +159,7 @@ def _contrasts(run: Run, cells: Sequence[CellRows]) -> list[str]:
     """Return a sentence for each model that was trained on one task and on another."""
     cell_of = {(c.train, c.test, c.store, c.model): c for c in cells}
     sentences = []
-    for row in run.results:
+    for row in run.shown_results:
         if not row["against_model"] or row["against_train"] == row["train"]:
             continue
         sides = []
@@ -167,7 +171,7 @@ def _contrasts(run: Run, cells: Sequence[CellRows]) -> list[str]:
 
 def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
     metric = row["metric"]
-    values = " / ".join(short(side.value(metric)) for side in sides)
+    ours, theirs = [short(side.value(metric)) for side in sides]
     interval = ""
     if math.isfinite(row["low"] + row["high"]):
         digits = digits_of(row["low"], row["high"])
@@ -176,8 +180,9 @@ def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
     p = f", {p_equals(row['p'])}" if math.isfinite(row["p"]) else ""
     leaked = f", {row['leaked']} of them leaked" if row["leaked"] else ""
     return (
-        f"trained on {row['train']} / {row['against_train']}, tested on {row['test']}: "
-        f"{label_of(row['model'])} ({row['store']}) has {metric} {values}, "
+        f"{label_of(row['model'])} ({row['store']}), tested on {row['test']}: "
+        f"{metric_name(metric)} "
+        f"{ours} if trained on {row['train']}, {theirs} if trained on {row['against_train']}; "
         f"difference {_signed(row['value'])}{interval}{p}; {row['clips']} clips{leaked}"
     )
 

@@ -22,6 +22,7 @@ from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PUBLISHED, default_settings
 from obygaze_models.protocols.clips import clip_table
@@ -178,14 +179,12 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         )
         report = replace(report, notes=(*report.notes, text))
     settings = {**default_settings("svm"), "C": PUBLISHED}
-    return Protocol(
+    return replace(
+        honest,
         name="train-cav",
-        data=honest.data,
         tasks=tasks,
-        splits=honest.splits,
         models={CAV: Model("svm", settings)},
         grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
-        fit=honest.fit,
         report=report,
     )
 
@@ -308,7 +307,7 @@ def _model_info(
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
     notes = [
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
-        f" intervals are {100 * protocol.report.confidence:g} % ones."
+        f" intervals are {100 * CONFIDENCE:g} % ones."
     ]
     has_interval = [
         cell.has_interval("ap") or cell.has_interval("auc") for cell in models

@@ -31,7 +31,15 @@ def differences(one: Experiment, run: Run) -> list[str]:
     tests = defaultdict(list)
     for row in run.predictions:
         tests[row["train"], row["test"], row["model"], row["store"]].append(row)
-    cells = [as_record(cell) for cell in cells_of(run)]
+    within_films = defaultdict(list)
+    for row in run.results:
+        if row["film"]:
+            name = (row["train"], row["test"], row["store"], row["model"])
+            within_films[name].append(row)
+    cells = []
+    for cell in cells_of(run):
+        name = (cell.train, cell.test, cell.store, cell.model)
+        cells.append(as_record(cell, within_films[name]))
     for cell in cells:
         if cell["model"] == "random":
             continue  # in closed form, without predictions
@@ -55,8 +63,8 @@ def differences(one: Experiment, run: Run) -> list[str]:
     return found
 
 
-def as_record(cell: CellRows) -> dict[str, Any]:
-    """The numbers of a cell, and what run.json says of its fits."""
+def as_record(cell: CellRows, within_films: Rows) -> dict[str, Any]:
+    """The numbers of a cell, also within films, and what run.json says of its fits."""
     facts = cell.facts
     record: dict[str, Any] = {
         "kind": "cell" if cell.is_model else "baseline",
@@ -78,10 +86,9 @@ def as_record(cell: CellRows) -> dict[str, Any]:
             record["tuned"][name.removesuffix("_tuned")] = row
         elif name not in record:
             record[name] = row
-    for name, rows in cell.by_film.items():
-        for film, row in rows.items():
-            of_film = record["by_film"].setdefault(film, {"n": row["clips"]})
-            of_film[name] = row["value"]
+    for row in within_films:
+        of_film = record["by_film"].setdefault(row["film"], {"n": row["clips"]})
+        of_film[row["metric"]] = row["value"]
     for of_film in record["by_film"].values():
         of_film["n_positive"] = round(of_film["prevalence"] * of_film["n"])
     return record

@@ -392,7 +392,6 @@ def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
     report: dict[str, Any] = {
         "replicates": int(pick(random, [2, 20])),
         "primary": pick(random, [*metrics, "ap", "auc", "brier"]),
-        "confidence": pick(random, [0.5, 0.9, 0.95]),
         "compare": chance(random, 0.7),
         "error_analysis": chance(random, 0.3),
         "concepts": chance(random, 0.15),

@@ -86,7 +86,10 @@ def test_concept_vectors_take_no_settings(change: str) -> None:
     with pytest.raises(FixUsage, match="cav has no settings of its own") as raised:
         training_protocol("cav", "EN_S", films(4, 40, seed=5), [change])
     assert "--set data.view=raw" in raised.value.hint
-    changed = training_protocol("cav", "EN_S", films(4, 40, seed=5), ["data.view=raw"])
+    changes = ["data.view=raw", "leakage=warn", "features.x.array=tokens"]
+    changed = training_protocol("cav", "EN_S", films(4, 40, seed=5), changes)
+    # Vectors were found in the usual array, and nothing said so.
+    assert changed.features["x"].array == "tokens" and changed.leakage == "warn"
     assert changed.data.view == "raw"
 
 

@@ -18,6 +18,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
+from obygaze_models.protocols import schedule
 from obygaze_models.runner import summary
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -155,17 +156,18 @@ def test_each_of_many_films_left_out_is_said_before_the_fits(
         run_protocol(replace(inputs, protocol=grouped), tmp_path / "two", n_jobs=1)
 
 
-def test_splits_larger_than_the_machine_are_refused(
+def test_so_many_splits_that_fits_never_end_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four films of 12 clips, six pairs of tasks, a bit for each clip of each split."""
+    """Four films have 12 pairs of a film that tests and one that validates."""
     manifest = films(4, 12)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    inputs = gather(quick("honest"), manifest, "", {"x": store})
-    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 4 * 6 * 48 // 8)
+    protocol = quick("honest", "splits.validation=each")
+    inputs = gather(protocol, manifest, "", {"x": store})
+    monkeypatch.setattr(schedule, "MOST_SPLITS", 12)
     store_runs(inputs, 1)
-    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 4 * 6 * 48 // 8 - 1)
-    with pytest.raises(FixInput, match="4 splits of 48 clips take"):
+    monkeypatch.setattr(schedule, "MOST_SPLITS", 11)
+    with pytest.raises(FixInput, match="12 splits are more than 11"):
         store_runs(inputs, 1)
 
 

@@ -10,7 +10,7 @@ from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import models, the_cell
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.runner.heldout import with_few_films
+from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Row, Run
@@ -39,8 +39,8 @@ def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(
     inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
     (run,) = store_runs(inputs, 1)
     whole = {pair: [held.joined() for held in run.folds[pair]] for pair in run.folds}
-    two = with_few_films(whole, 2, seed=0)
-    four = with_few_films(whole, 4, seed=0)
+    two = with_few_films(run.folds, 2, 0, HeldOut.joined)
+    four = with_few_films(run.folds, 4, 0, HeldOut.joined)
     drawn = []
     for pair, folds in whole.items():
         for held, few, more in zip(folds, two[pair], four[pair], strict=True):
@@ -60,9 +60,9 @@ def test_a_film_that_chooses_when_to_stop_is_one_of_the_number(tmp_path: Path) -
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
     (run,) = store_runs(inputs, 1)
-    apart = {pair: [held.apart() for held in run.folds[pair]] for pair in run.folds}
     for n_films in (1, 2, 4, 6):
-        for of_pair in with_few_films(apart, n_films, seed=0).values():
+        thinned = with_few_films(run.folds, n_films, 0, HeldOut.apart)
+        for of_pair in thinned.values():
             for held in of_pair:
                 assert len(set(held.films[held.validation].tolist())) == 1
                 n_training = len(set(held.films[held.train].tolist()))

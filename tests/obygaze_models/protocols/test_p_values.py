@@ -114,11 +114,10 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     # AUC has a few films less than six, because they are not of one size.
     sizes = np.bincount(codes)
     k = (6 * sizes.sum() ** 2 / (sizes**2).sum()) ** 0.5
-    found, _ = interval_of(
+    found = interval_of(
         draws,
         cell.value("auc"),
         k,
-        0.95,
         within_unit=True,
         inflation=factor,
         is_few=False,
@@ -283,14 +282,14 @@ def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(
 def test_an_interval_of_a_difference_reaches_to_0_if_the_p_says_so(
     p: float, ends: tuple[float, float]
 ) -> None:
-    found = as_sure_as(p, Interval(0.1, 0.3, 2), 0.95)
-    assert found == Interval(*ends, 2)
-    below = as_sure_as(p, Interval(-0.3, -0.1, 2), 0.95)
+    found = as_sure_as(p, Interval(0.1, 0.3))
+    assert found == Interval(*ends)
+    below = as_sure_as(p, Interval(-0.3, -0.1))
     assert (below.low, below.high) == (-ends[1], -ends[0])
-    assert as_sure_as(p, Interval(np.nan, np.nan, 2), 0.95).ends == (None, None)
+    assert as_sure_as(p, Interval(np.nan, np.nan)).ends == (None, None)
 
 
 def test_an_interval_of_a_difference_ends_at_one() -> None:
-    wide = Interval(-1.4, 2.0, 0).of_difference()
+    wide = Interval(-1.4, 2.0).of_difference()
     assert (wide.low, wide.high) == (-1, 1)
-    assert Interval(np.nan, np.nan, 0).of_difference().ends == (None, None)
+    assert Interval(np.nan, np.nan).of_difference().ends == (None, None)

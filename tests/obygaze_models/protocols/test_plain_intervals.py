@@ -19,7 +19,7 @@ from support.experiments import quick
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.results import Draws, Evaluation, cell_rows, difference
+from obygaze_models.runner.results import Draws, Evaluation, cell_results, difference
 from obygaze_models.runner.scores import Cell, ScoredFold
 
 N_REPLICATES = 30
@@ -185,7 +185,9 @@ def plain_interval(metric: str, drawn: Made) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_interval_is_that_of_plain_code(seed: int) -> None:
     drawn = made(seed)
-    rows = cell_rows(drawn.cell, evaluation_of(drawn, quick(replicates=N_REPLICATES)))
+    rows = cell_results(
+        drawn.cell, evaluation_of(drawn, quick(replicates=N_REPLICATES))
+    )
     row_of = {row["metric"]: row for row in rows if not row.get("film")}
     for metric in ("ap", "auc"):
         everything = np.ones(drawn.n_films)

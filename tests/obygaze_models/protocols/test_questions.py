@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import differences, the_cell
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Question
+from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.results import asks_for
 from obygaze_models.runner.tables import Run
 
@@ -96,3 +98,24 @@ def test_a_question_about_what_is_not_there_is_an_error(
         load_protocol("honest", [f"report.questions=[{question}]"])
     (violation,) = refused.value.details
     assert said in str(violation)
+
+
+@pytest.mark.parametrize("about", ['model = "rigde"', 'test = "EN_X"'])
+def test_a_printed_value_of_what_is_not_there_is_an_error(about: str) -> None:
+    """It stood beside no row, and nothing said so."""
+    with pytest.raises(FixInput) as refused:
+        load_protocol("honest", [f"paper=[{{{about}, mean = 0.5}}]"])
+    (violation,) = refused.value.details
+    assert "paper[0]" in str(violation)
+
+
+def test_a_question_about_a_store_that_is_not_there_is_an_error(
+    tmp_path: Path,
+) -> None:
+    """The page said only that no difference of the run answers it."""
+    manifest = films(4, 20)
+    stores = {"clip": store_of(tmp_path / "s", manifest, planted(manifest))}
+    asked = 'report.questions=[{first = "ridge", first_store = "clp"}]'
+    with pytest.raises(FixUsage, match="names the unknown store 'clp'") as refused:
+        gather(quick("honest", asked), manifest, "", stores)
+    assert refused.value.hint == "one of clip"

@@ -37,6 +37,8 @@ def test_the_released_numbers_by_task(name: str) -> None:
 
 
 OWN_SCHEME = """
+from dataclasses import replace
+
 import numpy as np
 from obygaze_models.protocols.splits import Split
 
@@ -52,6 +54,31 @@ def halves(folds, labels, usable, *, balanced, validates):
 
 def nothing(folds, labels, usable, *, balanced, validates):
     return folds
+
+
+def changed(folds, labels, usable, **changes):
+    (split,) = halves(folds, labels, usable, balanced=True, validates=True)
+    return [replace(split, **changes)]
+
+
+def counted_from_the_end(folds, labels, usable, **options):
+    return changed(folds, labels, usable, train=[-3, -2])
+
+
+def beyond_the_last(folds, labels, usable, **options):
+    return changed(folds, labels, usable, train=[0, len(folds)])
+
+
+def of_another_task(folds, labels, usable, **options):
+    return changed(folds, labels, usable, train=np.flatnonzero(labels < 0)[:4])
+
+
+def of_another_fold(folds, labels, usable, **options):
+    return changed(folds, labels, usable, test_fold=0)
+
+
+def chosen_on_another_fold(folds, labels, usable, **options):
+    return changed(folds, labels, usable, validation_fold=-1)
 """
 
 
@@ -78,3 +105,21 @@ def test_a_function_of_a_file_makes_training_sets(tmp_path: Path) -> None:
 def test_what_is_no_list_of_splits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="must return a list of splits"):
         plan("nothing", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        ("counted_from_the_end", "row -3 is no clip, rows are 0 to 179"),
+        ("beyond_the_last", "row 180 is no clip, rows are 0 to 179"),
+        ("of_another_task", "is a clip without a class or without features"),
+        ("of_another_fold", "test must be all clips of its test_fold, 0"),
+        ("chosen_on_another_fold", "has a clip that is not of validation_fold"),
+    ],
+)
+def test_rows_that_a_run_would_read_as_others_are_refused(
+    function: str, problem: str, tmp_path: Path
+) -> None:
+    """Such rows trained on other clips than the function meant, and nothing said so."""
+    with pytest.raises(FixInput, match=problem):
+        plan(function, tmp_path)

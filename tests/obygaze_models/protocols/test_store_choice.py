@@ -299,6 +299,8 @@ def test_what_cannot_be_chosen_is_refused(tmp_path: Path) -> None:
         gather(choosing(), MANIFEST, "", {"a": stores["a"]})
     with pytest.raises(FixUsage, match="no store can be called 'chosen'"):
         gather(choosing(), MANIFEST, "", {"a": stores["a"], "chosen": stores["b"]})
+    with pytest.raises(FixUsage, match="no store can be called 'chosen'"):
+        gather(quick(), MANIFEST, "", {"chosen": stores["b"]})
     ids = MANIFEST.clip_ids
     X = planted(MANIFEST)
     apart = {

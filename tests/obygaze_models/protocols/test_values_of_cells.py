@@ -21,7 +21,7 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner import results
-from obygaze_models.runner.results import Evaluation, cell_rows
+from obygaze_models.runner.results import Evaluation, cell_results
 from obygaze_models.runner.run import _fit_facts
 from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
 from obygaze_models.runner.tables import prediction_rows, table_bytes
@@ -116,7 +116,7 @@ def evaluated(
     if labels is None:
         labels = np.array([1, 0, 1, 0, 0, 0], dtype=np.int8)
     evaluation = Evaluation(quick(), films, {"T": labels}, {"x": "made up"})
-    return cell_rows(cell, evaluation)
+    return list(cell_results(cell, evaluation))
 
 
 def row_of(rows: list[dict[str, Any]], metric: str, film: str = "") -> dict[str, Any]:
@@ -177,14 +177,13 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         cell.statistics(films, ("ap", "auc", "prevalence")),
         np.unique(films),
         n_replicates=60,
-        confidence=0.95,
         seed=(quick().fit.seed, 0),
         within_unit=True,
         inflation=3,
         effective=effective_groups(cell.y, films),
     )
     for name in ("ap", "auc"):
-        interval = drawn[name][0]
+        interval = drawn[name]
         row = row_of(rows, name)
         assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
     assert math.isnan(row_of(rows, "accuracy")["low"])
@@ -264,7 +263,7 @@ def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
     values = (PaperValue(metric="ap", mean=0.5, sd=0.0), PaperValue(metric="auc"))
     protocol: Any = replace(quick(), paper=values)
     labels = np.array([1, 0, 1, 0, 0, 0], dtype=np.int8)
-    rows = cell_rows(SEED_0, Evaluation(protocol, FILMS, {"T": labels}, {}))
+    rows = list(cell_results(SEED_0, Evaluation(protocol, FILMS, {"T": labels}, {})))
     assert (row_of(rows, "ap")["paper"], row_of(rows, "ap")["paper_sd"]) == (0.5, 0.0)
     assert math.isnan(row_of(rows, "auc")["paper_sd"])
     assert "paper" not in row_of(rows, "accuracy")

@@ -203,8 +203,7 @@ def test_fits_inside_learn_nothing_from_the_clips_that_choose(
 
 def test_films_that_a_learning_curve_leaves_out_teach_nothing(tmp_path: Path) -> None:
     way = case(tmp_path, "nested")
-    folds = {way.pair: [held.joined() for held in way.folds]}
-    held = with_few_films(folds, 2, 0)[way.pair][0]
+    held = with_few_films(way.run.folds, 2, 0, heldout.HeldOut.joined)[way.pair][0]
     drawn = np.unique(held.films[held.train])
     assert len(drawn) == 2
     rows = ~np.isin(way.run.table.films, drawn)
@@ -359,7 +358,8 @@ def test_each_rule_of_folds_inside_that_is_taken_out_is_seen(
         is_first = held.films[held.train] == films[0]
         inside = held.inner(held.train[~is_first], held.train[is_first])
         of_first = learns(way, "pcbm-lr", inside, table.films == films[0])
-        few = module.with_few_films({way.pair: [held]}, 2, 0)[way.pair][0]
+        joined = module.HeldOut.joined
+        few = module.with_few_films({way.pair: [held]}, 2, 0, joined)[way.pair][0]
         drawn = np.random.default_rng([0, 0]).permutation(films)[:2]
         of_others = learns(way, "pcbm-lr", few, ~np.isin(table.films, drawn))
         found.append("scores" in of_first or bool(of_others))

@@ -155,8 +155,8 @@ def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> 
     key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
     run = run_with(tmp_path, made("ridge"))
     if not is_margin:
-        brier = {**run.results[0], "metric": "brier", "value": 0.2}
-        run.__dict__["results"] = [*run.results, brier]
+        brier = {**run.shown_results[0], "metric": "brier", "value": 0.2}
+        run.__dict__["shown_results"] = [*run.shown_results, brier]
     fits = []
     for number, score in enumerate((0.2, 0.7)):
         decision = int(score > (0.0 if is_margin else 0.5))
