@@ -43,7 +43,6 @@ EXTENSIONS = (
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
-_NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 _CLIP = re.compile(r".+-[0-9]{1,4}")
 Key = tuple[Any, ...]
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
@@ -84,8 +83,9 @@ class LinkReport:
 
     def __str__(self) -> str:
         return (
-            f"{len(self.by_name)} clips have a file of their own, {len(self.by_time)} are parts of"
-            f" films, {len(self.without)} have no video, {len(self.ambiguous)} match several files"
+            f"{count(len(self.by_name), 'clip')} with a file of their own,"
+            f" {len(self.by_time)} as parts of films, {len(self.without)} without a video,"
+            f" {len(self.ambiguous)} with several files that match"
         )
 
     @property

@@ -358,18 +358,20 @@ def _pieces(clips: Iterable[Clip], spans: Mapping[str, Span]) -> list[Piece]:
 def long_clips(manifest: Manifest) -> str:
     """Return a sentence on clips that are long for the pictures that a model sees; "" without any.
 
-    No video is opened: the only clip of a film, if it is a whole file, counts as long.
+    No video is opened: a clip that is a whole file counts as long if it is the only one of its
+    film, or if other clips are parts of this file.
     """
     if isinstance(manifest.clips, Windows):
         return ""
     n_clips_of_film = Counter(clip.movie_id for clip in manifest)
+    videos_in_parts = {clip.video for clip in manifest if clip.start_s is not None}
     long = []
     for clip in manifest:
         if clip.start_s is not None and clip.end_s is not None:
             is_long = clip.end_s - clip.start_s > LONG_S
         else:
             is_alone = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
-            is_long = is_alone and bool(clip.video)
+            is_long = bool(clip.video) and (is_alone or clip.video in videos_in_parts)
         if is_long:
             long.append(clip.clip_id)
     if not long:

@@ -162,32 +162,6 @@ def test_the_vocabulary_has_eight_visual_concepts() -> None:
     ]
 
 
-def test_each_annotator_is_counted_alone() -> None:
-    rows = [
-        ("a-1.x", "EN", "", "x"),
-        ("a-1.y", "S", "Look|Body", "y"),
-        ("a-2.x", "HN", "Body", "x"),
-        ("a-2.y", "S", "Body", "y"),
-    ]
-    clips = tuple(
-        Clip(clip_id, "a", 1, level=level, concepts=tuple(filter(None, names.split("|"))),
-             extra={"annotator": annotator})
-        for clip_id, level, names, annotator in rows
-    )  # fmt: skip
-    found = compute_stats(
-        Manifest("two", Header("Two", concepts()), clips, ("annotator",))
-    )
-    assert list(found.by_annotator) == ["x", "y"]
-    assert found.by_annotator["x"]["levels"] == {"EN": 1, "HN": 1, "NS": 0, "S": 0}
-    assert found.by_annotator["x"]["concepts"] == {
-        "EN": {},
-        "HN": {"Body": 1},
-        "NS": {},
-        "S": {},
-    }
-    assert found.by_annotator["y"]["concepts"]["S"] == {"Look": 1, "Body": 2}
-
-
 def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -> None:
     assert compute_stats(manifest).films == {}
     clip = Clip("tt0467406-001", "tt0467406", 1)
@@ -230,14 +204,3 @@ def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> Non
         definition, _, examples = concept_meaning(name).partition(" For example: ")
         assert definition.endswith(".") and examples.endswith("."), name
     assert concept_meaning("Weather") == ""
-
-
-def test_the_classes_of_mediaeval_are_counted() -> None:
-    values = ["1", "-1", "1", "", "0"]
-    clips = tuple(
-        Clip(f"a-{i}", "a", i, extra={"valence_class": value, "remark": value})
-        for i, value in enumerate(values)
-    )
-    columns = ("valence_class", "remark")
-    found = compute_stats(Manifest("liris", Header("L", ()), clips, columns))
-    assert found.classes == {"valence_class": {"": 1, "-1": 1, "0": 1, "1": 2}}

@@ -167,6 +167,14 @@ def test_times_may_be_numbers_of_numpy() -> None:
         # Files of their own: a scene, and one of two.
         ([Clip("lake-1", "lake", 1, "lake-1.mp4")], ""),
         ([Clip(f"lake-{n}", "lake", None, f"{n}.mp4") for n in "ab"], ""),
+        # A row without times is the whole file of which the other row is a part.
+        (
+            [
+                Clip("lake-1", "lake", None, "lake.mp4"),
+                Clip("lake-2", "lake", None, "lake.mp4", 0.0, 2.0),
+            ],
+            "1 clip ",
+        ),
     ],
 )
 def test_clips_that_are_long_for_a_few_pictures_are_named(

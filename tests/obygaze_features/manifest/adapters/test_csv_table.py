@@ -170,7 +170,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
     assert caught.value.details == (
-        f"{table}:2: column 'verdict': unknown level 'yes'",
+        f"{table}:2: column 'verdict': unknown level 'yes', expected EN, HN, NS, S",
         f"{table}:2: column 'tags': unknown concept 'sun'",
         f"{table}:2: column 'group': 'x' is not a whole number",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
