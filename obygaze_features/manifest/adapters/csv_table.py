@@ -34,6 +34,7 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import (
+    MODALITIES,
     canonical_concept,
     canonical_level,
     concepts,
@@ -67,7 +68,7 @@ class TableMapping:
     )
     concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
     modalities: Annotated[
-        Mapping[str, str], Table(others=filled, names=concept_name)
+        Mapping[str, str], Table(others=choice(MODALITIES), names=concept_name)
     ] = field(default_factory=dict)
     separator: Annotated[str, filled] = "|"
     sheet: Annotated[str, filled] = ""

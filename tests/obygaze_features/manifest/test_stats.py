@@ -14,6 +14,7 @@ from obygaze_features.manifest.figures import draw_stats
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 from obygaze_features.manifest.vocabulary import (
+    MODALITIES,
     canonical_concept,
     canonical_level,
     concept_meaning,
@@ -90,7 +91,7 @@ def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -
     seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
     folds = compute_stats(seen).folds["02_EN_HN_S"]
-    assert folds == {0: FoldStats(3, 1, 1 / 3, 2, 0.0), 1: FoldStats(2, 1, 0.5, 1, 1.0)}
+    assert folds == {0: FoldStats(3, 1, 1 / 3), 1: FoldStats(2, 1, 0.5)}
 
 
 def test_views_do_not_stack(manifest: Manifest) -> None:
@@ -146,6 +147,10 @@ def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
 )
 def test_one_name_for_each_level(spelling: str, level: str | None) -> None:
     assert canonical_level(spelling) == level
+
+
+def test_the_modalities_are_those_of_the_vocabulary() -> None:
+    assert {*MODALITIES} == {*concepts().values()}
 
 
 def test_the_vocabulary_has_eight_visual_concepts() -> None:
