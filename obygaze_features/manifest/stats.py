@@ -11,10 +11,10 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.core.figures import level_words
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
-from obygaze_features.manifest.film_choice import (
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.listing import (
     title_of_clip,
 )
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
 from obygaze_features.manifest.vocabulary import film_facts
 

@@ -1,8 +1,7 @@
 """MovieGraphs: the time of each clip in its film.
 
 The shot files of a film are its scenes in shots, its cuts in frames, its frames in seconds.
-Frames are those of the data set's own copies of the films, unless an offset is given: then they
-are computed from the times, for another copy.
+Frames are those of the data set's own copies of the films.
 """
 
 import re
