@@ -180,7 +180,7 @@ def read(
     _check_totals(table.rows, cells, chosen)
     _check_ids(table.rows, cells, chosen)
     _name_by_annotator(cells)
-    changed = [column for column in NEEDED if _new_ids(column, cells)]
+    changed = [column for column in NEEDED if _given_names(column, cells)]
     extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
     extra |= dict.fromkeys(f"given_{column}" for column in changed)
     modality_of = {**concepts(), **chosen.modalities}
@@ -442,20 +442,20 @@ def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
     return lines
 
 
-def _new_ids(column: str, cells: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the new id for each name of the table that is no id."""
-    new_ids = {}
+def _given_names(column: str, cells: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the name in the table for each id that is another."""
+    given_names = {}
     for values in cells:
         given = values.get(f"given_{column}")
         if given:
-            new_ids[given] = values[column]
-    return new_ids
+            given_names[values[column]] = given
+    return given_names
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     """Return a sentence that names the first ids that are not what the table has."""
-    new_ids = _new_ids(column, cells)
-    changes = [f"{given!r} is now {new_id!r}" for given, new_id in new_ids.items()]
+    given_names = _given_names(column, cells)
+    changes = [f"{given!r} is now {new_id!r}" for new_id, given in given_names.items()]
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
     return f"{column}: {rule}; {few(changes, 3)} (given_{column})"
 

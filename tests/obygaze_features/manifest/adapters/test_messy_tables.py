@@ -418,3 +418,16 @@ def test_a_table_without_ids_is_answered_with_the_option_that_makes_them(
     assert lines[0] == "t.csv:1: column 'clip_id': required column is missing"
     assert "--id FORM makes clip_id of others" in lines[-1]
     assert lines[-1].endswith("the columns of the table: film, n")
+
+
+def test_the_ids_of_each_annotator_are_said(tmp_path: Path) -> None:
+    """Of two annotators of a clip, only the last one's id was said."""
+    rows = "lake-1,lake,ada,S\nlake-1,lake,ben,EN\n"
+    data = f"clip_id,movie_id,annotator,level\n{rows}".encode()
+    (said,) = [line for line in imported(tmp_path, data) if "is now" in line]
+    assert "'lake-1' is now 'lake-1.ada', 'lake-1' is now 'lake-1.ben'" in said
+
+
+def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:
+    lines = imported(tmp_path, b"clip_id\na,b\n", "--map", "movie_id==lake")
+    assert lines[0] == "t.csv:2: expected 1 cell as in the header, got 2"
