@@ -25,7 +25,6 @@ from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
     LEVELS,
-    UNITS,
     Header,
     Manifest,
     Unit,
@@ -48,6 +47,8 @@ TARGETS = (
     *("annotator", "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
+# `manifest windows` makes those of windows, whose rows are films.
+UNITS_OF_ROWS = ("clip", "segment")
 CONSTANT = "="
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
@@ -75,7 +76,7 @@ class TableMapping:
     header_row: Annotated[int | None, whole(1)] = None
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
-    unit: Annotated[Unit, choice(UNITS)] = "clip"
+    unit: Annotated[Unit, choice(UNITS_OF_ROWS)] = "clip"
     licence: Annotated[str, filled] = ""
     citation: Annotated[str, filled] = ""
 

@@ -281,7 +281,7 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
         read_mapping(path)
     assert caught.value.details == (
         f"{path}:1: colums: unknown key 'colums' (did you mean 'columns'?)",
-        f"{path}:2: unit: must be one of clip, segment, window, got 3",
+        f"{path}:2: unit: must be one of clip, segment, got 3",
         f"{path}:3: levels: must be a table, got 'x'",
         f"{path}:5: columns.a: must be a string that is not empty, got 1",
     )

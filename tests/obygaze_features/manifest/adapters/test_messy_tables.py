@@ -431,3 +431,10 @@ def test_the_ids_of_each_annotator_are_said(tmp_path: Path) -> None:
 def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:
     lines = imported(tmp_path, b"clip_id\na,b\n", "--map", "movie_id==lake")
     assert lines[0] == "t.csv:2: expected 1 cell as in the header, got 2"
+
+
+def test_a_table_has_no_windows(tmp_path: Path) -> None:
+    """The answer was that a manifest of windows cannot be edited."""
+    (tmp_path / "m.toml").write_text('unit = "window"\n')
+    lines = imported(tmp_path, TEXT.encode(), "--mapping", "m.toml")
+    assert lines[0].startswith("m.toml:1: unit: must be one of clip, segment")
