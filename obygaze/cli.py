@@ -219,10 +219,14 @@ def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
 
 def _explained_by_click(error: click.ClickException) -> ObygazeError:
     """Return an error of options and arguments, with the help to read."""
+    message = error.format_message()
     hint = None
     if isinstance(error, click.UsageError) and error.ctx:
         hint = f"{error.ctx.command_path} --help"
-    explained = ObygazeError(error.format_message(), hint=hint)
+        has_output = any("--output" in param.opts for param in error.ctx.command.params)
+        if has_output and message.startswith("Got unexpected extra argument"):
+            message = f"{message}: what is written is named with -o"
+    explained = ObygazeError(message, hint=hint)
     explained.exit_code = error.exit_code
     return explained
 

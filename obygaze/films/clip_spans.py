@@ -1,5 +1,6 @@
 """The clips that marks are projected on: the pictures of the film that each clip has."""
 
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -20,7 +21,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, clock
 from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
     FILM_COLUMNS,
@@ -52,6 +53,14 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         violations=violations,
     )
     columns = set(table.columns)
+    if "first_row" in columns and "clip_id" not in columns:
+        manifest = shlex.quote(str(path.with_suffix(".toml")))
+        written = shlex.quote(f"{path.stem}.csv")
+        raise FixInput(
+            "this is a manifest of windows: its table has a row for each film, not for each clip",
+            where=str(path),
+            hint=f"obygaze manifest export csv {manifest} -o {written}, then --clips {written}",
+        )
     pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_COLUMNS)
     if not violations and not any(columns.issuperset(pair) for pair in pairs):
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
@@ -179,6 +188,18 @@ def equal_clips(marks: Marks, seconds: Fraction) -> tuple[ClipSpan, ...]:
             clip_id = f"{film}-{number + 1:04d}"
             clips.append(ClipSpan(clip_id, film, clip_start, next_start - 1, rate))
     return tuple(clips)
+
+
+def where_films_end(marks: Marks) -> str:
+    """Return a sentence on where films end for clips of equal length."""
+    ends = []
+    for film, (_, last) in _marked_parts(marks).items():
+        end_s = float((last + 1) / marks.rate_of(film))
+        ends.append(f"{film} at {clock(end_s, 1)}")
+    return (
+        "the tables do not say how long a film is, so the clips of --every end at its last segment"
+        f" ({few(ends, 3)}), without a rest that is shorter than a clip"
+    )
 
 
 def _marked_parts(marks: Marks) -> Mapping[str, tuple[int, int]]:

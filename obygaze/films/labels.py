@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze.films.clip_spans import equal_clips, read_clips
+from obygaze.films.clip_spans import equal_clips, read_clips, where_films_end
 from obygaze.films.mark_tables import Marks, Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
@@ -93,7 +93,7 @@ def project_segments(
     Args:
         segments: One or more such tables, or names of manifests.
         clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
-        every: Cut the films into clips of this length instead.
+        every: Cut the films, up to their last segment, into clips of this length instead.
         fps: Frames per second, to convert seconds where SEGMENTS has no column framerate.
         threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
@@ -145,6 +145,8 @@ def project_tables(
             hint="use a smaller number for --every",
         )
     warnings = _warnings(projection, unknown_concepts(concepts, paths))
+    if every is not None:
+        warnings.append(where_films_end(marks))
     if projection.unseen:
         warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))

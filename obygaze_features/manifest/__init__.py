@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.adapters import source_of as source_of
     from obygaze_features.manifest.folds import assign_folds as assign_folds
     from obygaze_features.manifest.folds import grouped as grouped
-    from obygaze_features.manifest.folds import stratified as stratified
     from obygaze_features.manifest.grouping import (
         ConceptVocabulary as ConceptVocabulary,
     )
@@ -38,7 +37,6 @@ else:
         "obygaze_features.manifest.folds": (
             "assign_folds",
             "grouped",
-            "stratified",
         ),
         "obygaze_features.manifest.grouping": (
             "ConceptVocabulary",

@@ -33,7 +33,10 @@ COMMANDS = {
         f"{_HERE}.link:link_manifest",
         "Find the video of each clip under a folder.",
     ),
-    "folds": (f"{_HERE}.folds:assign_folds", "Assign each clip to one fold."),
+    "folds": (
+        f"{_HERE}.folds:assign_folds",
+        "Assign each film, with all its clips, to one fold.",
+    ),
 }
 
 

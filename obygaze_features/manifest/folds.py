@@ -1,4 +1,4 @@
-"""Assign clips to folds: by level, or by whole films.
+"""Assign clips to folds: by level, or by whole films; a manifest by whole films only.
 
 A clip has the same fold in every task, so that no task trains on the test clips of another.
 Folds are numbers from 0; -1 is a clip outside the split. The functions with `_folds` in their
@@ -27,24 +27,11 @@ from obygaze_features.manifest.stats import FoldStats, compute_stats
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
 Folds = dict[str, int]
-Kind = Literal["stratified", "grouped", "leave-one-film-out"]
+Kind = Literal["grouped", "leave-one-film-out"]
 
 OUTSIDE = -1
 N_RESTARTS = 8
 MAX_SWAP_GROUPS = 400
-
-
-def stratified(manifest: Manifest, k: int, seed: int = 0) -> Folds:
-    """Return folds of equal size with the same share of each annotation level.
-
-    Args:
-        manifest: The clips.
-        k: How many folds.
-        seed: The seed of the random assignment.
-    """
-    _check_folds(k, len(manifest), "clips", FixUsage)
-    levels = [clip.level for clip in manifest]
-    return _by_id(manifest, stratified_folds(levels, k, seed=seed))
 
 
 def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
@@ -103,7 +90,7 @@ def assign_folds(
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> SplitReport:
-    """Assign each clip to one fold.
+    """Assign each film, with all its clips, to one fold.
 
     A clip has the same fold in every task, so that no task trains on another's test clips. `obygaze
     manifest join` adds folds of your own: a column fold:NAME of a table of clips.
@@ -137,8 +124,6 @@ def assign_folds(
 
 
 def _folds_of_kind(manifest: Manifest, kind: Kind, k: int) -> Folds:
-    if kind == "stratified":
-        return stratified(manifest, k)
     if kind == "grouped":
         return grouped(manifest, k)
     if kind == "leave-one-film-out":
@@ -205,8 +190,6 @@ def _check_folds(
         return
     available = f"1 {units.removesuffix('s')}" if n == 1 else f"{n} {units}"
     hint = f"from 2 to {n} folds" if n >= 2 else f"folds need at least two {units}"
-    if units == "films":
-        hint += "; stratified folds divide the clips of a film"
     raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
 
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import structs
 
@@ -43,8 +43,6 @@ EXTENSIONS = (
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
-_NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
-_CLIP = re.compile(r".+-[0-9]{1,4}")
 Key = tuple[Any, ...]
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 
@@ -53,8 +51,7 @@ _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
-    `unusable` are videos whose names a manifest cannot have, `unmatched` those that match no clip.
-    `path` is the file of the manifest.
+    `unmatched` are videos that match no clip. `path` is the file of the manifest.
     """
 
     manifest: Manifest
@@ -62,7 +59,6 @@ class LinkReport:
     by_time: tuple[str, ...]
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
-    unusable: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
     path: Path | None = None
 
@@ -74,27 +70,14 @@ class LinkReport:
         """Return the report as one JSON document."""
         clips = dict(vars(self))
         del clips["manifest"], clips["path"]
-        # A name that is not UTF-8 has no place in JSON.
-        unusable = [ascii(name) for name in self.unusable]
-        return {
-            "video_root": self.manifest.header.video_root,
-            **clips,
-            "unusable": unusable,
-        }
+        return {"video_root": self.manifest.header.video_root, **clips}
 
     def __str__(self) -> str:
         return (
-            f"{len(self.by_name)} clips have a file of their own, {len(self.by_time)} are parts of"
-            f" films, {len(self.without)} have no video, {len(self.ambiguous)} match several files"
+            f"{count(len(self.by_name), 'clip')} with a file of their own,"
+            f" {len(self.by_time)} as parts of films, {len(self.without)} without a video,"
+            f" {len(self.ambiguous)} with several files that match"
         )
-
-    @property
-    def warnings(self) -> list[str]:
-        """The videos that were not used."""
-        if not self.unusable:
-            return []
-        names = few([ascii(name) for name in self.unusable], 3)
-        return [f"not used, because of characters in their names: {names}"]
 
     @property
     def notes(self) -> list[str]:
@@ -137,38 +120,14 @@ class LinkReport:
         return clips_of_film
 
 
-class VideoFiles(NamedTuple):
-    """The video files under a folder, relative to it.
-
-    `unusable` have names that a manifest cannot have: control characters, bytes that are not UTF-8,
-    or what Windows takes for a drive (`C:x.mp4`).
-    """
-
-    names: tuple[str, ...]
-    unusable: tuple[str, ...]
-
-
 def find_videos(folder: Path) -> tuple[str, ...]:
-    """Return the video files under a folder, relative to it, sorted; it is an error if one cannot
-    be in a manifest because of its name.
-
-    See `list_videos` for which files these are.
-    """
-    files = list_videos(folder)
-    if files.unusable:
-        raise FixInput(
-            "these names cannot be in a manifest",
-            where=str(folder),
-            details=[ascii(name) for name in files.unusable],
-        )
-    return files.names
-
-
-def list_videos(folder: Path) -> VideoFiles:
     """Return the video files under a folder by their extension, relative to it, sorted.
 
     In a folder without videos, these are its still pictures. Linked folders are followed, but no
     folder is entered twice. The `._` files that macOS leaves beside others are no videos.
+
+    It is an error if a file has a name that a manifest cannot have: control characters, bytes that
+    are not UTF-8, or what Windows takes for a drive (`C:x.mp4`).
     """
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder))
@@ -176,15 +135,18 @@ def list_videos(folder: Path) -> VideoFiles:
         raise FixInput("expected a folder, got a file", where=str(folder))
     names = sorted(_walk(folder))
     videos = [name for name in names if not name.lower().endswith(STILL_SUFFIXES)]
-    chosen = videos or names
-    usable: list[str] = []
-    unusable: list[str] = []
-    for name in chosen:
-        if is_printable_name(name) and not leads_out(name):
-            usable.append(name)
-        else:
-            unusable.append(name)
-    return VideoFiles(tuple(usable), tuple(unusable))
+    chosen = tuple(videos or names)
+    unusable = [
+        name for name in chosen if leads_out(name) or not is_printable_name(name)
+    ]
+    if unusable:
+        raise FixInput(
+            "these names cannot be in a manifest",
+            where=str(folder),
+            hint="rename these files",
+            details=[ascii(name) for name in unusable],
+        )
+    return chosen
 
 
 def _walk(folder: Path) -> Iterator[str]:
@@ -219,8 +181,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
-    videos = list_videos(folder)
-    files = _Files(videos.names, originals)
+    videos = find_videos(folder)
+    files = _Files(videos, originals)
     clips: list[Clip] = []
     by_name: list[str] = []
     by_time: list[str] = []
@@ -264,8 +226,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         by_time=tuple(by_time),
         ambiguous=ambiguous,
         without=tuple(without),
-        unusable=videos.unusable,
-        unmatched=tuple(name for name in videos.names if name not in matched),
+        unmatched=tuple(name for name in videos if name not in matched),
     )
 
 
@@ -278,9 +239,9 @@ def link_manifest(
     """Find the video of each clip under a folder.
 
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
-    its film's file, by its times. Blanks and other characters that ids have not are read as `_`:
-    `Les Yeux.mov` is the film Les_Yeux. No video is opened. Clips without a video are counted by
-    film, and files without a clip; -v lists them all.
+    the file that is named as its film, by its times. Blanks and other characters that ids have not
+    are read as `_`: `Les Yeux.mov` is the film Les_Yeux. No video is opened. Clips without a video
+    are counted by film, and files without a clip; -v lists them all.
 
     Args:
         manifest: The manifest, which is written anew with the videos.
@@ -394,13 +355,11 @@ class _Files:
         """Return the files of the clip's film."""
         given = composed(clip.extra.get("given_movie_id", ""))
         keys: tuple[Key, ...] = (
-            ("film", clip.movie_id),
-            ("stem", given),
+            ("stem", clip.movie_id),
             # Where a table has the names of files as films, the id ends with that of the file.
             ("name", clip.movie_id),
             ("name", given),
-            ("film as id", clip.movie_id),
-            ("film and more", clip.movie_id),
+            ("stem as id", clip.movie_id),
         )
         for key in keys:
             files = self.by_key.get(key)
@@ -413,20 +372,11 @@ class _Files:
         path = PurePosixPath(name)
         yield from (("path", name), ("name", path.name), ("stem", path.stem))
         scene = _SCENE.fullmatch(path.stem)
-        film = self._film_of(path.stem)
         if scene:
             yield "scene", scene[1], int(scene[2])
         stem_as_id = ascii_id(path.stem)
         if stem_as_id != path.stem:
             yield "stem as id", stem_as_id
-        if film == path.stem:
-            yield "film", film
-        elif film and film == stem_as_id:
-            yield "film as id", film
-        elif film and not (
-            scene or path.stem in self.films_of or _CLIP.fullmatch(path.stem)
-        ):
-            yield "film and more", film
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""

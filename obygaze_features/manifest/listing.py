@@ -1,11 +1,10 @@
-"""Columns of tables that list clips: the title of the film, times that a person can read."""
+"""Columns of tables that list clips: titles of films, times that a person can read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.written_tables import Columns
-from obygaze_features.manifest.film_choice import title_of_clip, titles_of
-from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, clock
+from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Windows, clock
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLOCK_DECIMALS = 3
@@ -88,3 +87,39 @@ def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         if name in COLUMNS[:2] or not is_empty:
             filled[name] = values
     return filled
+
+
+def titles_of_films(manifest: Manifest) -> dict[str, str]:
+    """Return the titles that a manifest has, by film; windows have none."""
+    title_of_film: dict[str, str] = {}
+    if isinstance(manifest.clips, Windows):
+        return title_of_film
+    for clip in manifest.clips:
+        title = title_of_clip(clip)
+        if title:
+            title_of_film[clip.movie_id] = title
+    return title_of_film
+
+
+def titles_of(
+    movie_ids: Iterable[str], manifest: Manifest | None = None
+) -> dict[str, str]:
+    """Return the titles of films that are known: from a manifest, else of published films."""
+    titles = {} if manifest is None else titles_of_films(manifest)
+    title_of_film = {}
+    for movie_id in movie_ids:
+        title = titles.get(movie_id) or film_facts(movie_id).get("title")
+        if title:
+            title_of_film[movie_id] = str(title)
+    return title_of_film
+
+
+def title_of_clip(clip: Clip) -> str:
+    """Return the title of the film that a clip's row has; "" if it has none.
+
+    Where the table had `Cléo de 5 à 7` in its column of ids, that is the title.
+    """
+    for column in ("movie_title", "title", "given_movie_id"):
+        if clip.extra.get(column):
+            return clip.extra[column]
+    return ""

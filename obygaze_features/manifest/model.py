@@ -31,7 +31,6 @@ from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 Unit = Literal["clip", "segment", "window"]
-UNITS: tuple[str, ...] = get_args(Unit)
 View = Literal["raw", "visual", "as_published"]
 VIEWS: tuple[str, ...] = get_args(View)
 COLUMNS = (

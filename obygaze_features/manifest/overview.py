@@ -2,9 +2,9 @@
 
 import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import to_builtins
@@ -17,7 +17,6 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeError,
 )
-from obygaze_features.core.file_names import composed
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Option
@@ -138,7 +137,8 @@ def summarize(manifest: Manifest) -> ManifestSummary:
     videos = [clip.video for clip in manifest if clip.video]
     n_found = 0
     if header.video_root:
-        existing = _existing_files(Path(header.video_root), set(videos))
+        root = Path(header.video_root)
+        existing = {video for video in set(videos) if (root / video).is_file()}
         n_found = sum(video in existing for video in videos)
     return ManifestSummary(
         name=manifest.name,
@@ -155,22 +155,6 @@ def summarize(manifest: Manifest) -> ManifestSummary:
         sources=tuple(header.sources),
         sha256=manifest_sha256(manifest),
     )
-
-
-def _existing_files(root: Path, names: Collection[str]) -> set[str]:
-    """Return which of the files under a folder exist; each folder is listed once."""
-    existing: set[str] = set()
-    for folder in {PurePosixPath(name).parent for name in names}:
-        try:
-            with os.scandir(root / folder) as entries:
-                files = [entry.name for entry in entries if entry.is_file()]
-        except OSError:
-            continue
-        existing.update(composed(str(folder / file)) for file in files)
-    # A disk that tells the forms of an accent apart opens the name as it is spelled only.
-    return {
-        name for name in names if composed(name) in existing and (root / name).is_file()
-    }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -350,7 +334,7 @@ class ManifestCheck:
         n_bad = sum(bool(lines) for lines in self.violations.values())
         if n_bad:
             raise FixInput(
-                f"{n_bad} of {len(self.violations)} manifests are not valid",
+                f"not valid: {n_bad} of {count(len(self.violations), 'manifest')}",
             )
 
 

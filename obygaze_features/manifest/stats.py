@@ -11,16 +11,14 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.core.figures import level_words
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
-from obygaze_features.core.outside import safe_text
-from obygaze_features.manifest.film_choice import (
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.listing import (
     title_of_clip,
 )
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
 from obygaze_features.manifest.vocabulary import film_facts
 
 GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
-CLASS_COLUMNS = ("valence_class", "arousal_class", "violence")  # of LIRIS-ACCEDE
 
 
 @dataclass(frozen=True)
@@ -30,17 +28,13 @@ class FoldStats:
     clips: int
     positive: int
     prevalence: float | None
-    clips_with_video: int
-    prevalence_with_video: float | None
 
 
 @dataclass(frozen=True, repr=False)
 class Stats:
     """The counts of a manifest. `share` is the share of each level among all clips.
 
-    `films` has title, year and genres of the films that are known; `by_annotator` the levels and
-    concepts of each annotator, empty unless the manifest has a column `annotator`; `classes` are
-    those of LIRIS-ACCEDE. `title` names what was counted.
+    `films` has title, year and genres of the films that are known. `title` names what was counted.
     """
 
     clips: int
@@ -55,8 +49,6 @@ class Stats:
     clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
-    by_annotator: Mapping[str, Mapping[str, Any]]
-    classes: Mapping[str, Mapping[str, int]]
     unit: str = "clip"
     title: str = ""
     is_linked: bool = True
@@ -80,13 +72,7 @@ class Stats:
             self._level_table(),
         ]
         if any(self.concepts.values()):
-            parts.append(_concept_table(self.concepts, {}))
-        for annotator, counts in self.by_annotator.items():
-            title = safe_text(annotator, "terminal")
-            concepts = _concept_table(counts["concepts"], counts["levels"])
-            parts.append(f"{title}\n{concepts}")
-        if any(self.classes.values()):
-            parts.append(self._class_table())
+            parts.append(_concept_table(self.concepts))
         parts.append(self._film_table())
         if self.folds:
             parts.append(self._split_table())
@@ -113,13 +99,6 @@ class Stats:
             rows.append((level, n_clips, percent, mean))
         headers = ("level", "clips", "share", f"concepts a {self.unit}")
         return table(headers, rows)
-
-    def _class_table(self) -> str:
-        rows = []
-        for column, counts in self.classes.items():
-            for name, n_clips in counts.items():
-                rows.append((column, name or "(none)", n_clips))
-        return table(("column", "class", f"{self.unit}s"), rows)
 
     def _film_table(self) -> str:
         rows = []
@@ -192,16 +171,9 @@ def compute_stats(
     names = manifest.header.concepts
     levels = _level_counts(clips)
     clips_of_film = _grouped(clips, lambda clip: clip.movie_id)
-    clips_of_annotator = _grouped(clips, lambda clip: clip.extra.get("annotator"))
     levels_of_film = {
         film: _level_counts(group) for film, group in clips_of_film.items()
     }
-    by_annotator = {}
-    for annotator, their_clips in clips_of_annotator.items():
-        by_annotator[annotator] = {
-            "levels": _level_counts(their_clips),
-            "concepts": _concept_counts(their_clips, names),
-        }
     return Stats(
         clips=len(clips),
         n_films=len(clips_of_film),
@@ -215,8 +187,6 @@ def compute_stats(
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
         films=_facts_of_films(clips_of_film),
-        by_annotator=by_annotator,
-        classes=_class_counts(manifest),
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {manifest.header.view.replace('_', ' ')} view",
@@ -268,16 +238,6 @@ def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
     return {**facts}
 
 
-def _class_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
-    """Return how many clips have each class of LIRIS-ACCEDE, for each column of classes."""
-    counts_of_column = {}
-    for column in CLASS_COLUMNS:
-        if column in manifest.columns:
-            counts = Counter(clip.extra[column] for clip in manifest)
-            counts_of_column[column] = dict(sorted(counts.items()))
-    return counts_of_column
-
-
 def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
     counts = Counter(clip.level for clip in clips)
     return {level: counts[level] for level in LEVELS}
@@ -306,15 +266,10 @@ def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
 
 def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
     is_positive = [clip.level == "S" for clip in clips]
-    is_positive_with_video = [clip.level == "S" for clip in clips if clip.video]
     return FoldStats(
         clips=len(clips),
         positive=sum(is_positive),
         prevalence=_ratio(sum(is_positive), len(clips)),
-        clips_with_video=len(is_positive_with_video),
-        prevalence_with_video=_ratio(
-            sum(is_positive_with_video), len(is_positive_with_video)
-        ),
     )
 
 
@@ -322,14 +277,10 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _concept_table(
-    concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]
-) -> str:
-    """Return the concepts by level as a table, below all clips of each level if these are given."""
+def _concept_table(concepts: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the concepts by level as a table."""
     names = set().union(*concepts.values())
     rows: list[list[object]] = []
-    if levels:
-        rows.append(["all", *levels.values()])
     for name in sorted(names):
         rows.append([name, *(concepts[level].get(name, 0) for level in LEVELS)])
     return table(("concept", *LEVELS), rows)

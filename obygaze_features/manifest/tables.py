@@ -8,11 +8,12 @@ import shlex
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
+from itertools import count as count_from
 from pathlib import Path
 from typing import BinaryIO
 
-from obygaze_features.core.console import human
+from obygaze_features.core.console import count, human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
@@ -287,7 +288,7 @@ def _is_text(line: bytes) -> bool:
 
 def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
     """Yield the lines as text, up to a line that is too long to be held in memory."""
-    for number in count(1):
+    for number in count_from(1):
         raw = stream.readline(MAX_LINE + 1)
         if len(raw) > MAX_LINE:
             problem = f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read"
@@ -364,7 +365,7 @@ def _rows(
             violations.add(
                 line,
                 None,
-                f"expected {len(header)} cells as in the header, got {len(cells)}",
+                f"expected {count(len(header), 'cell')} as in the header, got {len(cells)}",
             )
         else:
             by_column = dict(zip(header, cells, strict=True))

@@ -358,18 +358,22 @@ def _pieces(clips: Iterable[Clip], spans: Mapping[str, Span]) -> list[Piece]:
 def long_clips(manifest: Manifest) -> str:
     """Return a sentence on clips that are long for the pictures that a model sees; "" without any.
 
-    No video is opened: the only clip of a film, if it is a whole file, counts as long.
+    No video is opened: a clip that is a whole file counts as long if it is the only one of its
+    film, or if the file has other clips: then the table has lost its times.
     """
     if isinstance(manifest.clips, Windows):
         return ""
     n_clips_of_film = Counter(clip.movie_id for clip in manifest)
+    # Annotators have rows of the same clips.
+    n_clips_of_file = Counter(_file_and_annotator(clip) for clip in manifest)
     long = []
     for clip in manifest:
         if clip.start_s is not None and clip.end_s is not None:
             is_long = clip.end_s - clip.start_s > LONG_S
         else:
-            is_alone = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
-            is_long = is_alone and bool(clip.video)
+            is_film = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
+            is_shared = n_clips_of_file[_file_and_annotator(clip)] > 1
+            is_long = bool(clip.video) and (is_film or is_shared)
         if is_long:
             long.append(clip.clip_id)
     if not long:
@@ -379,3 +383,7 @@ def long_clips(manifest: Manifest) -> str:
         f" {LONG_S / 60:.0f} minutes: {few(long, 3)}; a model sees a few pictures of each,"
         " obygaze manifest windows cuts films into windows"
     )
+
+
+def _file_and_annotator(clip: Clip) -> tuple[str, str]:
+    return clip.video, clip.extra.get("annotator", "")

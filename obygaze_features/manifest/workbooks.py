@@ -71,7 +71,7 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
 
     Args:
         path: The file.
-        name: The name of the sheet, or its number from 1.
+        name: The name of the sheet.
     """
     require_file(path)
     if path.suffix.lower() not in READ:
@@ -93,8 +93,13 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
         ]
         names = [sheet.name for sheet in worksheets]
         if name:
-            chosen = _named(name, names, path)
-            return _sheet(workbook.get_sheet_by_name(chosen))
+            if name not in names:
+                raise FixUsage(
+                    f"no sheet {name!r}{near(name, names)}",
+                    where=str(path),
+                    hint=f"--sheet with one of {', '.join(map(repr, names))}",
+                )
+            return _sheet(workbook.get_sheet_by_name(name))
         visible = calamine.SheetVisibleEnum.Visible
         sheets = [
             _sheet(workbook.get_sheet_by_name(sheet.name))
@@ -134,19 +139,6 @@ def _refuse_large(last_row: int, last_column: int, path: Path) -> None:
             f"the sheet has cells up to {last}, expected at most {MAX_CELLS:,} cells",
             where=str(path),
         )
-
-
-def _named(name: str, names: Sequence[str], path: Path) -> str:
-    """Return the name of the sheet that was asked for by its name or number."""
-    if name in names:
-        return name
-    if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
-        return names[int(name) - 1]
-    raise FixUsage(
-        f"no sheet {name!r}{near(name, names)}",
-        where=str(path),
-        hint=f"--sheet with one of {', '.join(map(repr, names))}",
-    )
 
 
 def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Sheet:

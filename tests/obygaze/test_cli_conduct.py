@@ -84,8 +84,13 @@ def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["clip_id,movie_id,level", *rows, ""]))
     words = ("manifest", "import", "csv", "t.csv")
     lines = call_obygaze(*words, cwd=tmp_path).stderr.splitlines()
-    assert lines[0] == "t.csv:2: column 'level': unknown level 'X'"
-    assert lines[9] == "t.csv:11: column 'level': unknown level 'X'"
+    assert (
+        lines[0] == "t.csv:2: column 'level': unknown level 'X', expected EN, HN, NS, S"
+    )
+    assert (
+        lines[9]
+        == "t.csv:11: column 'level': unknown level 'X', expected EN, HN, NS, S"
+    )
     assert lines[10] == "... and 195 more lines; -v shows them"
     assert lines[11].startswith("Error: ")
     assert lines[11].endswith(": 205 violations")
@@ -484,3 +489,14 @@ def test_a_file_of_another_kind_names_the_next_step(tmp_path, words, code, what,
     assert lines[0].startswith("Error: ") and what in lines[0]
     assert lines[-1].startswith("  Try: ") and hint in lines[-1]
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "words", [("import", "csv", "films", "t.csv"), ("export", "csv", "t.csv", "films")]
+)
+def test_an_output_before_the_input_is_answered_with_its_option(words, tmp_path):
+    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,lake\n")
+    done = call_obygaze("manifest", *words, cwd=tmp_path)
+    assert done.code == 2
+    problem = f"Error: Got unexpected extra argument ({words[-1]})"
+    assert f"{problem}: what is written is named with -o" in done.stderr

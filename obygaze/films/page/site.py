@@ -36,7 +36,7 @@ from obygaze.films.watched import WatchedTable, checked_stretches
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.film_choice import title_of_clip
+from obygaze_features.manifest.listing import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.times import (

@@ -28,6 +28,7 @@ from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
+    LEVELS,
     canonical_concept,
     canonical_level,
     packaged,
@@ -246,8 +247,13 @@ def level_of(row: TableRow, column: str) -> str:
     """Return the canonical level in a cell; an unknown level is a violation and returned empty."""
     level = canonical_level(row[column])
     if level is None:
-        row.add(column, f"unknown level {row[column]!r}")
+        row.add(column, unknown_level(row[column]))
     return level or ""
+
+
+def unknown_level(word: str) -> str:
+    """Return a sentence on a word that is no level."""
+    return f"unknown level {word!r}, expected {', '.join(LEVELS)}"
 
 
 def strings_of(row: TableRow, column: str) -> tuple[str, ...]:

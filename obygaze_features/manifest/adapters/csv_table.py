@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,15 +12,19 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, whole
-from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.core.schema_rules import choice, filled, near, whole
+from obygaze_features.manifest.adapters import (
+    ImportedManifest,
+    source_of,
+    unknown_level,
+)
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
 from obygaze_features.manifest.io import clips_of, toml_string
 from obygaze_features.manifest.model import (
     COLUMNS,
+    FOLD_PREFIX,
     LEVELS,
-    UNITS,
     Header,
     Manifest,
     Unit,
@@ -29,6 +33,7 @@ from obygaze_features.manifest.model import (
 )
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import (
+    MODALITIES,
     canonical_concept,
     canonical_level,
     concepts,
@@ -36,6 +41,14 @@ from obygaze_features.manifest.vocabulary import (
 from obygaze_features.manifest.workbooks import is_workbook
 
 NEEDED = ("clip_id", "movie_id")
+# The columns of a manifest that another command reads, beside fold:NAME.
+TARGETS = (
+    *COLUMNS,
+    *("annotator", "movie_title", "comment", "framerate"),
+    *("start_frame", "end_frame", "film_start_s", "film_end_s"),
+)
+# `manifest windows` makes those of windows, whose rows are films.
+UNITS_OF_ROWS = ("clip", "segment")
 CONSTANT = "="
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
@@ -56,14 +69,14 @@ class TableMapping:
     )
     concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
     modalities: Annotated[
-        Mapping[str, str], Table(others=filled, names=concept_name)
+        Mapping[str, str], Table(others=choice(MODALITIES), names=concept_name)
     ] = field(default_factory=dict)
     separator: Annotated[str, filled] = "|"
     sheet: Annotated[str, filled] = ""
     header_row: Annotated[int | None, whole(1)] = None
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
-    unit: Annotated[Unit, choice(UNITS)] = "clip"
+    unit: Annotated[Unit, choice(UNITS_OF_ROWS)] = "clip"
     licence: Annotated[str, filled] = ""
     citation: Annotated[str, filled] = ""
 
@@ -76,6 +89,19 @@ class TableMapping:
         if word in self.modalities:
             return word
         return self.concepts.get(word) or canonical_concept(word)
+
+
+class ImportedTable(ImportedManifest):
+    """A manifest made of a table; `kept` are columns that mean nothing to other commands."""
+
+    kept: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return which columns are kept under their own name."""
+        if not self.kept:
+            return ()
+        return (f"columns kept under their own name: {few(self.kept, 12)}",)
 
 
 def read(
@@ -101,16 +127,18 @@ def read(
 
     The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
     scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
-    negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; movie_title; and
-    fold:NAME, the fold of a split.
+    negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; comment;
+    movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
+    and start_frame, end_frame and framerate of segments.
 
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
             is written: separator, header_row.
-        form: Make clip ids of columns: '{film}-{n:03d}' is the film, and n with three digits.
-        sheet: The sheet of a spreadsheet, by name or number. [default: the only one with data]
+        form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
+            film, and the number in the column n with three digits.
+        sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
         write_mapping: Write the mapping that was used to this file; --mapping reads it again.
         name: The name of the manifest. By default that of the file.
 
@@ -128,8 +156,8 @@ def read(
         sheet=sheet,
         id=form,
     )
-    violations = Violations(path, chosen.columns)
     required = _required(chosen)
+    violations = Violations(path, _names_in_table(chosen))
     source = source_of(path)
     table = read_table(
         path,
@@ -153,13 +181,13 @@ def read(
     _check_totals(table.rows, cells, chosen)
     _check_ids(table.rows, cells, chosen)
     _name_by_annotator(cells)
-    changed = [column for column in NEEDED if _new_ids(column, cells)]
+    changed = [column for column in NEEDED if _given_names(column, cells)]
     extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
     extra |= dict.fromkeys(f"given_{column}" for column in changed)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    violations.raise_if_any("the table cannot be imported", _hint(table))
+    violations.raise_if_any("the table cannot be imported", _hint(table, required))
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
@@ -189,7 +217,9 @@ def read(
         used_mapping = _used_mapping(chosen, table.rows)
         write_mapping_file(Path(write_mapping), used_mapping)
     manifest = Manifest(name or path.stem, header, clips, tuple(extra))
-    return ImportedManifest(manifest, tuple(warnings))
+    imported = ImportedTable(manifest, tuple(warnings))
+    imported.kept = _kept_columns(extra, [*made, *columns_of_form(chosen.id)])
+    return imported
 
 
 def _chosen_mapping(
@@ -210,6 +240,23 @@ def _chosen_mapping(
     return replace(mapping, columns={**mapping.columns, **columns}, **given)
 
 
+def _names_in_table(mapping: TableMapping) -> dict[str, str]:
+    """Return the column of the table for each mapped column that is no constant."""
+    return {
+        target: column
+        for target, column in mapping.columns.items()
+        if not column.startswith(CONSTANT)
+    }
+
+
+def _kept_columns(extra: Iterable[str], used: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that are neither known nor used for something else."""
+    known = {*TARGETS, *used}
+    return tuple(
+        name for name in extra if name not in known and not name.startswith(FOLD_PREFIX)
+    )
+
+
 def _is_file(path: Path) -> bool:
     """Return whether a file is there; False also for a name that no file can have."""
     try:
@@ -222,9 +269,13 @@ def _required(mapping: TableMapping) -> list[str]:
     """Return the columns that the table must have."""
     mapped = mapping.columns
     for target in mapped:
-        if not target or target != target.strip():
-            raise FixUsage(f"--map: invalid column name {target!r}")
-    sources = [name for name in mapped.values() if not name.startswith(CONSTANT)]
+        if target not in TARGETS and not target.startswith(FOLD_PREFIX):
+            raise FixUsage(
+                f"a manifest has no column {target!r}{near(target, TARGETS)}",
+                hint=f"--map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME;"
+                " other columns of the table keep their name",
+            )
+    sources = [*_names_in_table(mapping).values()]
     needed = [*NEEDED, *columns_of_form(mapping.id)]
     if mapping.id:
         needed.remove("clip_id")
@@ -268,10 +319,15 @@ def _cells_by_target(
     return cells
 
 
-def _hint(table: CsvTable) -> str:
+def _hint(table: CsvTable, required: Sequence[str]) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
+    if any(name not in table.columns for name in required):
+        return (
+            "--map TARGET=COLUMN names a column, --id FORM makes clip_id of others;"
+            f" the columns of the table: {few(table.columns)}"
+        )
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
         f"[concepts] translate words; the columns of the table: {few(table.columns)}"
@@ -307,7 +363,7 @@ def _values_of_clip(
 def _level_of(row: TableRow, word: str, mapping: TableMapping) -> str:
     level = mapping.level(word) or ""
     if word and not level:
-        row.add("level", f"unknown level {word!r}")
+        row.add("level", unknown_level(word))
     return level
 
 
@@ -387,20 +443,20 @@ def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
     return lines
 
 
-def _new_ids(column: str, cells: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the new id for each name of the table that is no id."""
-    new_ids = {}
+def _given_names(column: str, cells: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the name in the table for each id that is another."""
+    given_names = {}
     for values in cells:
         given = values.get(f"given_{column}")
         if given:
-            new_ids[given] = values[column]
-    return new_ids
+            given_names[values[column]] = given
+    return given_names
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     """Return a sentence that names the first ids that are not what the table has."""
-    new_ids = _new_ids(column, cells)
-    changes = [f"{given!r} is now {new_id!r}" for given, new_id in new_ids.items()]
+    given_names = _given_names(column, cells)
+    changes = [f"{given!r} is now {new_id!r}" for new_id, given in given_names.items()]
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
     return f"{column}: {rule}; {few(changes, 3)} (given_{column})"
 
@@ -435,9 +491,14 @@ def _check_ids(
     cells: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
-    """Add violations: names that become one id, clip ids that several films have."""
+    """Add violations: names that become one id, clip ids that several films have.
+
+    Two ids that differ by capitals alone are one film written in two ways, and one file on some
+    disks.
+    """
     film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
     given_names: dict[tuple[str, str], str] = {}
+    first_spelling: dict[tuple[str, str], str] = {}
     film_of_clip: dict[str, str] = {}
     for row, values in zip(rows, cells, strict=True):
         movie_id = values["movie_id"]
@@ -450,6 +511,9 @@ def _check_ids(
                     column,
                     f"{first_given!r} and {given_name!r} both become {id_!r}; rename one",
                 )
+            spelling = first_spelling.setdefault((column, id_.casefold()), id_)
+            if spelling != id_:
+                row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if values["clip_id"] and first_film != movie_id:
             problem = (

@@ -9,22 +9,18 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
-from obygaze_features.manifest.adapters.moviegraphs import read_graphs
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
 from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
-# The sign of a constant in place of a column.
-CONSTANT = "="
-# A file of MovieGraphs' graphs in place of a table.
-GRAPHS = ".json"
 CLIP = "clip_id"
 FILM = "movie_id"
+ANNOTATOR = "annotator"
 
 
 @dataclass(frozen=True)
@@ -60,20 +56,16 @@ def join_columns(
 ) -> JoinedColumns:
     """Add the columns of a table to the clips of a manifest.
 
-    CSV has a column clip_id, or one that --map names; TARGET==VALUE sets a constant. Several values
-    of a clip, in one cell or in several rows, are joined with '|', and an expression tests each:
-    joy in emotions. A row of lake-001 is also one of the clips that annotators made of it
-    (given_clip_id).
+    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
+    several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
+    lake-001 is also one of the clips that annotators made of it (given_clip_id).
 
     A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
     get the values of its rows.
 
-    A .json file has graphs of MovieGraphs: emotions, interactions, relationships, situation and
-    place become columns.
-
     Args:
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
-        csv: The table: a CSV file, an .xlsx file, or graphs (.json).
+        csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column.
         form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
         force: Replace columns of the manifest.
@@ -83,7 +75,6 @@ def join_columns(
         obygaze manifest join obygaze12 emotions.csv
         obygaze manifest join obygaze12 moods.csv --map clip_id=scene --map emotion=attribute
         obygaze manifest join obygaze12 decades.csv --map movie_id=film
-        obygaze manifest join obygaze12 graphs.json
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
@@ -102,21 +93,14 @@ def join(
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
     mapped = dict(columns or {})
-    constants = {}
-    for target, column in mapped.items():
-        if column.startswith(CONSTANT):
-            constants[target] = column.removeprefix(CONSTANT)
-            mapped[target] = target
     source = source_of(csv)
-    if csv.suffix == GRAPHS:
-        if columns or form:
-            raise FixUsage(
-                "--map and --id are for tables, graphs have their own columns"
-            )
-        read = _read_graphs(csv)
-        key = CLIP
-    else:
-        read, key = _read_table(csv, mapped, constants, form)
+    read, key = _read_table(csv, mapped, form)
+    if ANNOTATOR in manifest.columns and ANNOTATOR in read.columns:
+        raise FixInput(
+            "the manifest and the table have a column annotator, and rows are joined by clip alone",
+            where=str(csv),
+            hint="delete the column of the table, if its values are the same for each annotator",
+        )
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
@@ -158,7 +142,7 @@ def join(
     left_out = [name for name in plan if name in COLUMNS and name != key]
     warnings = _warnings(rows, id_in_table, left_out, key)
     replaced = {*mapped, CLIP} if form else {*mapped}
-    used_columns = {*mapped.values(), *columns_of_form(form)} - {*constants}
+    used_columns = {*mapped.values(), *columns_of_form(form)}
     hidden = (replaced & {*read.columns}) - used_columns
     if hidden:
         names = ", ".join(sorted(hidden))
@@ -174,35 +158,19 @@ def join(
     )
 
 
-def _read_graphs(path: Path) -> CsvTable:
-    """Return the graphs of MovieGraphs as a table."""
-    violations = Violations(path)
-    read = read_graphs(path, violations)
-    violations.raise_if_any("these are not graphs of MovieGraphs")
-    return read
-
-
 def _read_table(
-    path: Path, columns: Mapping[str, str], constants: Mapping[str, str], form: str
+    path: Path, columns: Mapping[str, str], form: str
 ) -> tuple[CsvTable, str]:
-    """Return a table, and whether its rows are of clips or of films: clip_id or movie_id.
-
-    Its rows also have the constants.
-    """
+    """Return a table, and whether its rows are of clips or of films: clip_id or movie_id."""
     violations = Violations(path, columns)
     of_form = [name for name in columns_of_form(form) if name not in columns]
-    needed = [name for name in columns.values() if name not in constants]
     read = read_table(
         path,
-        required=list(dict.fromkeys([*needed, *of_form])),
+        required=list(dict.fromkeys([*columns.values(), *of_form])),
         delimiter=None,
         skip_blank=True,
         violations=violations,
     )
-    with_constants = [
-        replace(row, cells={**row.cells, **constants}) for row in read.rows
-    ]
-    read = replace(read, rows=tuple(with_constants))
     if form:
         rows = tuple(_with_id(row, form, columns) for row in read.rows)
         read = replace(read, rows=rows)
@@ -272,7 +240,9 @@ def _warnings(
         warnings.append("joined by movie_id: all clips of a film get its values")
     n_without = sum(table_id not in rows for table_id in id_in_table.values())
     if n_without:
-        warnings.append(f"{n_without} of {len(id_in_table)} clips have no row")
+        warnings.append(
+            f"without a row: {n_without} of {count(len(id_in_table), 'clip')}"
+        )
     unknown = sorted(rows.keys() - set(id_in_table.values()))
     if unknown:
         warnings.append(f"not {noun} of the manifest: {few(unknown, 3)}")

@@ -1,21 +1,15 @@
-"""MovieGraphs: the time of each clip in its film, and what the graph of a clip says of people.
+"""MovieGraphs: the time of each clip in its film.
 
 The shot files of a film are its scenes in shots, its cuts in frames, its frames in seconds.
-Frames are those of the data set's own copies of the films, unless an offset is given: then they
-are computed from the times, for another copy.
-
-Graphs are read from JSON, one object for each graph, with the keys of the annotations: `video`,
-`situation`, `scene`, `nodes`, `edges`. They are published as a pickle, which may run code and is
-never opened here; a program in docs/files.md makes the JSON of it.
+Frames are those of the data set's own copies of the films.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import parse_json
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import (
     Violations,
@@ -28,20 +22,13 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Header, Manifest
-from obygaze_features.manifest.tables import CsvTable, TableRow, numbered_lines
+from obygaze_features.manifest.tables import TableRow, numbered_lines
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
 SCENES = "scene_boundaries"
 VIDEO = "video_boundaries"
 # Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
 SAME_S = 0.05
-# The columns of a table of graphs, and what is read into each: nodes of a type, attributes of a
-# kind (emo:angry), or what the graph says of the whole clip.
-GRAPH_COLUMNS = ("emotions", "interactions", "relationships", "situation", "place")
-_COLUMN_OF_NODE = {"interaction": "interactions", "relationship": "relationships"}
-_COLUMN_OF_GRAPH = {"situation": "situation", "scene": "place"}
-_EMOTION = "emo"
-_SCENE_OF_VIDEO = re.compile(r"([A-Za-z0-9_-]+)/scene-([0-9]{1,6})(?![0-9])")
 _SUFFIX = ".scenes.gt"
 _SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
 _CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
@@ -76,91 +63,6 @@ def read(
     return ImportedManifest(
         Manifest(name, header, manifest.clips, SHOT_COLUMNS), tuple(warnings)
     )
-
-
-def read_graphs(path: Path, violations: Violations) -> CsvTable:
-    """Return a row for each scene of the graphs of a JSON file, with what they say of people.
-
-    Args:
-        path: A list of graphs, or one graph. A graph of merged scenes is a row for each.
-        violations: Gets what is wrong, with the number of the graph as its line.
-    """
-    try:
-        graphs = parse_json(path.read_bytes())
-    except ValueError as wrong:
-        raise FixInput(f"not valid JSON: {wrong}", where=str(path)) from None
-    if isinstance(graphs, dict):
-        graphs = [graphs]
-    if not isinstance(graphs, list) or not graphs:
-        hint = "docs/files.md has a program that makes it of the published file"
-        raise FixInput("expected a list of graphs", where=str(path), hint=hint)
-    rows = []
-    for number, graph in enumerate(graphs, start=1):
-        problem = _problem_of_graph(graph)
-        if problem:
-            violations.add(number, None, problem)
-            continue
-        cells = _cells_of_graph(graph)
-        for clip_id in _clip_ids_of(graph["video"]):
-            row = {"clip_id": clip_id, **cells}
-            rows.append(TableRow(number, row, violations))
-    return CsvTable(("clip_id", *GRAPH_COLUMNS), tuple(rows))
-
-
-def _problem_of_graph(graph: object) -> str:
-    """Return what is wrong with the JSON of a graph; an empty text if nothing is."""
-    if not isinstance(graph, dict):
-        return "expected an object with the keys video and nodes"
-    nodes = graph.get("nodes")
-    if not isinstance(nodes, list):
-        return "nodes must be a list"
-    for node in nodes:
-        if not isinstance(node, dict):
-            return "a node must be an object"
-        for key in ("type", "name"):
-            if not isinstance(node.get(key), str):
-                return f"a node must have a text {key!r}"
-    for key in _COLUMN_OF_GRAPH:
-        if not isinstance(graph.get(key, ""), str):
-            return f"{key} must be a text"
-    if not _clip_ids_of(graph.get("video")):
-        return "video must name film and scene, as in tt0108160/scene-011"
-    return ""
-
-
-def _clip_ids_of(video: object) -> list[str]:
-    """Return the id of each scene that a video is of: tt0108160-011 of tt0108160/scene-011."""
-    names = video if isinstance(video, list) else [video]
-    clip_ids = []
-    for name in names:
-        match = _SCENE_OF_VIDEO.search(name) if isinstance(name, str) else None
-        if match is None:
-            return []
-        clip_ids.append(f"{match[1]}-{int(match[2]):03d}")
-    return clip_ids
-
-
-def _cells_of_graph(graph: Mapping[str, Any]) -> dict[str, str]:
-    """Return the different values of each column, in the order of the alphabet."""
-    values: dict[str, set[str]] = {column: set() for column in GRAPH_COLUMNS}
-    for node in graph["nodes"]:
-        column = _COLUMN_OF_NODE.get(node["type"])
-        name = node["name"]
-        if node["type"] == "attribute":
-            kind, _, name = name.partition(":")
-            if kind.strip() == _EMOTION:
-                column = "emotions"
-        if column is not None:
-            values[column].add(_value(name))
-    for key, column in _COLUMN_OF_GRAPH.items():
-        # Merged graphs have the texts of both, with a semicolon between them.
-        values[column] |= {_value(part) for part in graph.get(key, "").split(";")}
-    return {column: "|".join(sorted(names - {""})) for column, names in values.items()}
-
-
-def _value(name: str) -> str:
-    """Return a name as a value of a cell, in which | separates values."""
-    return " ".join(name.replace("|", "/").split())
 
 
 def _read_shots(folder: Path) -> Manifest:

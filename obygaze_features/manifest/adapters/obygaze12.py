@@ -4,12 +4,11 @@ The splits are read and compared with the clips; they are not computed.
 """
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import NotFound
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import (
@@ -27,7 +26,6 @@ from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
-CLIPS = "ObyGaze12_thresh_02.csv"
 REQUIRED = (
     *("util", "clip", "label", "overlap_ratio", "concepts", "id", "movie"),
     *("srt_name", "video_name", "graph_number"),
@@ -77,7 +75,6 @@ def read(
     csv = Path(csv)
     splits = None if splits is None else Path(splits)
     data = published("obygaze12")
-    _refuse_split_file(csv, data["splits"])
     split_files = {}
     missing = []
     for file in data["splits"]:
@@ -119,21 +116,6 @@ def read(
     if splits and missing:
         warnings.append(f"{splits}: missing split files: {', '.join(missing)}")
     return ImportedManifest(manifest, tuple(warnings))
-
-
-def _refuse_split_file(csv: Path, splits: Mapping[str, Any]) -> None:
-    """Raise an error for a file of splits in place of that of the clips."""
-    if csv.name not in splits:
-        return
-    clips = csv.with_name(CLIPS)
-    if not clips.is_file():
-        clips = csv.parent.with_name(CLIPS)
-    raise FixUsage(
-        "this file has splits of ObyGaze12, not its clips",
-        where=str(csv),
-        hint=f"obygaze manifest import obygaze12 {shlex.quote(str(clips))}"
-        f" --splits {shlex.quote(str(csv.parent))}",
-    )
 
 
 def _cells(row: TableRow) -> dict[str, str]:

@@ -13,7 +13,9 @@ from support.film import clips, marks, read_inputs, write_segments, write_spans
 
 from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import LEVELS, Header, Manifest, Windows
+from obygaze_features.manifest.windows import Film, Grid
 
 
 def run(
@@ -494,3 +496,39 @@ def test_clips_in_pictures_of_another_rate_are_refused(tmp_path: Path) -> None:
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code != 0
     assert "24 is not that of the marks of the film, 8" in refused.stderr
+
+
+def test_where_films_end_for_clips_of_equal_length_is_said(tmp_path: Path) -> None:
+    """A table of marks does not say how long a film is, and its end was lost without a word."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,0,49,HN,,25\na,ada,150,224,S,,25\n")
+    words = ("manifest", "project", "s.csv", "--every", "5")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert (
+        "the clips of --every end at its last segment (a at 0:00:09.0)" in done.stderr
+    )
+    write_spans(tmp_path / "c.csv", clips("0-224"))
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv")
+    assert "--every" not in call_obygaze(*words, cwd=tmp_path).stderr
+
+
+def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
+    tmp_path: Path,
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,0,24,HN,,25\n")
+    film = Film("a", "a.mp4", 50, 25.0, 2.0)
+    windows = Windows((film,), Grid(seconds=1.0, every=1.0))
+    manifest = Manifest("cut", Header("cut", unit="window", grid=windows.grid), windows)
+    write_manifest(manifest, tmp_path / "manifests" / "cut.toml")
+    words = ("manifest", "project", "s.csv", "--clips")
+    done = call_obygaze(*words, "cut", cwd=tmp_path)
+    assert (done.code, "this is a manifest of windows" in done.stderr) == (1, True)
+    assert (
+        "Try: obygaze manifest export csv manifests/cut.toml -o cut.csv, then --clips cut.csv"
+        in done.stderr
+    )
+    export = ("manifest", "export", "csv", "manifests/cut.toml", "-o", "cut.csv")
+    call_obygaze(*export, cwd=tmp_path).ok()
+    levels = call_obygaze(*words, "cut.csv", "--json", cwd=tmp_path).ok().json()
+    assert [row["level"] for row in levels["merged"]] == ["HN", "EN"]

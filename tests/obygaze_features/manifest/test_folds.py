@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.folds import grouped, leave_one_film_out, stratified
+from obygaze_features.manifest.folds import grouped, leave_one_film_out
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 
@@ -31,30 +31,6 @@ def films(sizes: list[int], levels: str = "") -> Manifest:
 
 
 sizes_of_films = st.lists(st.integers(3, 30), min_size=3, max_size=8)
-
-
-@given(
-    sizes_of_films,
-    st.integers(2, 6),
-    st.integers(0, 99),
-    st.text("0123", min_size=1, max_size=9),
-)
-def test_stratified_folds_are_even_in_all_and_in_each_level(
-    sizes: list[int], k: int, seed: int, levels: str
-) -> None:
-    manifest = films(sizes, levels)
-    folds = stratified(manifest, k, seed)
-    assert set(folds) == set(manifest.clip_ids)
-    _check_even(Counter(folds.values()), k)
-    for level in LEVELS:
-        members = [clip.clip_id for clip in manifest if clip.level == level]
-        if members:
-            _check_even(Counter(folds[clip_id] for clip_id in members), k)
-
-
-def _check_even(counts: Counter[int], k: int) -> None:
-    sizes = [counts[fold] for fold in range(k)]
-    assert max(sizes) - min(sizes) <= 1
 
 
 @given(sizes_of_films, st.integers(0, 99))
@@ -80,12 +56,6 @@ def test_one_fold_a_film() -> None:
     folds = leave_one_film_out(films([2, 1, 3]))
     assert [folds[f"m{m:02d}-000"] for m in range(3)] == [0, 1, 2]
     assert Counter(folds.values()) == {0: 2, 1: 1, 2: 3}
-
-
-def test_the_seed_decides() -> None:
-    manifest = films([20, 20, 20], "01")
-    assert stratified(manifest, 5, 1) == stratified(manifest, 5, 1)
-    assert stratified(manifest, 5, 1) != stratified(manifest, 5, 2)
 
 
 @pytest.mark.parametrize("k", [0, 1, 5])

@@ -54,7 +54,7 @@ def test_a_function_returns_what_its_command_prints(workspace: Path) -> None:
     assert list(page.selection.clip_ids) == ["a", "c"]
     checked = check_manifests(["tiny", "broken"], workspace=workspace)
     assert str(checked) == printed(workspace, "check", "tiny", "broken")
-    with pytest.raises(FixInput, match="1 of 2 manifests are not valid"):
+    with pytest.raises(FixInput, match="not valid: 1 of 2 manifests"):
         checked.require_ok()
     stats = compute_stats("tiny", view="visual", workspace=workspace)
     assert str(stats) == printed(workspace, "stats", "tiny", "--view", "visual")

@@ -23,7 +23,6 @@ from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manif
 from obygaze_features.manifest.model import (
     COLUMNS,
     LEVELS,
-    UNITS,
     VIEWS,
     Clip,
     Header,
@@ -132,7 +131,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     header = Header(
         dataset=draw(LINE.filter(bool)),
         concepts=concepts,
-        unit=draw(st.sampled_from([unit for unit in UNITS if unit != "window"])),
+        unit=draw(st.sampled_from(["clip", "segment"])),
         view=draw(st.sampled_from(VIEWS)),
         licence=draw(LINE),
         citation=draw(LINE),

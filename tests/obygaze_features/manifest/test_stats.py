@@ -14,6 +14,7 @@ from obygaze_features.manifest.figures import draw_stats
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 from obygaze_features.manifest.vocabulary import (
+    MODALITIES,
     canonical_concept,
     canonical_level,
     concept_meaning,
@@ -90,7 +91,7 @@ def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -
     seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
     folds = compute_stats(seen).folds["02_EN_HN_S"]
-    assert folds == {0: FoldStats(3, 1, 1 / 3, 2, 0.0), 1: FoldStats(2, 1, 0.5, 1, 1.0)}
+    assert folds == {0: FoldStats(3, 1, 1 / 3), 1: FoldStats(2, 1, 0.5)}
 
 
 def test_views_do_not_stack(manifest: Manifest) -> None:
@@ -148,6 +149,10 @@ def test_one_name_for_each_level(spelling: str, level: str | None) -> None:
     assert canonical_level(spelling) == level
 
 
+def test_the_modalities_are_those_of_the_vocabulary() -> None:
+    assert {*MODALITIES} == {*concepts().values()}
+
+
 def test_the_vocabulary_has_eight_visual_concepts() -> None:
     visual = [name for name, modality in concepts().items() if modality == "visual"]
     assert visual == [
@@ -160,32 +165,6 @@ def test_the_vocabulary_has_eight_visual_concepts() -> None:
         "Expression of emotion",
         "Activities",
     ]
-
-
-def test_each_annotator_is_counted_alone() -> None:
-    rows = [
-        ("a-1.x", "EN", "", "x"),
-        ("a-1.y", "S", "Look|Body", "y"),
-        ("a-2.x", "HN", "Body", "x"),
-        ("a-2.y", "S", "Body", "y"),
-    ]
-    clips = tuple(
-        Clip(clip_id, "a", 1, level=level, concepts=tuple(filter(None, names.split("|"))),
-             extra={"annotator": annotator})
-        for clip_id, level, names, annotator in rows
-    )  # fmt: skip
-    found = compute_stats(
-        Manifest("two", Header("Two", concepts()), clips, ("annotator",))
-    )
-    assert list(found.by_annotator) == ["x", "y"]
-    assert found.by_annotator["x"]["levels"] == {"EN": 1, "HN": 1, "NS": 0, "S": 0}
-    assert found.by_annotator["x"]["concepts"] == {
-        "EN": {},
-        "HN": {"Body": 1},
-        "NS": {},
-        "S": {},
-    }
-    assert found.by_annotator["y"]["concepts"]["S"] == {"Look": 1, "Body": 2}
 
 
 def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -> None:
@@ -230,14 +209,3 @@ def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> Non
         definition, _, examples = concept_meaning(name).partition(" For example: ")
         assert definition.endswith(".") and examples.endswith("."), name
     assert concept_meaning("Weather") == ""
-
-
-def test_the_classes_of_mediaeval_are_counted() -> None:
-    values = ["1", "-1", "1", "", "0"]
-    clips = tuple(
-        Clip(f"a-{i}", "a", i, extra={"valence_class": value, "remark": value})
-        for i, value in enumerate(values)
-    )
-    columns = ("valence_class", "remark")
-    found = compute_stats(Manifest("liris", Header("L", ()), clips, columns))
-    assert found.classes == {"valence_class": {"": 1, "-1": 1, "0": 1, "1": 2}}

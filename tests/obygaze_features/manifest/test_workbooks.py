@@ -79,9 +79,8 @@ def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
     assert caught.value.hint == (
         "save one sheet as CSV; manifest import csv has --sheet NAME"
     )
-    for chosen in ("Ben", "3"):
-        table = read_table(path, required=("a", "b"), sheet=chosen)
-        assert [row["a"] for row in table.rows] == ["3", "5"]
+    table = read_table(path, required=("a", "b"), sheet="Ben")
+    assert [row["a"] for row in table.rows] == ["3", "5"]
     with pytest.raises(FixUsage, match=r"no sheet 'Bem' \(did you mean 'Ben'\?\)"):
         read_table(path, required=("a", "b"), sheet="Bem")
 

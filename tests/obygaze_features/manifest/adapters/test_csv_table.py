@@ -170,7 +170,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
     assert caught.value.details == (
-        f"{table}:2: column 'verdict': unknown level 'yes'",
+        f"{table}:2: column 'verdict': unknown level 'yes', expected EN, HN, NS, S",
         f"{table}:2: column 'tags': unknown concept 'sun'",
         f"{table}:2: column 'group': 'x' is not a whole number",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
@@ -281,7 +281,7 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
         read_mapping(path)
     assert caught.value.details == (
         f"{path}:1: colums: unknown key 'colums' (did you mean 'columns'?)",
-        f"{path}:2: unit: must be one of clip, segment, window, got 3",
+        f"{path}:2: unit: must be one of clip, segment, got 3",
         f"{path}:3: levels: must be a table, got 'x'",
         f"{path}:5: columns.a: must be a string that is not empty, got 1",
     )

@@ -46,7 +46,7 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     assert [clip.level for clip in joined] == ["S", "EN", "HN"]
     assert joined.header.sources[-1].file == "graphs.csv"
     assert [warning.partition(": ")[2] for warning in warnings] == [
-        "1 of 3 clips have no row",
+        "without a row: 1 of 3 clips",
         "not clips of the manifest: tt9-001",
         "left out, every manifest has them: movie_id",
     ]
@@ -191,7 +191,7 @@ def test_a_table_of_films_is_joined_by_film_and_only_its_columns_are_shown(
     assert [clip.extra["decade"] for clip in joined] == ["1990s", "1990s", ""]
     assert [warning.partition(": ")[2] for warning in warnings] == [
         "joined by movie_id: all clips of a film get its values",
-        "1 of 3 clips have no row",
+        "without a row: 1 of 3 clips",
         "not films of the manifest: tt9",
     ]
     path.write_text("film,decade\ntt2,2010s\n", encoding="utf-8")
@@ -232,10 +232,8 @@ def test_a_table_of_films_with_an_error_is_still_one_of_films(tmp_path: Path) ->
     assert "expected 2 cells as in the header, got 3" in str(caught.value.details)
 
 
-def test_a_constant_is_mapped_and_is_a_part_of_ids(tmp_path: Path) -> None:
-    path = table(tmp_path, "n,mood\n1,calm\n2,wild\n")
-    columns = {"movie_id": "=tt1", "season": "=3"}
-    joined = join(MANIFEST, path, columns, form="{movie_id}-{n:03d}")
-    assert joined.columns == {"season": 2, "mood": 2}
-    cells = [(clip.extra["season"], clip.extra["mood"]) for clip in joined.manifest]
-    assert cells == [("3", "calm"), ("3", "wild"), ("", "")]
+def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
+    """Each annotator's clip got the values of all, and with --force all annotators."""
+    path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
+    with pytest.raises(FixInput, match="rows are joined by clip alone"):
+        join(MANIFEST, path, force=True)

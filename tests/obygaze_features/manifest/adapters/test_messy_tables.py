@@ -150,7 +150,7 @@ def test_a_wrong_column_of_a_form_of_ids_is_named(tmp_path: Path) -> None:
     [
         (("--map", "movie_id=film", "--id", "{film}-{n:03d}"), "clip_id"),
         (("--map", "movie_id=film", "--id", "{film}-{clip_id}"), ""),
-        (("--map", "movie_id=film", "--map", "n==3"), "n"),
+        (("--map", "movie_id=film", "--map", "level==S"), "level"),
         (("--map", "movie_id=film", "--map", "level=film"), "level"),
     ],
 )
@@ -322,6 +322,11 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
     assert "unknown concept 'glint'" in refused.stderr
+    # A modality that is misspelt was kept, and the clip was EN in the visual view.
+    (tmp_path / "m.toml").write_text('[modalities]\nglint = "visula"\n')
+    refused = call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path)
+    assert refused.code == 1
+    assert "m.toml:2: modalities.glint" in refused.stderr
     (tmp_path / "m.toml").write_text('[modalities]\nglint = "visual"\n')
     call_obygaze(*words, "--mapping", "m.toml", cwd=tmp_path).ok()
 
@@ -364,3 +369,72 @@ def test_a_column_that_the_import_makes_anew_is_named(tmp_path: Path) -> None:
     assert any(
         "'given_movie_id' of the table is left out" in w for w in imported.warnings
     )
+
+
+@pytest.mark.parametrize("target", ["lvel", "Level", "mood", " level"])
+def test_a_column_that_no_manifest_has_is_no_target(
+    tmp_path: Path, target: str
+) -> None:
+    """The levels were kept in a column of this name, and no clip had a level."""
+    data = b"clip_id,movie_id,verdict\na,lake,S\n"
+    lines = imported(tmp_path, data, "--map", f"{target}=verdict")
+    assert lines[0].startswith(f"Error: a manifest has no column {target!r}")
+    assert "level, concepts, annotator" in lines[1]
+    assert not (tmp_path / "manifests").exists()
+
+
+def test_columns_that_mean_nothing_are_named(tmp_path: Path) -> None:
+    """Times under other names were kept without a word, and clips had none."""
+    data = b"clip_id,movie_id,fold:a,level,start,Level\na,lake,0,S,0,S\n"
+    lines = imported(tmp_path, data)
+    assert lines[1:] == ["columns kept under their own name: start, Level"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ("a-1,lake,S\na-2,Lake,EN\n", "'movie_id': 'Lake' differs from 'lake'"),
+        ("a-1,lake,S\nA-1,lake,EN\n", "'clip_id': 'A-1' differs from 'a-1'"),
+    ],
+)
+def test_ids_that_differ_by_capitals_alone_are_refused(
+    tmp_path: Path, rows: str, problem: str
+) -> None:
+    """One film was two films, of which one trained and the other tested."""
+    data = f"clip_id,movie_id,level\n{rows}".encode()
+    lines = imported(tmp_path, data)
+    assert lines[0] == f"t.csv:3: column {problem} by capitals alone"
+
+
+def test_a_wrong_constant_is_named_by_its_column(tmp_path: Path) -> None:
+    lines = imported(tmp_path, b"clip_id,movie_id\na,lake\n", "--map", "level==Hard")
+    assert lines[0].startswith("t.csv:2: column 'level': unknown level 'Hard'")
+
+
+def test_a_table_without_ids_is_answered_with_the_option_that_makes_them(
+    tmp_path: Path,
+) -> None:
+    lines = imported(tmp_path, b"film,n\nlake,1\n", "--map", "movie_id=film")
+    assert lines[0] == "t.csv:1: column 'clip_id': required column is missing"
+    assert "--id FORM makes clip_id of others" in lines[-1]
+    assert lines[-1].endswith("the columns of the table: film, n")
+
+
+def test_the_ids_of_each_annotator_are_said(tmp_path: Path) -> None:
+    """Of two annotators of a clip, only the last one's id was said."""
+    rows = "lake-1,lake,ada,S\nlake-1,lake,ben,EN\n"
+    data = f"clip_id,movie_id,annotator,level\n{rows}".encode()
+    (said,) = [line for line in imported(tmp_path, data) if "is now" in line]
+    assert "'lake-1' is now 'lake-1.ada', 'lake-1' is now 'lake-1.ben'" in said
+
+
+def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:
+    lines = imported(tmp_path, b"clip_id\na,b\n", "--map", "movie_id==lake")
+    assert lines[0] == "t.csv:2: expected 1 cell as in the header, got 2"
+
+
+def test_a_table_has_no_windows(tmp_path: Path) -> None:
+    """The answer was that a manifest of windows cannot be edited."""
+    (tmp_path / "m.toml").write_text('unit = "window"\n')
+    lines = imported(tmp_path, TEXT.encode(), "--mapping", "m.toml")
+    assert lines[0].startswith("m.toml:1: unit: must be one of clip, segment")

@@ -114,7 +114,7 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{path}:2: column 'end_frame': the end 9 is before the start 10",
         f"{path}:3: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
-        f"{path}:4: column 'label': unknown level 'Maybe'",
+        f"{path}:4: column 'label': unknown level 'Maybe', expected EN, HN, NS, S",
         f"{path}:4: column 'concepts': unknown concept 'Sound'",
         f"{path}:5: column 'framerate': '0.0' is not a frame rate",
         f"{path}:5: column 'comment': expected a list of strings, got 'credits'",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import csv
 import os
 import pickle
 import subprocess
@@ -16,10 +16,6 @@ import numpy as np
 import pytest
 from support.cli import ROOT, call_obygaze
 from support.pages import blocks
-
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.adapters.moviegraphs import read_graphs
 
 # Film, scenes of the graph (several where they were merged), level, emotion.
 GRAPHS = [
@@ -87,7 +83,7 @@ def films(classes: ModuleType) -> dict[str, Any]:
 
 
 def run_program(folder: Path, data: bytes) -> list[dict[str, str]]:
-    """The rows of the graphs that the page's program makes of a pickle."""
+    """The rows of the table that the page's program makes of a pickle."""
     page = blocks(ROOT / "docs" / "files.md")
     (program,) = [
         block.text for block in page if block.marks.get("file") == "graphs.py"
@@ -95,14 +91,8 @@ def run_program(folder: Path, data: bytes) -> list[dict[str, str]]:
     (folder / "graphs.pkl").write_bytes(data)
     words = [sys.executable, "-c", program, "graphs.pkl"]
     subprocess.run(words, cwd=folder, check=True, timeout=60)
-    return rows_of(folder / "graphs.json")
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    violations = Violations(path)
-    table = read_graphs(path, violations)
-    violations.raise_if_any("these are not graphs")
-    return [dict(row.cells) for row in table.rows]
+    with (folder / "graphs.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -129,62 +119,6 @@ def test_each_scene_of_a_graph_is_a_row(
         "tt2-004",
         "tt2-112",
     ]
-    first = json.loads((tmp_path / "graphs.json").read_text("utf-8"))[0]
-    assert first["edges"] == [{"source": 7, "target": 2}]
-
-
-def test_one_graph_as_it_was_annotated(tmp_path: Path) -> None:
-    path = tmp_path / "clip.json"
-    graph = {
-        "video": "/videos/tt0108160/scene-011.ss-0053.es-0056.avi",
-        "situation": "date",
-        "scene": "",
-        "sentence_description": "They meet.",
-        "nodes": [
-            {"id": 1, "type": "entity", "name": "Ann", "node_id": 0},
-            {"id": 2, "type": "attribute", "name": "emo: shy | glad "},
-            {"id": 3, "type": "attribute", "name": "gen:female"},
-            {"id": 4, "type": "relationship", "name": "friend"},
-        ],
-        "edges": [],
-    }
-    path.write_text(json.dumps(graph))
-    assert rows_of(path) == [
-        {
-            "clip_id": "tt0108160-011",
-            "emotions": "shy / glad",
-            "interactions": "",
-            "relationships": "friend",
-            "situation": "date",
-            "place": "",
-        }
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[", "not valid JSON"),
-        ("3", "expected a list of graphs"),
-        ("[]", "expected a list of graphs"),
-        ("[3]", "expected an object with the keys"),
-        ('[{"video": "tt1/scene-001"}]', "nodes must be a list"),
-        ('[{"video": "tt1/scene-001", "nodes": [3]}]', "a node must be an object"),
-        ('[{"video": "a.avi", "nodes": []}]', "video must name film and scene"),
-        ('[{"video": [], "nodes": []}]', "video must name film and scene"),
-        ('[{"video": "tt1/scene-001", "nodes": [{"type": "x"}]}]', "a text 'name'"),
-        (
-            '[{"video": "tt1/scene-001", "nodes": [], "situation": 3}]',
-            "situation must be a text",
-        ),
-    ],
-)
-def test_what_is_no_graph(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "graphs.json"
-    path.write_text(text)
-    with pytest.raises(FixInput) as caught:
-        rows_of(path)
-    assert message in "\n".join([str(caught.value), *caught.value.details])
 
 
 def test_no_code_of_the_file_runs(
@@ -214,7 +148,7 @@ def test_emotions_become_a_column_and_are_tested_within_films(
         "manifest", "import", "csv", "labels.csv", "-o", "toy", cwd=tmp_path
     ).ok()
     joined = call_obygaze(
-        "manifest", "join", "toy", "graphs.json", "--json", cwd=tmp_path
+        "manifest", "join", "toy", "graphs.csv", "--json", cwd=tmp_path
     ).ok()
     assert joined.json()["columns"] == {
         "emotions": 8,

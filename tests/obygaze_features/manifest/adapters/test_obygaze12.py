@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.data import real_data
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.obygaze12 import read
@@ -129,7 +129,7 @@ def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path)
     assert caught.value.details == (
-        f"{path}:3: column 'label': unknown level 'Hard'",
+        f"{path}:3: column 'label': unknown level 'Hard', expected EN, HN, NS, S",
         f"{path}:4: column 'concepts': unknown concept 'Looks'",
         f"{path}:5: column 'concepts': expected a list of strings, got 'Look'",
         f"{path}:6: column 'clip': shots 5 to 4: expected ascending numbers from 1",
@@ -158,15 +158,6 @@ def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
     assert caught.value.details == (f"{empty}: the table has no clips",)
     with pytest.raises(NotFound):
         read(tmp_path / "none.csv")
-
-
-def test_a_file_of_splits_in_place_of_the_clips_names_both(tmp_path: Path) -> None:
-    write_split(tmp_path, "02_EN_S.csv", split_row(1, "Easy Neg", "[]", 0))
-    (tmp_path / "ObyGaze12_thresh_02.csv").touch()
-    with pytest.raises(FixUsage, match="has splits of ObyGaze12") as raised:
-        read(tmp_path / "02_EN_S.csv")
-    hint = f"{tmp_path / 'ObyGaze12_thresh_02.csv'} --splits {tmp_path}"
-    assert raised.value.hint == f"obygaze manifest import obygaze12 {hint}"
 
 
 def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
@@ -213,7 +204,7 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
     with pytest.raises(FixInput) as caught:
         read(main, splits=tmp_path)
     assert caught.value.details == (
-        f"{main}:6: column 'label': unknown level 'Sore'",
+        f"{main}:6: column 'label': unknown level 'Sore', expected EN, HN, NS, S",
         f"{first}:2: column 'label': 'Hard Neg', but the clip is EN in the visual view",
         f"{first}:3: column 'reason': \"['Look']\", but the concepts of the clip are "
         "Expression of emotion",
@@ -274,7 +265,7 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
     assert span_in_film(first) == (0.0, 12.5)
     assert first.extra["start_frame"] == "0"
     assert (second.extra["film_start_s"], second.extra["start_frame"]) == ("", "")
-    assert f"{tmp_path / 'mg.csv'}: 3 of 4 clips have no row" in warnings
+    assert f"{tmp_path / 'mg.csv'}: without a row: 3 of 4 clips" in warnings
 
 
 # From here on, the released files and the figures published about them.
@@ -366,9 +357,11 @@ def test_the_published_population(released: ImportedManifest) -> None:
 
 def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> None:
     folds = compute_stats(released.manifest).folds
-    easy, all_ = folds["02_EN_S"][9], folds["02_ENHN_S"][9]
-    assert (easy.prevalence_with_video, easy.clips_with_video) == (31 / 75, 75)
-    assert (all_.prevalence_with_video, all_.clips_with_video) == (31 / 103, 103)
+    all_ = folds["02_ENHN_S"][9]
+    for split, n_clips in (("02_EN_S", 75), ("02_ENHN_S", 103)):
+        tested = [clip for clip in released.manifest if clip.fold(split) == 9]
+        levels = [clip.level for clip in tested if clip.video]
+        assert (levels.count("S"), len(levels)) == (31, n_clips)
     assert (all_.positive, all_.clips) == (31, 105)
     sizes = {
         name: sum(fold.clips for fold in split.values())
