@@ -11,6 +11,7 @@ or by a mapping. All other tiers are not used, and the import says so.
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path, PureWindowsPath
@@ -45,8 +46,6 @@ OWN_TYPES = {
     "comment": "comments",
     WATCHED: WATCHED,
 }
-# The date is fixed, so that the same segments give the same bytes.
-WRITTEN = "2000-01-01T00:00:00+00:00"
 LANGUAGE = "eng"
 _SEPARATORS = str.maketrans(",;", "||")
 
@@ -63,7 +62,7 @@ def write_elan(film: FilmSegments, relative_video: str = "") -> bytes:
     """
     elan = _elan()
     document = elan.Eaf(author="")
-    document.adocument["DATE"] = WRITTEN
+    document.adocument["DATE"] = datetime.now(UTC).isoformat(timespec="seconds")
     document.header.update({"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
     document.properties.clear()
     document.tiers.clear()

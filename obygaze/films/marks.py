@@ -290,9 +290,7 @@ def _with_state(mark: Mark) -> Mark:
     return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
 
 
-def _state_of(
-    marks: dict[str, Mark], lines: dict[str, str], data: bytes
-) -> TableState:
+def _state_of(marks: dict[str, Mark], lines: dict[str, str], data: bytes) -> TableState:
     return TableState(marks, lines, data, sha256_bytes(data)[:16])
 
 

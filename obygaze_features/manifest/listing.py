@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.written_tables import Columns
-from obygaze_features.manifest.film_choice import title_of_clip, titles_of
+from obygaze_features.manifest.film_titles import title_of_clip, titles_of
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, clock
 from obygaze_features.manifest.vocabulary import film_facts
 

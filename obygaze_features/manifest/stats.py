@@ -12,7 +12,7 @@ from obygaze_features.core.figures import level_words
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
-from obygaze_features.manifest.film_choice import (
+from obygaze_features.manifest.film_titles import (
     title_of_clip,
 )
 from obygaze_features.manifest.io import read_manifest

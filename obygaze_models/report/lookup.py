@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.film_choice import titles_of_films
+from obygaze_features.manifest.film_titles import titles_of_films
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_title

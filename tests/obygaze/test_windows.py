@@ -298,7 +298,9 @@ def test_on_a_mac_names_with_accents_are_found_and_all_syncs_reach_the_disk(
     printed = walk("macos", laptop, ON_A_MAC)
     for words, (text, code) in zip(ON_A_MAC, printed, strict=True):
         assert code == 0, f"{' '.join(words)}\n{text}"
-    linked = "12 clips have a file of their own, 60 are parts of films, 0 have no video"
+    linked = (
+        "72 clips: 12 with a file of their own, 60 parts of films, 0 without a video"
+    )
     assert linked in printed[2][0]
     for name in (f"manifests/{ON_DISK}.toml", f"stores/{ON_DISK}", f"runs/{ON_DISK}"):
         assert (laptop / name).exists()

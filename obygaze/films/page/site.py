@@ -36,7 +36,7 @@ from obygaze.films.watched import WatchedTable, checked_stretches
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.film_choice import title_of_clip
+from obygaze_features.manifest.film_titles import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.times import (
@@ -239,8 +239,8 @@ class Site:
                 f"the last picture of {film} is {n_pictures - 1}, not {last}"
             )
         span_s = (float(first / rate), float((last + 1) / rate))
-        # From the first mark on it is known what was watched: nothing, until it was. A table of marks
-        # alone would say that the whole film was watched.
+        # From the first mark on it is known what was watched: nothing, until it was. A table of
+        # marks alone would say that the whole film was watched.
         if self.watched is not None and not self.watched.path.exists():
             self.watched.add(film, [], rate)
         saved = marks.save(sent, rate, span_s, self._vocabulary()[0])

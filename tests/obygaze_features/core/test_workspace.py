@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace, is_url, last_part
@@ -168,3 +170,16 @@ def test_names_are_found_however_their_accents_are_written(workspace: Path) -> N
     assert Path(here.existing_store(within)).name == apart
     assert here.existing("runs", within).name == apart
     assert here.target("runs", within).name == apart
+
+
+def test_a_film_is_no_manifest_and_the_import_of_its_folder_is_named(workspace):
+    folder = workspace / "my films"
+    folder.mkdir()
+    film = folder / "Lake.MP4"
+    film.touch()
+    with pytest.raises(NotFound) as no_manifest:
+        Workspace(workspace).existing_manifest(str(film))
+    assert no_manifest.value.message == f"{film} is a film, not a manifest of films"
+    hint = f"obygaze manifest import folder '{folder}'"
+    assert no_manifest.value.hint == hint
+    call_obygaze(*shlex.split(hint)[1:], cwd=workspace).ok()

@@ -11,7 +11,7 @@ from support.stores import made_store
 
 from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, write_manifest
-from obygaze_features.manifest.film_choice import titles_of
+from obygaze_features.manifest.film_titles import titles_of
 from obygaze_features.store import Row, open_store
 
 TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
