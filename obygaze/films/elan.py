@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote
@@ -365,15 +364,6 @@ class ElanDocument:
         url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
         return PureWindowsPath(unquote(url)).name
 
-    @cached_property
-    def offered(self) -> frozenset[str]:
-        """The words that the controlled vocabularies of the file offer."""
-        words: set[str] = set()
-        for _, entries, *_ in self.document.controlled_vocabularies.values():
-            for texts, *_ in entries.values():
-                words.update(text for text, *_ in texts)
-        return frozenset(words)
-
     def reports(self) -> list[TierReport]:
         """Return what the import made of each tier."""
         file = self.path.name
@@ -438,13 +428,9 @@ class ElanDocument:
         whole = self.mapping.concept(text)
         if whole:
             return [whole]
-        if lane.type_name in OWN_TYPES and text in self.offered:
+        if lane.type_name in OWN_TYPES:
             return [concept_of(text)]
-        words = _words(text)
-        is_known = any(self.mapping.concept(word) for word in words)
-        if not is_known and lane.type_name in OWN_TYPES:
-            return [concept_of(text)]
-        return [self.mapping.concept(word) or concept_of(word) for word in words]
+        return [self.mapping.concept(word) or concept_of(word) for word in _words(text)]
 
     def _check_levels(self) -> None:
         """Raise an error that lists the words in tiers of levels that are no levels."""

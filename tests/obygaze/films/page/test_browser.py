@@ -519,6 +519,9 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     wait(lambda: "clip lake-001: S sure; Look" in text(browser, "#here"))
     assert "ada: S sure; Look" in text(browser, "#here")
     assert not browser.find_element("id", "mark").is_displayed()
+    assert text(browser, "#refused") == (
+        "This copy of the page has no videos and no pictures."
+    )
     go(browser, clip="lake-001")
     wait(lambda: browser.title.startswith("lake-001"))
     assert {urlsplit(url).scheme for url in requests_of(browser)} == {"file"}
