@@ -112,11 +112,14 @@ class MarkTable:
             return NO_MARKS
         with open_file(self.path) as stream:
             data = stream.read()
-        if self._last.data != data:
+        # Another thread may replace it at any time.
+        state = self._last
+        if state.data != data:
             marks = self._parsed(data)
             lines = {own_id: csv_line(_row(mark)) for own_id, mark in marks.items()}
-            self._last = _state_of(marks, lines, data)
-        return self._last
+            state = _state_of(marks, lines, data)
+            self._last = state
+        return state
 
     def _parsed(self, data: bytes) -> dict[str, Mark]:
         """Return the marks in a table in order, or raise one error of all its violations."""
@@ -132,6 +135,9 @@ class MarkTable:
         refuse_other_columns(table, COLUMNS, violations)
         marks: dict[str, Mark] = {}
         for row in table.rows:
+            if row["annotator"] != self.annotator:
+                problem = f"expected {self.annotator}, got {row['annotator']!r}"
+                row.add("annotator", problem)
             segment = segment_of(row)
             if segment is None:
                 continue

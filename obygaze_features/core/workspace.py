@@ -226,8 +226,9 @@ class Workspace:
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
             hint = f"{Path(name).parent}, the folder that it is in"
         elif kind == "manifests" and Path(name).suffix.lower() in VIDEO_SUFFIXES:
+            path = Path(name)
             message = f"{name} is a film, not a manifest of films"
-            films = shlex.quote(str(Path(name).parent))
+            films = shlex.quote(str(path.parent))
             hint = f"obygaze manifest import folder {films}"
         elif kind == "manifests" and Path(name).is_dir():
             hint = f"obygaze manifest import folder {shlex.quote(name)}"
