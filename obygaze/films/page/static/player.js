@@ -184,14 +184,17 @@ const reported = () => new Promise((done) => {
   setTimeout(done, 200);
 });
 
-// Stop at the picture that is on the screen, and make the browser show just that one.
+// Stop at the picture that is on the screen, and make the browser show just that one. A busy browser
+// presents several more before it stops.
 export async function hold() {
   if (video.paused || video.hidden || !state.piece) return;
   const held = state.film;
+  // After a seek the picture that was asked for counts, before it is there.
+  const time = video.seeking ? state.at : timeOnScreen();
   isHeld = true;
   video.pause();
   await reported();
-  if (state.film === held && state.piece) seek(timeOnScreen());
+  if (state.film === held && state.piece) seek(time);
 }
 
 function timeOnScreen() {
