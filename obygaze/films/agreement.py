@@ -54,6 +54,7 @@ NULLS = ("uniform", "own", "pooled")
 TENTHS: Ints = np.array(
     [[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64
 )
+SEED = 0  # of the draws
 WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
 
 
@@ -104,12 +105,12 @@ class AnnotatorPair:
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
         return replace(self, counts=self.counts[keep], tenths=self.tenths[keep])
 
-    def simulated(self, null: str, times: int, seed: int) -> Ints:
+    def simulated(self, null: str, times: int) -> Ints:
         """Return the sum of distances, in tenths, of each of `times` draws under the null."""
         # A stream of its own for each film, pair, null and set of levels.
         n_levels = len(self.counts)
         name = "\n".join((self.movie_id, *self.annotators, null, str(n_levels)))
-        generator = np.random.default_rng([seed, *name.encode()])
+        generator = np.random.default_rng([SEED, *name.encode()])
         tables = shuffled_tables(self.counts, null, times, generator)
         return np.asarray(np.einsum("tij,ij->t", tables, self.tenths))
 
@@ -188,7 +189,7 @@ def mean_of_groups(
 
 
 def p_value(
-    pairs: Sequence[AnnotatorPair], null: str, permutations: int = 9999, seed: int = 0
+    pairs: Sequence[AnnotatorPair], null: str, permutations: int = 9999
 ) -> float | None:
     """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance.
 
@@ -206,7 +207,7 @@ def p_value(
     in_film = Counter(films)
     gammas = np.zeros(permutations)
     for pair, expected in usable:
-        sums = pair.simulated(null, permutations, seed)
+        sums = pair.simulated(null, permutations)
         disorder = sums / (10 * pair.n * expected)
         gammas += (1.0 - disorder) / (in_film[pair.movie_id] * len(in_film))
     # Means that are equal as fractions may differ in their last bits.
@@ -215,7 +216,7 @@ def p_value(
 
 
 def agreement(
-    pairs: Sequence[AnnotatorPair], permutations: int = 9999, seed: int = 0
+    pairs: Sequence[AnnotatorPair], permutations: int = 9999
 ) -> dict[str, Any]:
     """Return all measures of agreement of these pairs, as one JSON document.
 
@@ -225,22 +226,22 @@ def agreement(
     means and p-values.
     """
     pairs_without_ns = [pair.without_ns() for pair in pairs]
-    measures = _measures(pairs, permutations, seed)
-    for name, value in _measures(pairs_without_ns, permutations, seed).items():
+    measures = _measures(pairs, permutations)
+    for name, value in _measures(pairs_without_ns, permutations).items():
         measures[f"{name}_without_ns"] = value
     records = []
     for pair, without_ns in zip(pairs, pairs_without_ns, strict=True):
         record = {
             "movie_id": pair.movie_id,
             "annotators": list(pair.annotators),
-            **_record(pair, permutations, seed),
-            "without_ns": _record(without_ns, permutations, seed),
+            **_record(pair, permutations),
+            "without_ns": _record(without_ns, permutations),
         }
         records.append(record)
     return {
         **measures,
         "permutations": permutations,
-        "seed": seed,
+        "seed": SEED,
         "films": len({pair.movie_id for pair in pairs}),
         "pairs": records,
     }
@@ -400,9 +401,7 @@ def _pair_row(
     )
 
 
-def _measures(
-    pairs: Sequence[AnnotatorPair], permutations: int, seed: int
-) -> dict[str, Any]:
+def _measures(pairs: Sequence[AnnotatorPair], permutations: int) -> dict[str, Any]:
     """Return gamma and alpha as means over films and over pairs, and the p-values."""
     films = [pair.movie_id for pair in pairs]
     # A group for each pair: the mean over groups is the mean over pairs.
@@ -419,13 +418,13 @@ def _measures(
         "gamma_over_pairs": gamma_over_pairs,
         "alpha": mean_of_groups(films, alphas),
         "alpha_over_pairs": mean_of_groups(numbers, alphas),
-        "p_value": {null: p_value(pairs, null, permutations, seed) for null in NULLS},
+        "p_value": {null: p_value(pairs, null, permutations) for null in NULLS},
     }
 
 
-def _record(pair: AnnotatorPair, permutations: int, seed: int) -> dict[str, Any]:
+def _record(pair: AnnotatorPair, permutations: int) -> dict[str, Any]:
     """Return the measures of one pair, of which there are no means."""
-    measures = _measures([pair], permutations, seed)
+    measures = _measures([pair], permutations)
     for name in ("gamma_over_pairs", "alpha_over_pairs"):
         del measures[name]
     expected = {null: pair.expected(null) for null in NULLS}

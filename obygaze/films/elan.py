@@ -11,8 +11,8 @@ or by a mapping. All other tiers are not used, and the import says so.
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path, PureWindowsPath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote
@@ -45,8 +45,6 @@ OWN_TYPES = {
     "comment": "comments",
     WATCHED: WATCHED,
 }
-# The date is fixed, so that the same segments give the same bytes.
-WRITTEN = "2000-01-01T00:00:00+00:00"
 LANGUAGE = "eng"
 _SEPARATORS = str.maketrans(",;", "||")
 
@@ -63,7 +61,7 @@ def write_elan(film: FilmSegments, relative_video: str = "") -> bytes:
     """
     elan = _elan()
     document = elan.Eaf(author="")
-    document.adocument["DATE"] = WRITTEN
+    document.adocument["DATE"] = datetime.now(UTC).isoformat(timespec="seconds")
     document.header.update({"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
     document.properties.clear()
     document.tiers.clear()
@@ -366,15 +364,6 @@ class ElanDocument:
         url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
         return PureWindowsPath(unquote(url)).name
 
-    @cached_property
-    def offered(self) -> frozenset[str]:
-        """The words that the controlled vocabularies of the file offer."""
-        words: set[str] = set()
-        for _, entries, *_ in self.document.controlled_vocabularies.values():
-            for texts, *_ in entries.values():
-                words.update(text for text, *_ in texts)
-        return frozenset(words)
-
     def reports(self) -> list[TierReport]:
         """Return what the import made of each tier."""
         file = self.path.name
@@ -439,13 +428,9 @@ class ElanDocument:
         whole = self.mapping.concept(text)
         if whole:
             return [whole]
-        if lane.type_name in OWN_TYPES and text in self.offered:
+        if lane.type_name in OWN_TYPES:
             return [concept_of(text)]
-        words = _words(text)
-        is_known = any(self.mapping.concept(word) for word in words)
-        if not is_known and lane.type_name in OWN_TYPES:
-            return [concept_of(text)]
-        return [self.mapping.concept(word) or concept_of(word) for word in words]
+        return [self.mapping.concept(word) or concept_of(word) for word in _words(text)]
 
     def _check_levels(self) -> None:
         """Raise an error that lists the words in tiers of levels that are no levels."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
@@ -28,18 +29,21 @@ from obygaze.films.elan import (
 )
 from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
 from obygaze.films.mark_tables import WATCHED, Segment, own_tables, read_marks
-from obygaze.films.video_rate import video_rate
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text
+from obygaze_features.manifest.frame_rate import (
+    frame_rate,
+    frame_rate_text,
+    known_frame_rate,
+)
 from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
@@ -59,6 +63,8 @@ ELAN = ".eaf"
 VTT = ".vtt"
 TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
+# Rates that differ by less are the same, written with other digits.
+SAME_WITHIN = Fraction(1, 1000)
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -148,6 +154,22 @@ def _rate_of_film(
             hint="--fps 24, or that of the film",
         )
     return rate
+
+
+@lru_cache(maxsize=256)
+def video_rate(path: Path) -> Fraction | None:
+    """Return the frames per second of a video; None where it cannot be read or has several."""
+    from obygaze_features.video.container import open_video
+
+    try:
+        with open_video(path) as (_, stream):
+            average = stream.average_rate
+            nominal = stream.guessed_rate
+    except ObygazeError:
+        return None  # also where PyAV is not installed: the rate has to be named
+    if not average or not nominal or abs(average - nominal) > SAME_WITHIN * nominal:
+        return None
+    return known_frame_rate(Fraction(nominal))
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:

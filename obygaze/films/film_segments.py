@@ -1,14 +1,13 @@
 """The segments of one film in frames, and marks as other programs have them."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
 from obygaze.films.mark_tables import Segment
-from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
+from obygaze_features.manifest.vocabulary import canonical_concept
 
 
 @dataclass(frozen=True)
@@ -50,29 +49,3 @@ def concept_of(word: str) -> str:
     """Return the concept of a word, or the word itself as the name of a concept."""
     text = plain(word)
     return canonical_concept(text) or text.replace("|", "/")
-
-
-class Label(NamedTuple):
-    """Levels, concepts and comment of a mark."""
-
-    levels: tuple[str, ...]
-    concepts: tuple[str, ...]
-    comment: str
-
-
-def label_of(texts: Iterable[str]) -> Label:
-    """Return what texts are by their words: levels, concepts, or else parts of a comment."""
-    levels: dict[str, None] = {}
-    concepts: dict[str, None] = {}
-    comments = []
-    for written in texts:
-        text = plain(written)
-        level = canonical_level(text)
-        concept = canonical_concept(text)
-        if level:
-            levels[level] = None
-        elif concept:
-            concepts[concept] = None
-        elif text:
-            comments.append(text)
-    return Label(tuple(levels), tuple(concepts), " ".join(comments))

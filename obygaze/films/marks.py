@@ -7,8 +7,9 @@ is a line of JSON with the state before and after, written before the table is.
 
 import json
 import re
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +27,7 @@ from obygaze.films.mark_tables import (
 from obygaze.films.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
-    csv_bytes,
+    csv_line,
     locked,
     sha256_bytes,
     write_atomic,
@@ -47,21 +48,18 @@ Mark = dict[str, Any]
 
 @dataclass(frozen=True)
 class TableState:
-    """The marks of an annotator by their id; `tag` is another text after each change."""
+    """The marks of an annotator in order, and their lines in the table, by id, with its bytes.
 
-    marks: dict[str, Mark]
-    tag: str = ""
-
-
-@dataclass(eq=False)
-class _LastTable:
-    """The bytes of the table as it was last read or written, and what is in them.
-
-    They are used only while the file has these bytes, so a change by another program is always
-    seen. Threads replace both as a whole.
+    `tag` is another text after each change.
     """
 
-    table: tuple[bytes, TableState] | None = None
+    marks: dict[str, Mark]
+    lines: dict[str, str]
+    data: bytes
+    tag: str
+
+
+NO_MARKS = TableState({}, {}, b"", "")
 
 
 class Outdated(ObygazeError):
@@ -75,20 +73,26 @@ class Outdated(ObygazeError):
         )
 
 
-@dataclass(frozen=True)
 class MarkTable:
     """The marks of one annotator: the file `segments/MANIFEST.NAME.csv`.
 
     `films` and `concepts` are those of the manifest.
     """
 
-    path: Path
-    annotator: str
-    films: Sequence[str]
-    concepts: Sequence[str]
-    _last: _LastTable = field(default_factory=_LastTable, init=False, compare=False)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        path: Path,
+        annotator: str,
+        films: Sequence[str],
+        concepts: Sequence[str],
+    ) -> None:
+        self.path = path
+        self.annotator = annotator
+        self.films = films
+        self.concepts = concepts
+        # As it was last read or written. It is used only while the file has the same bytes, so a
+        # change by another program is always seen. Threads replace it as a whole.
+        self._last = NO_MARKS
         if not NAME.fullmatch(self.annotator):
             rule = "letters without accents, digits, - and _"
             hint = f"--annotate NAME: {rule}"
@@ -105,26 +109,20 @@ class MarkTable:
     def read(self) -> TableState:
         """Return what is in the table; a mark that was added by hand gets a hash as its id."""
         if not self.path.exists():
-            return TableState({})
+            return NO_MARKS
         with open_file(self.path) as stream:
             data = stream.read()
-        last = self._last.table
-        if last is None or last[0] != data:
-            last = self._remember(data, self._parsed(data))
-        state = last[1]
-        # A copy, so that a caller cannot change what the next one gets.
-        return TableState(dict(state.marks), state.tag)
-
-    def _remember(
-        self, data: bytes, marks: dict[str, Mark]
-    ) -> tuple[bytes, TableState]:
-        """Keep the bytes of the table with what is in them, and return both."""
-        table = (data, TableState(marks, sha256_bytes(data)[:16]))
-        self._last.table = table
-        return table
+        # Another thread may replace it at any time.
+        state = self._last
+        if state.data != data:
+            marks = self._parsed(data)
+            lines = {own_id: csv_line(_row(mark)) for own_id, mark in marks.items()}
+            state = _state_of(marks, lines, data)
+            self._last = state
+        return state
 
     def _parsed(self, data: bytes) -> dict[str, Mark]:
-        """Return the marks in the bytes of a table, or raise one error of all its violations."""
+        """Return the marks in a table in order, or raise one error of all its violations."""
         violations = Violations(self.path)
         table = read_table(
             self.path,
@@ -137,6 +135,9 @@ class MarkTable:
         refuse_other_columns(table, COLUMNS, violations)
         marks: dict[str, Mark] = {}
         for row in table.rows:
+            if row["annotator"] != self.annotator:
+                problem = f"expected {self.annotator}, got {row['annotator']!r}"
+                row.add("annotator", problem)
             segment = segment_of(row)
             if segment is None:
                 continue
@@ -146,7 +147,8 @@ class MarkTable:
                 mark["mark"] = sha256_bytes(repr((row.line, row.cells)).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)
         violations.raise_if_any("this table of marks cannot be read")
-        return marks
+        in_order = sorted(marks.values(), key=_place)
+        return {mark["mark"]: mark for mark in in_order}
 
     def save(
         self,
@@ -171,19 +173,17 @@ class MarkTable:
         mark = self._checked(wanted, rate, span_s)
         is_deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
-            marks = self.read().marks
-            check_rate(marks.values(), mark["movie_id"], rate)
-            before = marks.pop(mark["mark"], None)
+            state = self.read()
+            check_rate(state.marks.values(), mark["movie_id"], rate)
+            before = state.marks.get(mark["mark"])
             _require_newest(wanted, before)
             self._check_concepts(mark, before, vocabulary)
             mark = _with_state(mark)
             after = None if is_deleted else mark
-            if after:
-                marks[mark["mark"]] = after
             self._add_to_history(
                 {"before": before, "after": after, "when": mark["when"]}
             )
-            self._write(marks)
+            self._write(state, mark["mark"], after)
         return {**mark, "deleted": is_deleted}
 
     def _add_to_history(self, change: Mapping[str, Any]) -> None:
@@ -192,12 +192,19 @@ class MarkTable:
             # The line break comes first: the last line may have been cut off by a kill.
             history.write(f"\n{json.dumps(change, ensure_ascii=False)}")
 
-    def _write(self, marks: dict[str, Mark]) -> None:
-        """Write the marks in order."""
-        rows = sorted(_row(mark) for mark in marks.values())
-        data = csv_bytes(COLUMNS, rows)
+    def _write(self, state: TableState, own_id: str, after: Mark | None) -> None:
+        """Write the table with one mark changed, or without it; the lines of others stay."""
+        in_order = [mark for mark in state.marks.values() if mark["mark"] != own_id]
+        lines = dict(state.lines)
+        lines.pop(own_id, None)
+        if after is not None:
+            insort(in_order, after, key=_place)
+            lines[own_id] = csv_line(_row(after))
+        texts = [lines[mark["mark"]] for mark in in_order]
+        data = (csv_line(COLUMNS) + "".join(texts)).encode("utf-8")
         write_atomic(self.path, data)
-        self._remember(data, marks)
+        marks = {mark["mark"]: mark for mark in in_order}
+        self._last = _state_of(marks, lines, data)
 
     def _check_concepts(
         self, mark: Mark, before: Mark | None, vocabulary: Vocabulary
@@ -287,6 +294,16 @@ def _with_state(mark: Mark) -> Mark:
     values = {name: value for name, value in mark.items() if name != "state"}
     text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
+
+
+def _state_of(marks: dict[str, Mark], lines: dict[str, str], data: bytes) -> TableState:
+    return TableState(marks, lines, data, sha256_bytes(data)[:16])
+
+
+def _place(mark: Mark) -> tuple[object, ...]:
+    """Return by what marks are in order in the table."""
+    frames = (mark["start_frame"], mark["end_frame"])
+    return (mark["movie_id"], mark["annotator"], *frames, mark["mark"])
 
 
 def _row(mark: Mark) -> list[Any]:

@@ -6,13 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from obygaze.films.film_segments import (
-    FilmSegments,
-    ReadMark,
-    concept_of,
-    label_of,
-    plain,
-)
+from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
 from obygaze.films.mark_tables import Segment
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
@@ -92,7 +86,7 @@ def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
 
 
 def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
-    """Return a mark with what is said in its cue; text without a class is what its words say."""
+    """Return a mark with what is said in its cue; text without a class is a comment."""
     levels: list[str] = []
     concepts: list[str] = []
     comments: list[str] = []
@@ -105,13 +99,8 @@ def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
             levels.append(_level(text, timed, path))
         elif kind == "concept":
             concepts.append(concept_of(text))
-        elif kind == "comment":
-            comments.append(text)
         else:
-            label = label_of([text])
-            levels += label.levels
-            concepts += label.concepts
-            comments += [label.comment] if label.comment else []
+            comments.append(text)
     if len(set(levels)) > 1:
         raise FixInput(
             f"the cue {timed} has the levels {', '.join(levels)}, expected one",

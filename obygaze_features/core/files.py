@@ -23,6 +23,10 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFo
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
 STILL_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+VIDEO_SUFFIXES = (
+    *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
+    *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
+)
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
 

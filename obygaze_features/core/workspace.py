@@ -11,6 +11,7 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
 from obygaze_features.core.file_names import check_new_name
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.schema_rules import near
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -224,6 +225,11 @@ class Workspace:
         if kind in FOLDERS_ONLY and Path(name).is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
             hint = f"{Path(name).parent}, the folder that it is in"
+        elif kind == "manifests" and Path(name).suffix.lower() in VIDEO_SUFFIXES:
+            path = Path(name)
+            message = f"{name} is a film, not a manifest of films"
+            films = shlex.quote(str(path.parent))
+            hint = f"obygaze manifest import folder {films}"
         elif kind == "manifests" and Path(name).is_dir():
             hint = f"obygaze manifest import folder {shlex.quote(name)}"
         elif (

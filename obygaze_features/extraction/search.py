@@ -56,7 +56,7 @@ def search(
     """Find clips by a text or a clip.
 
     A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
-    `obygaze manifest export csv MANIFEST --predictions FILE`.
+    `obygaze manifest export elan MANIFEST --predictions FILE`.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that
     pad a short clip do not count. The store is read part by part.

@@ -19,7 +19,12 @@ from msgspec import structs
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.files import STILL_SUFFIXES, is_printable_name, leads_out
+from obygaze_features.core.files import (
+    STILL_SUFFIXES,
+    VIDEO_SUFFIXES,
+    is_printable_name,
+    leads_out,
+)
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.manifest.io import (
@@ -35,10 +40,6 @@ from obygaze_features.manifest.times import (
     span_in_film,
 )
 
-EXTENSIONS = (
-    *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
-    *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
-)
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
@@ -168,7 +169,7 @@ def _walk(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in sorted(folders) if enter(Path(parent, name))]
         for name in names:
             path = Path(parent, name)
-            is_video = path.suffix.lower() in (*EXTENSIONS, *STILL_SUFFIXES)
+            is_video = path.suffix.lower() in (*VIDEO_SUFFIXES, *STILL_SUFFIXES)
             if is_video and not name.startswith("._") and path.is_file():
                 yield path.relative_to(folder).as_posix()
 

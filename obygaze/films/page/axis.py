@@ -59,7 +59,11 @@ class FilmAxis:
     def _start(self, picture: int) -> float:
         if self.boundaries is not None:
             return float(self.boundaries[min(picture, len(self.boundaries) - 1)])
-        return float(picture / self.times.rate) if self.times.rate else 0.0
+        rate = self.times.rate
+        if rate is None:
+            return 0.0
+        # The nearest float: of 20,000 marks, fractions would take longer than all the rest.
+        return picture * rate.denominator / rate.numerator
 
     def pieces(self) -> list[dict[str, Any]]:
         """Return the stretches that videos show, each with its first picture in the film."""

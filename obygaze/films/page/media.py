@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.link import EXTENSIONS
 from obygaze_features.manifest.model import Clip
 from obygaze_features.video import DecodedClip, View, decode_clip
 from obygaze_features.video.container import open_video
@@ -64,7 +64,7 @@ class Media:
         if (
             not self.root
             or not name
-            or path.suffix.lower() not in EXTENSIONS
+            or path.suffix.lower() not in VIDEO_SUFFIXES
             or not path.is_file()
         ):
             raise NotFound("the video is missing", where=str(path))

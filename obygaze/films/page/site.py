@@ -20,8 +20,8 @@ from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
 from obygaze.films.marks import (
     NAME,
+    NO_MARKS,
     MarkTable,
-    TableState,
     check_rate,
 )
 from obygaze.films.page.axis import FilmAxis, axis_of
@@ -171,14 +171,14 @@ class Site:
             "problem": "",
             "notes": notes,
         }
-        state = TableState({})
+        state = NO_MARKS
         if self.marks and axis.has_places:
             try:
                 state = self.marks.read()
                 check_rate(state.marks.values(), film, axis.times.rate)
             except ObygazeError as error:
                 document["problem"] = _all_of(error)
-                state = TableState({})
+                state = NO_MARKS
         segments, segments_tag = self._segments(notes)
         document["state"] = f"{state.tag}/{segments_tag}"
         if document["state"] == known:
@@ -239,10 +239,11 @@ class Site:
                 f"the last picture of {film} is {n_pictures - 1}, not {last}"
             )
         span_s = (float(first / rate), float((last + 1) / rate))
-        saved = marks.save(sent, rate, span_s, self._vocabulary()[0])
-        # From the first mark on it is known what was watched: nothing, until it was.
+        # From the first mark on it is known what was watched: nothing, until it was. A table of
+        # marks alone would say that the whole film was watched.
         if self.watched is not None and not self.watched.path.exists():
             self.watched.add(film, [], rate)
+        saved = marks.save(sent, rate, span_s, self._vocabulary()[0])
         return _placed_mark(saved, axis)
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[Document]:

@@ -154,7 +154,7 @@ def _options_of_site(function: F) -> F:
         "--export",
         "folder",
         type=TypedPath(file_okay=False, path_type=Path),
-        help="Write the page as files, without videos, and end.",
+        help="Write the page as files, without videos and pictures, and end.",
     ),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
 )

@@ -31,7 +31,12 @@ from obygaze_features.manifest.model import (
     ascii_id,
     concept_name,
 )
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.tables import (
+    CsvTable,
+    TableRow,
+    read_table,
+    whole_number,
+)
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
@@ -468,7 +473,8 @@ def _check_totals(
 ) -> None:
     """Add a violation for each row that has ids alone, where other rows have times.
 
-    Where no row has times, it is the last row, if it alone has only ids, and a film of its own.
+    Where no row has times, it is the last row, if it alone has only ids, and only there the film is
+    a number.
     """
     of_ids = {"", *columns_of_form(mapping.id)}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
@@ -478,12 +484,18 @@ def _check_totals(
         if filled_columns <= of_ids:
             only_ids.append(row)
     if not any(values["start_s"] for values in cells):
-        films = [values["movie_id"] for values in cells]
+        numbered = [row for row in rows if _film_is_number(row, mapping)]
         is_last = len(rows) > 1 and only_ids == [rows[-1]]
-        if not is_last or films.count(films[-1]) > 1:
+        if not is_last or numbered != [rows[-1]]:
             return
     for row in only_ids:
         row.add(None, "only ids; delete the row if it is a row of totals")
+
+
+def _film_is_number(row: TableRow, mapping: TableMapping) -> bool:
+    """Return whether the film of a row is a number, such as the number of films."""
+    column = mapping.columns.get("movie_id", "movie_id")
+    return whole_number(row.cells.get(column, "").strip()) is not None
 
 
 def _check_ids(

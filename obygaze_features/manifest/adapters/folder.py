@@ -6,11 +6,12 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.link import EXTENSIONS, find_videos
+from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import TableRow
 
@@ -36,7 +37,7 @@ def read(
     folder = Path(folder)
     files = [PurePosixPath(file) for file in find_videos(folder)]
     if not files:
-        known = ", ".join(EXTENSIONS)
+        known = ", ".join(VIDEO_SUFFIXES)
         raise FixInput(
             "no video in this folder", where=str(folder), hint=f"files named {known}"
         )

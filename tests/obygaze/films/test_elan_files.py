@@ -6,6 +6,8 @@ not part of the project: `support.elan_rules` has its rules, and those of tiers.
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,14 @@ def test_a_file_follows_the_rules_and_so_does_what_is_exported_of_it(
     before = sorted(values_of(clip)[1:5] for clip in manifest.clips)
     again = import_segments([written], "again", FPS).manifest.clips
     assert sorted(values_of(clip)[1:5] for clip in again) == before
+
+
+def test_a_file_has_the_date_at_which_it_was_written(tmp_path: Path) -> None:
+    """Every file said that it was of 2000."""
+    manifest = imported(FOLDER / "noir.eaf", tmp_path / "marks")
+    (written,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    (date,) = re.findall(r' DATE="([^"]*)"', written.read_text("utf-8"))
+    assert datetime.fromisoformat(date) >= datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_was_watched_is_a_tier_of_its_own(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ from obygaze.films.exchange import (
 from obygaze.films.film_segments import (
     FilmSegments,
     concept_of,
-    label_of,
 )
 from obygaze.films.mark_tables import Segment
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
@@ -300,10 +299,15 @@ def test_subtitles_become_comments(tmp_path: Path) -> None:
         "00:01.000 --> 00:02.000 line:0",
         "<i>Hello</i>",
         "you",
+        "",
+        "00:02.000 --> 00:03.000",
+        "Sure",
     ]
     lines += ["", "two", "01:00:00.000 --> 01:00:00.040", "<v.loud Ann>A&amp;B</v>", ""]
     path.write_bytes("\r\n".join(lines).encode())
-    first, second = import_segments([path], "lake", 25).manifest.clips
+    first, third, second = import_segments([path], "lake", 25).manifest.clips
+    # What is said in a film is no level, though it be the word of one.
+    assert (third.level, third.extra["comment"]) == ("", "Sure")
     assert (first.extra["annotator"], first.extra["comment"]) == ("cue", "Hello you")
     assert (first.extra["start_frame"], first.extra["end_frame"]) == ("25", "49")
     assert (second.extra["annotator"], second.extra["comment"]) == ("Ann", "A&B")
@@ -428,16 +432,15 @@ def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
     assert media.get("RELATIVE_MEDIA_URL") == "./lake.mp4"
 
 
-def test_texts_are_what_their_words_say() -> None:
-    texts = ["sure", "type of plan", "hm", "odd"]
-    assert label_of(texts) == (("S",), ("Type of shot",), "hm odd")
+def test_concepts_have_the_names_of_the_papers() -> None:
     assert concept_of("type of plan") == "Type of shot"
     assert concept_of(" a|b ") == "a/b"
 
 
 def test_annotators_without_a_letter_of_ascii_still_have_ids(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
-    path.write_text("WEBVTT\n\n00:00.000 --> 00:01.000\n<v 山田>S\n", encoding="utf-8")
+    cue = "<v 山田><c.level>S</c></v>"
+    path.write_text(f"WEBVTT\n\n00:00.000 --> 00:01.000\n{cue}\n", encoding="utf-8")
     made = import_segments([path], "lake", 25).manifest
     write_manifest(made, tmp_path / "lake.toml")
     films, _ = films_of(read_manifest(tmp_path / "lake.toml"))
@@ -483,7 +486,8 @@ def test_a_cue_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
 
 def test_lines_of_vtt_may_end_with_a_carriage_return(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
-    path.write_bytes(b"WEBVTT\r\r00:01.000 --> 00:02.000\rS\r")
+    cue = b"<c.level>S</c>"
+    path.write_bytes(b"WEBVTT\r\r00:01.000 --> 00:02.000\r" + cue + b"\r")
     (clip,) = import_segments([path], "cues", 24).manifest
     assert (clip.start_s, clip.end_s, clip.level) == (1.0, 2.0, "S")
 
@@ -580,7 +584,8 @@ def test_time_that_was_watched_alone_is_nothing_to_export(tmp_path: Path) -> Non
 def test_a_cue_may_be_empty(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
     path.write_text(
-        "WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n00:03.000 --> 00:04.000\nS\n"
+        "WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n"
+        "00:03.000 --> 00:04.000\n<c.level>S</c>\n"
     )
     clips = import_segments([path], "cues", 24).manifest
     assert [(clip.start_s, clip.level) for clip in clips] == [(1.0, ""), (3.0, "S")]

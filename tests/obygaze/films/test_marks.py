@@ -125,6 +125,18 @@ def test_rows_that_people_add_stay_and_can_be_changed(marks: MarkTable) -> None:
     assert history_of(marks)[-1]["before"] == by_hand
 
 
+def test_the_marks_of_somebody_else_are_not_those_of_the_annotator(
+    marks: MarkTable,
+) -> None:
+    """A table of ben's that was renamed to ada's was shown, and changed, as hers."""
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts"
+    marks.path.write_text(f"{columns}\nlake,ben,1,2,S,Look\n", "utf-8")
+    with pytest.raises(FixInput) as caught:
+        marks.read()
+    problem = f"{marks.path}:2: column 'annotator': expected ada, got 'ben'"
+    assert caught.value.details == (problem,)
+
+
 def test_a_row_that_was_copied_is_a_mark_of_its_own(marks: MarkTable) -> None:
     marks.save(mark(1))
     text = marks.path.read_text("utf-8")

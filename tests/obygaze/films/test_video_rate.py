@@ -9,7 +9,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.video_rate import video_rate
+from obygaze.films.exchange import video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace, is_url, last_part
@@ -154,3 +156,16 @@ def test_a_name_in_other_capitals_is_refused_and_names_what_is_there(
         with pytest.raises(AlreadyThere, match=r"'films(\.toml)?' is there"):
             new("Films")
         assert new("films").stem == "films"
+
+
+def test_a_film_is_no_manifest_and_the_import_of_its_folder_is_named(workspace):
+    folder = workspace / "my films"
+    folder.mkdir()
+    film = folder / "Lake.MP4"
+    film.touch()
+    with pytest.raises(NotFound) as no_manifest:
+        Workspace(workspace).existing_manifest(str(film))
+    assert no_manifest.value.message == f"{film} is a film, not a manifest of films"
+    hint = f"obygaze manifest import folder '{folder}'"
+    assert no_manifest.value.hint == hint
+    call_obygaze(*shlex.split(hint)[1:], cwd=workspace).ok()

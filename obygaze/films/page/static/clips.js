@@ -2,7 +2,7 @@
 import { levelText } from "./marks.js";
 import { state } from "./state.js";
 import { cutOff, scoreText } from "./timeline.js";
-import { $, EPS, address, clock, el, fill, load, options } from "./tools.js";
+import { $, EPS, address, clock, el, fill, hasPictures, load, options } from "./tools.js";
 
 const BATCH = 60; // clips that are added to the grid at once
 
@@ -23,7 +23,6 @@ const titleOf = (id) => state.page.films.find((film) => film.id === id)?.title ?
 export function prepareFilters() {
   const { page, scores } = state;
   const levels = Object.keys(page.levels).filter((level) => page.clips.some((clip) => clip.level === level));
-  options(filters.film, [["", "all"], ...page.films.map((film) => [film.id, film.title])]);
   options(filters.level, [["", "all"], ...levels.map((level) => [level, levelText(level)])]);
   options(filters.concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
   options(filters.order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
@@ -33,8 +32,7 @@ export function prepareFilters() {
 }
 
 export function chooseClips() {
-  const fits = (clip) => (!filters.film.value || clip.film === filters.film.value)
-    && (!filters.level.value || clip.level === filters.level.value)
+  const fits = (clip) => (!filters.level.value || clip.level === filters.level.value)
     && (!filters.concept.value || clip.concepts.includes(filters.concept.value));
   found = state.page.clips.filter(fits).sort(ORDERS[filters.order.value][1]);
   nShown = 0;
@@ -59,12 +57,16 @@ function levelMark(level) {
   return level && made;
 }
 
-function card(clip, similar) {
+function thumbnailOf(clip) {
   const blank = el("span", { className: "blank" });
   const src = `thumb/${encodeURIComponent(clip.id)}`;
   const thumbnail = el("img", { loading: "lazy", alt: "", src, onerror: () => thumbnail.replaceWith(blank) });
+  return thumbnail;
+}
+
+function card(clip, similar) {
   const isWrong = clip.correct === false && !similar;
-  return el("a", { className: "card", href: address({ clip: clip.id }) }, thumbnail,
+  return el("a", { className: "card", href: address({ clip: clip.id }) }, hasPictures && thumbnailOf(clip),
     el("span", {},
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
       el("span", { className: "note" }, clip.concepts.join(", ")),
@@ -97,9 +99,9 @@ export async function openClip(id) {
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
   const sheet = $("sheet");
   sheet.onerror = () => (sheet.hidden = true);
-  sheet.hidden = false;
+  sheet.hidden = !hasPictures;
   sheet.alt = `Twelve pictures of ${clip.id} in their order, with their times`;
-  sheet.src = `sheet/${encodeURIComponent(clip.id)}`;
+  if (hasPictures) sheet.src = `sheet/${encodeURIComponent(clip.id)}`;
   $("why").hidden = !clip.explanation;
   if (clip.explanation) explain(clip.explanation);
   $("similar").hidden = !clip.nearest?.length;

@@ -112,6 +112,7 @@ function showPage() {
   $("marks-file").textContent = page.marks ?? "";
   $("seen-percent").textContent = page.seen_percent;
   $("of-marks").hidden = !annotator;
+  $("of-scores").hidden = !run;
   $("no-concepts").hidden = Object.keys(concepts).length > 0;
   fill($("definitions"), ...Object.entries(concepts).flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning || "no definition")]));
   prepareFilters();

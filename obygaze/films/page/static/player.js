@@ -1,10 +1,11 @@
 // The video: which picture is on the screen, and how to get to another one.
 import { changed, state } from "./state.js";
-import { $, EPS, countUpTo, guarded, send, tell } from "./tools.js";
+import { $, EPS, countUpTo, guarded, hasPictures, send, tell } from "./tools.js";
 
 const video = $("video");
 const SPEEDS = [0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4];
 const ROUNDING_S = 0.0006; // browsers round the times of pictures
+const NO_VIDEO = hasPictures ? "There is no video for this part of the film." : "This copy of the page has no videos and no pictures.";
 
 let timesOf = new Map(); // when the pictures of a video are shown, and the end of the last one, by key
 let originOf = new Map(); // the time in the file at which these times are 0, by key
@@ -92,7 +93,7 @@ export function openVideos() {
   timesOf = new Map();
   originOf = new Map();
   presented = null;
-  state.piece = null;
+  state.piece = undefined; // also that there is no piece is to be shown
   video.removeAttribute("src");
 }
 
@@ -183,14 +184,17 @@ const reported = () => new Promise((done) => {
   setTimeout(done, 200);
 });
 
-// Stop at the picture that is on the screen, and make the browser show just that one.
+// Stop at the picture that is on the screen, and make the browser show just that one. A busy browser
+// presents several more before it stops.
 export async function hold() {
   if (video.paused || video.hidden || !state.piece) return;
   const held = state.film;
+  // After a seek the picture that was asked for counts, before it is there.
+  const time = video.seeking ? state.at : timeOnScreen();
   isHeld = true;
   video.pause();
   await reported();
-  if (state.film === held && state.piece) seek(timeOnScreen());
+  if (state.film === held && state.piece) seek(time);
 }
 
 function timeOnScreen() {
@@ -209,7 +213,7 @@ function show(piece) {
   const source = plays ? `media/${piece.key}` : "";
   video.hidden = !plays;
   $("refused").hidden = Boolean(plays);
-  $("refused").textContent = !piece ? "There is no video for this part of the film."
+  $("refused").textContent = !piece ? NO_VIDEO
     : `Browsers do not play this video (${piece.refused}). Make a copy that they play: ffmpeg -i OLD -r RATE NEW.mp4, and link it.`;
   if (piece) guarded(() => loadTimes(piece));
   if ((video.getAttribute("src") ?? "") === source) return;

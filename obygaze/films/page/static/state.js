@@ -8,7 +8,7 @@ export const state = {
   film: null, // the document of the film that is shown (main); its marks and segments (marks), what
   // was watched of it (watched)
   at: 0, // the time on the time line that is shown, in seconds (player)
-  piece: null, // the stretch of the film whose video is loaded (player)
+  piece: null, // the stretch of the film whose video is loaded, null where there is none (player)
   lanes: [], // the rows of the time line (timeline)
   chosen: null, // the id of the mark in the form (marks)
   begun: null, // what is known of a mark that is not whole yet (marks)

@@ -2,11 +2,11 @@
 import { levelText, setSpan, beginSpan, choose } from "./marks.js";
 import { now, pause, pictureAt, seek, startOf } from "./player.js";
 import { changed, on, state } from "./state.js";
-import { $, EPS, address, clock, countUpTo, el, fill, guarded, options, tell } from "./tools.js";
+import { $, EPS, address, clock, countUpTo, el, fill, guarded, hasPictures, options, tell } from "./tools.js";
 
 const HEIGHTS = { watched: 8, level: 22, score: 46, concept: 12 };
 const RULER = 18;
-const STRIP = 48; // height of the pictures at even steps
+const STRIP = hasPictures ? 48 : 28; // height of the pictures at even steps
 const GAP = 5; // below each row
 const GRIP = 6; // pixels beside an edge that still take it
 const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
@@ -216,6 +216,7 @@ function drawRuler(g, x, from, to) {
 
 // Each picture stands in the middle of its step; if steps are narrow, some are left out.
 function drawStrip(g, x) {
+  if (!hasPictures) return;
   const { n_in_strip: n, end_s } = state.film;
   g.fillStyle = colors.soft;
   g.fillRect(x(0), RULER, end_s * scale, STRIP);
@@ -439,7 +440,7 @@ on("film", () => {
   drag = null;
   strip = new Image();
   strip.onload = drawSoon;
-  strip.src = `strip/${encodeURIComponent(state.film.id)}`;
+  if (hasPictures) strip.src = `strip/${encodeURIComponent(state.film.id)}`;
   makeLanes();
 });
 on("segments", makeLanes);

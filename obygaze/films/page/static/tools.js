@@ -40,6 +40,8 @@ const messageOf = ({ error, hint }) => (hint ? `${error}. Try: ${hint}` : error)
 /* global EXPORTED: the documents of an exported page, which has no server */
 const exported = typeof EXPORTED === "undefined" ? null : EXPORTED;
 
+export const hasPictures = !exported;
+
 export async function load(name, asked = {}) {
   if (exported) return exported[[name, ...Object.values(asked).slice(0, 1)].join(" ")];
   const answer = await send(`api/${name}?${new URLSearchParams(asked)}`);

@@ -519,12 +519,15 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     wait(lambda: "clip lake-001: S sure; Look" in text(browser, "#here"))
     assert "ada: S sure; Look" in text(browser, "#here")
     assert not browser.find_element("id", "mark").is_displayed()
+    assert text(browser, "#refused") == (
+        "This copy of the page has no videos and no pictures."
+    )
     go(browser, clip="lake-001")
     wait(lambda: browser.title.startswith("lake-001"))
     assert {urlsplit(url).scheme for url in requests_of(browser)} == {"file"}
-    errors = [one["message"] for one in browser.get_log("browser")]
-    # Pictures are not there; nothing else fails.
-    assert [one for one in errors if "ERR_FILE_NOT_FOUND" not in one] == []
+    # It has no pictures: none is asked for, and none is drawn as an empty frame.
+    assert browser.get_log("browser") == []
+    assert browser.find_elements("css selector", ".card img, .blank") == []
     (folder / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
         export(page, folder)

@@ -693,6 +693,40 @@ def wait_for_n_seen(page: Site, n_pictures: int) -> None:
     wait(lambda: len(seen_by_the_program(page)) == n_pictures)
 
 
+# A film at four times its speed, which a busy browser stops late, and the pictures that it brings
+# to the screen, one after another, with the place of the last one when `i` was pressed.
+SLOW_TO_STOP = """
+const pause = HTMLMediaElement.prototype.pause, video = document.querySelector("video");
+HTMLMediaElement.prototype.pause = function () { setTimeout(() => pause.call(this), 300); };
+video.defaultPlaybackRate = video.playbackRate = 4;
+window.onScreen = [];
+const look = (_, frame) => {
+  window.onScreen.push(Math.floor(frame.mediaTime * 25 + 0.01));
+  video.requestVideoFrameCallback(look);
+};
+video.requestVideoFrameCallback(look);
+addEventListener("keydown", (event) => {
+  if (event.key === "i") window.atKey = window.onScreen.length - 1;
+}, true);
+"""
+
+
+def test_a_mark_starts_at_the_picture_of_its_key_though_the_film_stops_late(
+    browser: Any, tmp_path: Path
+) -> None:
+    """It started at the picture at which a busy browser had stopped at last."""
+    with served(lake(tmp_path)) as server:
+        open_lake(browser, server.new_address())
+        browser.execute_script(SLOW_TO_STOP)
+        keys_to_body(browser, " ")
+        wait(lambda: browser.execute_script("return onScreen.length") > 5)
+        keys_to_body(browser, "i")
+        wait(lambda: "picture" in text(browser, "#start_frame"))
+        marked = int(text(browser, "#start_frame").rpartition(" ")[2])
+        shown, at_key = browser.execute_script("return [onScreen, atKey]")
+        assert marked == shown[at_key]
+
+
 def test_seeking_counts_nothing(browser: Any, tmp_path: Path) -> None:
     page = lake(tmp_path)
     draw = random.Random(3)

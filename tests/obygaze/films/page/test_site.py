@@ -21,6 +21,7 @@ from support.film_pages import ask, film_clips, mark, segment, served, site, tab
 from support.run_tables import MadeCell, clips_of, made_run, scores_for
 from support.videos import read_number, write_video
 
+from obygaze.films import marks as marks_module
 from obygaze.films import page as page_package
 from obygaze.films.decisions import (
     cell_facts,
@@ -303,3 +304,20 @@ def test_sound_that_is_longer_than_the_film_adds_no_pictures(tmp_path: Path) -> 
     sent = {"movie_id": "lake", "stretches": [[0, 90]]}
     (watched,) = page.save_watched(sent)
     assert (watched["start_frame"], watched["end_frame"]) == (0, 49)
+
+
+def test_what_was_watched_is_known_before_the_first_mark_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in between, a mark without this table says that the whole film was watched."""
+    clips = [Clip("lake-1", "lake", 1, "", 0.0, 100.0, "S", (), {"framerate": "25"})]
+    page = site(tmp_path, clips, "eva")
+
+    def cut_off(path: Path, data: bytes) -> None:
+        raise OSError("the computer was switched off")
+
+    monkeypatch.setattr(marks_module, "write_atomic", cut_off)
+    with pytest.raises(OSError, match="switched off"):
+        page.save_mark(mark())
+    assert page.watched is not None
+    assert page.watched.path.read_text("utf-8").count("\n") == 1

@@ -196,6 +196,10 @@ def test_a_last_row_of_sums_is_refused_also_where_no_row_has_times(
     # The last clip of a film, which nobody has annotated.
     lines = imported(tmp_path, rows.replace(b"Total,2,", b"lake-003,lake,"))
     assert lines[0] == "manifests/t.toml: 3 clips of 1 film (EN 1, S 1)"
+    # So is the only clip of a film.
+    (tmp_path / "sea").mkdir()
+    lines = imported(tmp_path / "sea", rows.replace(b"Total,2,", b"sea-001,sea,"))
+    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, S 1)"
 
 
 def test_rows_without_a_film_or_a_clip_are_named(tmp_path: Path) -> None:
