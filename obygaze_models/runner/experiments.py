@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import (
@@ -31,21 +31,19 @@ from obygaze_features.core.workspace import (
     is_url,
     last_part,
 )
-from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.io import manifest_path
-from obygaze_features.store import Store, open_store
-from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
-from obygaze_models.runner.tables import Run
-from obygaze_models.runner.text import result_text
+from obygaze_models.models.registry import DEFAULT_TASK, trainable
 
 if TYPE_CHECKING:
+    from obygaze_features.manifest import Manifest
+    from obygaze_features.store import Store
     from obygaze_models.protocols.schema import Protocol
+    from obygaze_models.runner.tables import Run
     from obygaze_models.zoo import SavedModel
 
 F = TypeVar("F", bound=Callable[..., Any])
-Stores: TypeAlias = (
-    PathLike | Store | Sequence[PathLike | Store] | Mapping[str, PathLike | Store]
-)
+# Store is imported for type checkers only, so that the commands start fast.
+OneStore: TypeAlias = Union[PathLike, "Store"]
+Stores: TypeAlias = OneStore | Sequence[OneStore] | Mapping[str, OneStore]
 
 
 class Trained(NamedTuple):
@@ -59,7 +57,7 @@ class Trained(NamedTuple):
         return {**self.run.to_json(), "model": str(self.model.folder)}
 
     def __str__(self) -> str:
-        lines = [result_text(self.run)]
+        lines = [_result_text(self.run)]
         chosen = self.model.info.chosen_settings
         if chosen:
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
@@ -70,6 +68,12 @@ class Trained(NamedTuple):
     def quiet_text(self) -> str:
         """Return where the run and the model are."""
         return f"{self.run.quiet_text}\n{self.model.folder}"
+
+
+def _result_text(run: Run) -> str:
+    from obygaze_models.runner.text import result_text
+
+    return result_text(run)
 
 
 @dataclass(frozen=True)
@@ -268,6 +272,9 @@ def named_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
     """Return a manifest and its path; without a name, the only manifest of the workspace."""
+    from obygaze_features.manifest import Manifest, read_manifest
+    from obygaze_features.manifest.io import manifest_path
+
     if isinstance(manifest, Manifest):
         return manifest, manifest.name
     resolved_workspace = Workspace.of(workspace)
@@ -287,9 +294,11 @@ def named_manifest(
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
     """Open stores by the names that results give them; texts may be NAME=STORE."""
+    from obygaze_features.store import open_store
+
     if stores is None:
         return {}
-    named: Mapping[str, PathLike | Store]
+    named: Mapping[str, OneStore]
     if isinstance(stores, Mapping):
         named = stores
     elif isinstance(stores, str):
@@ -305,12 +314,12 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
     }
 
 
-def _named_stores(stores: Sequence[PathLike | Store]) -> dict[str, PathLike | Store]:
+def _named_stores(stores: Sequence[OneStore]) -> dict[str, OneStore]:
     """Return stores by their names; those without one are named after their place."""
-    named: dict[str, PathLike | Store] = {}
+    named: dict[str, OneStore] = {}
     for store in stores:
         if isinstance(store, str):
-            pairs: Mapping[str, PathLike | Store] = store_names([store])
+            pairs: Mapping[str, OneStore] = store_names([store])
         else:
             pairs = {_name_of(store): store}
         for name, chosen in pairs.items():
@@ -321,6 +330,8 @@ def _named_stores(stores: Sequence[PathLike | Store]) -> dict[str, PathLike | St
 
 
 def _name_of(store: os.PathLike[str] | Store) -> str:
+    from obygaze_features.store import Store
+
     location = store.location if isinstance(store, Store) else os.fspath(store)
     return _last_name(location)
 
@@ -345,4 +356,4 @@ def _last_name(location: str) -> str:
     return last_part(path)
 
 
-command = command_of(run, "run", instead={"--list": list_protocols}, text=result_text)
+command = command_of(run, "run", instead={"--list": list_protocols}, text=_result_text)
