@@ -139,12 +139,17 @@ class VerifyReport:
 
     def require_whole(self) -> None:
         """Raise an error (exit 4) that names each file with a problem."""
-        if self.problems:
-            raise Corrupt(
-                f"{count(len(self.problems), 'problem')}, the first in {self.problems[0]}",
-                where=self.location,
-                details=[str(problem) for problem in self.problems],
-            )
+        if not self.problems:
+            return
+        first, *others = self.problems
+        message = str(first)
+        if others:
+            message += f"; {count(len(others), 'other problem')}"
+        raise Corrupt(
+            message,
+            where=self.location,
+            details=[str(problem) for problem in others],
+        )
 
 
 def verify(

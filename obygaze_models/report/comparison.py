@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -291,7 +292,11 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         metric: A metric; the default is the primary one of the first run.
     """
     if len(runs) < 2:
-        raise FixUsage("a comparison needs two runs or more")
+        message = f"a comparison needs two runs or more, got {len(runs)}"
+        hint = None
+        if runs:
+            hint = f"obygaze report {shlex.quote(str(runs[0].folder))}"
+        raise FixUsage(message, hint=hint)
     with explaining(*runs):
         return _compared(runs, metric)
 
