@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
 
@@ -15,7 +14,6 @@ from obygaze_features.core.console import (
     count,
     few,
     progress_bars,
-    table,
 )
 from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixUsage
@@ -36,7 +34,6 @@ from obygaze_models.models.registry import DEFAULT_TASK, trainable
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
-    from obygaze_models.protocols.schema import Protocol
     from obygaze_models.runner.tables import Run
     from obygaze_models.zoo import SavedModel
 
@@ -74,31 +71,6 @@ def _result_text(run: Run) -> str:
     from obygaze_models.runner.text import result_text
 
     return result_text(run)
-
-
-@dataclass(frozen=True)
-class ProtocolList:
-    """The protocols that come with obygaze, by name."""
-
-    protocols: Mapping[str, Protocol]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the complete protocols."""
-        return {name: chosen.to_json() for name, chosen in self.protocols.items()}
-
-    def __str__(self) -> str:
-        rows = []
-        for name, chosen in self.protocols.items():
-            models = " ".join(chosen.model_names)
-            rows.append((name, chosen.splits.kind, models, chosen.report.title))
-        return table(("protocol", "splits", "models", "what it is"), rows)
-
-
-def list_protocols() -> ProtocolList:
-    """List the protocols that come with obygaze."""
-    from obygaze_models.protocols.reading import load_protocol, protocol_names
-
-    return ProtocolList({name: load_protocol(name) for name in protocol_names()})
 
 
 def run(
@@ -140,7 +112,6 @@ def run(
         {'ridge'}
 
     Commands:
-        obygaze run --list
         obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
@@ -356,4 +327,4 @@ def _last_name(location: str) -> str:
     return last_part(path)
 
 
-command = command_of(run, "run", instead={"--list": list_protocols}, text=_result_text)
+command = command_of(run, "run", text=_result_text)
