@@ -49,12 +49,12 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Experiments",
     ),
     "report": (
-        "obygaze_models.report.page:command",
+        "obygaze_models.report.commands:report_command",
         "Write the report of runs: a page, tables, figures.",
         "Experiments",
     ),
     "compare": (
-        "obygaze_models.report.comparison:command",
+        "obygaze_models.report.commands:compare_command",
         "Show runs side by side: what differs in them, and by how much.",
         "Experiments",
     ),

@@ -25,7 +25,6 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip
-from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import View, in_view
@@ -276,6 +275,7 @@ def _step(
 
 def _interval_of_mean(values: NDArray[np.float64]) -> Interval:
     """Return the 95 % interval of the mean of one value for each film, bootstrapped over films."""
+    from obygaze_models.evaluation.bootstrap import resample
 
     def mean(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         return {"mean": weights @ values / weights.sum(axis=1)}

@@ -5,8 +5,11 @@ ignores that one rater gives higher numbers than another; Krippendorff's alpha f
 is beside it, counts this as disagreement.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +27,9 @@ from obygaze.audits.texts import (
     source_name,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation import bootstrap
+
+if TYPE_CHECKING:
+    from obygaze_models.evaluation.bootstrap import Interval as BootstrappedInterval
 
 Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
@@ -140,6 +145,8 @@ def reliability_of(
     n_incomplete: int = 0,
 ) -> ReliabilityAudit:
     """Return both alphas of a table of numbers, a row for each item, a column for each rater."""
+    from obygaze_models.evaluation.bootstrap import resample
+
     table = np.asarray(ratings, dtype=np.float64)
     # Neither alpha changes; sums of squares keep their digits.
     centred = table - table.mean()
@@ -150,7 +157,7 @@ def reliability_of(
     def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
         return _alphas(centred, weights[:, codes])
 
-    intervals = bootstrap.resample(alphas_of_clusters, names_of_clusters)
+    intervals = resample(alphas_of_clusters, names_of_clusters)
     means = table.mean(axis=0).tolist()
     deviations = table.std(axis=0, ddof=1).tolist()
     return ReliabilityAudit(
@@ -208,7 +215,7 @@ def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
     return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
 
 
-def _interval(bootstrapped: bootstrap.Interval) -> Interval:
+def _interval(bootstrapped: BootstrappedInterval) -> Interval:
     """Return the ends of an interval of alpha, which is at most 1."""
     return [_finite(bootstrapped.low), _finite(min(bootstrapped.high, 1))]
 

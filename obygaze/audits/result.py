@@ -16,7 +16,6 @@ from obygaze_features.core.console import table as aligned
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.function_commands import command_of
-from obygaze_models.evaluation.bootstrap import resample
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,8 @@ def ratio_interval(
 
     An end that cannot be computed is None.
     """
+    from obygaze_models.evaluation.bootstrap import resample
+
     names, codes = np.unique(clusters, return_inverse=True)
     tops = np.bincount(codes, weights=np.asarray(top))
     bottoms = np.bincount(codes, weights=np.asarray(bottom))

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import secrets
 import shutil
 import stat
 import time
@@ -218,7 +217,7 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 def _hidden_name(path: Path) -> Path:
     """Return a new hidden name beside a path, of a length that file systems allow."""
-    return path.with_name(f".{path.name[:50]}.{secrets.token_hex(8)}.tmp")
+    return path.with_name(f".{path.name[:50]}.{os.urandom(8).hex()}.tmp")
 
 
 @contextmanager
@@ -297,7 +296,7 @@ def _replace_folder(new: Path, old: Path) -> None:
     """
     if system.exchange_names(new, old):
         return
-    before = old.with_name(f"{old.name[:50]}.before-{secrets.token_hex(4)}")
+    before = old.with_name(f"{old.name[:50]}.before-{os.urandom(4).hex()}")
     system.rename_folder(old, before)
     system.rename_folder(new, old)
     shutil.rmtree(before)

@@ -112,7 +112,6 @@ def command_of(
     then: Callable[..., Any] | None = None,
     then_group: str = "Results",
     check: Callable[..., None] | None = None,
-    instead: Mapping[str, Callable[..., Any]] | None = None,
     text: Callable[[Any], str] = str,
     kind: type[SessionCommand] = SessionCommand,
 ) -> SessionCommand:
@@ -129,14 +128,12 @@ def command_of(
         then_group: The title of its options in the help.
         check: Is called with these options before the function, and raises an error for values
             that would fail after its work.
-        instead: Switches such as `--list`, with a function that is called in place of `function`.
         text: Returns the text of a result.
         kind: The class of the command.
     """
     described = parse_docstring(function)
     params = parameters_of(function)
     own_names = {param.name for param in params}
-    switches = [_switch(flag, other) for flag, other in (instead or {}).items()]
     if then is not None:
         for param in parameters_of(then, skip_self=True):
             if param.name in own_names:
@@ -147,11 +144,6 @@ def command_of(
             params.append(param)
 
     def run(session: Session, /, **values: Any) -> None:
-        for switch in switches:
-            if values.pop(switch.name or ""):
-                other = vars(switch)["function"]
-                show_result(session.console, _call(session, other))
-                return
         given = typed_values(values, params)
         chosen = {key: value for key, value in given.items() if key in own_names}
         further = {key: value for key, value in given.items() if key not in own_names}
@@ -170,7 +162,7 @@ def command_of(
     about = described.about
     if described.commands:
         about = f"{about}\n\nExamples:\n{described.commands}"
-    made = kind(name=name, params=[*switches, *params], callback=run, help=about)
+    made = kind(name=name, params=params, callback=run, help=about)
     made.function = function
     return made
 
@@ -185,14 +177,6 @@ def typed_values(
         for name, value in values.items()
         if value != () or name not in repeatable
     }
-
-
-def _switch(flag: str, function: Callable[..., Any]) -> click.Option:
-    """Return the option that calls another function; its help is what that function does."""
-    about = parse_docstring(function).about.splitlines()[0]
-    switch = click.Option([flag], is_flag=True, help=about)
-    vars(switch)["function"] = function
-    return switch
 
 
 def show_result(

@@ -184,18 +184,26 @@ def next_steps(
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
-    # Kept frames, and arrays of frames alone, have no vector a clip.
-    typed = []
-    for store in plan.stores:
-        if any(array.name in VECTORS for array in store.arrays):
-            typed.append(store.target.store or store.path.name)
     is_sealed = all(state.seal for state in states)
-    is_complete = is_sealed and not failures and not without_video
-    if typed and is_complete and manifest.has_honest_tasks:
-        stores = " ".join(f"--store {shlex.quote(name)}" for name in typed)
-        name = shlex.quote(plan.manifest)
-        steps.append(f"next: obygaze run honest --manifest {name} {stores}")
+    if is_sealed and not failures and not without_video:
+        steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
+
+
+def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
+    """Return the command for whole stores: an experiment where arrays and levels allow one."""
+    names = []
+    names_with_vectors = []
+    for store in plan.stores:
+        name = shlex.quote(store.target.store or store.path.name)
+        names.append(name)
+        # Kept frames, and arrays of frames alone, have no vector a clip.
+        if any(array.name in VECTORS for array in store.arrays):
+            names_with_vectors.append(name)
+    if not names_with_vectors or not manifest.has_honest_tasks:
+        return f"obygaze store info {names[0]}"
+    stores = " ".join(f"--store {name}" for name in names_with_vectors)
+    return f"obygaze run honest --manifest {shlex.quote(plan.manifest)} {stores}"
 
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:

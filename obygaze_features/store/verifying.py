@@ -138,14 +138,18 @@ class VerifyReport:
         self.require_whole()
 
     def require_whole(self) -> None:
-        """Raise an error (exit 4) that names each file with a problem, once."""
-        if self.problems:
-            first, *others = self.problems
-            raise Corrupt(
-                f"{count(len(self.problems), 'problem')}, the first in {first}",
-                where=self.location,
-                details=[str(problem) for problem in others],
-            )
+        """Raise an error (exit 4) that names each file with a problem."""
+        if not self.problems:
+            return
+        first, *others = self.problems
+        message = str(first)
+        if others:
+            message += f"; {count(len(others), 'other problem')}"
+        raise Corrupt(
+            message,
+            where=self.location,
+            details=[str(problem) for problem in others],
+        )
 
 
 def verify(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import hypergeom
 
 from obygaze_features.core.errors import FixInput
 
@@ -202,6 +201,8 @@ def occurrence_p(
 
 def _hypergeometric(n_items: int, n_yes: int, n_taken: int) -> Floats:
     """Return the chance of each number of a block's occurrences in the first group, from 0 on."""
+    from scipy.stats import hypergeom  # takes half a second
+
     counts = np.arange(min(n_yes, n_taken) + 1)
     if n_items <= MOST_CHANCES:
         return np.asarray(hypergeom.pmf(counts, n_items, n_yes, n_taken))

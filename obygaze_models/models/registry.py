@@ -167,6 +167,8 @@ _FRAMES = {
     "C": Setting(_POSITIVE, 1.0),
 }
 
+CAV = "cav"  # concept vectors alone, which `obygaze train` takes
+DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 KINDS = {
     "mlp": ModelKind("MLPProbe", _MLP),
     "logistic": ModelKind("LogisticProbe", _LOGREG),
@@ -183,6 +185,13 @@ KINDS = {
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
 }
+
+
+def trainable() -> list[str]:
+    """Return the names that `obygaze train` takes."""
+    frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
+    clips = [name for name in KINDS if name not in frames]
+    return [*clips, CAV]
 
 
 def find_kind(name: str) -> ModelKind:

@@ -16,20 +16,11 @@ from obygaze_models.models import registry
 from obygaze_models.models.registry import PUBLISHED, Settings
 from obygaze_models.protocols.schema import Model
 
-CAV = "cav"  # concept vectors alone, which `obygaze train` takes
-DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 AGAINST_EN = " against EN"
 KINDS = registry.KINDS
 GRID = "grid"
 BY_TASK = "by_task"
 OTHER_TASKS = "other"
-
-
-def trainable() -> list[str]:
-    """Return the names that `obygaze train` takes."""
-    frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
-    clips = [name for name in KINDS if name not in frames]
-    return [*clips, CAV]
 
 
 def setting_rules(kind: str) -> dict[str, Rule]:

@@ -71,21 +71,18 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
         name: The name of a shipped protocol, or the path of a TOML file.
         changes: Keys to change, such as `splits.scheme=none`.
     """
+    known = _protocol_files()
+    hint = f"a file NAME.toml, or one of {', '.join(sorted(known))}"
     text = system.typed_path(str(name))
     path = Path(text)
     if path.suffix == ".toml" or "/" in text:
         if not path.is_file():
-            raise NotFound(
-                "no such protocol", where=str(path), hint="obygaze run --list"
-            )
+            raise NotFound("no such protocol", where=str(path), hint=hint)
         with path.open("rb") as file:
             return parse_protocol(file.read(MAX_BYTES + 1), str(path), changes)
-    known = _protocol_files()
     if str(name) not in known:
-        raise NotFound(
-            f"unknown protocol {str(name)!r}{near(str(name), known)}",
-            hint=f"a file NAME.toml, or one of {', '.join(sorted(known))}",
-        )
+        message = f"unknown protocol {str(name)!r}{near(str(name), known)}"
+        raise NotFound(message, hint=hint)
     return parse_protocol(known[str(name)].read_bytes(), f"{name}.toml", changes)
 
 

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.report.comparison import compare as compare
-    from obygaze_models.report.page import report as report
+    from obygaze_models.report.commands import compare as compare
+    from obygaze_models.report.commands import report as report
 else:
-    _EXPORTS = {
-        "obygaze_models.report.comparison": ("compare",),
-        "obygaze_models.report.page": ("report",),
-    }
+    _EXPORTS = {"obygaze_models.report.commands": ("compare", "report")}
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -13,19 +13,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import MISSING, count, table, with_interval
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.workspace import PathLike
-from obygaze_features.core.written_tables import Columns, Listing, check_output
+from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, ranking_metric
 from obygaze_models.evaluation.predictions import IntArray, Predictions
@@ -35,7 +32,6 @@ from obygaze_models.report.lookup import (
     explaining,
     grouped,
     metric_name,
-    opened_runs,
     pair_name,
 )
 from obygaze_models.report.tables import (
@@ -288,40 +284,6 @@ def _ends(number: Number) -> tuple[float | None, float | None]:
     return number.low, number.high
 
 
-def compare(
-    *runs: PathLike | Run,
-    metric: Annotated[
-        str | None, Option(shown_default="the primary one of the first run")
-    ] = None,
-    workspace: PathLike | None = None,
-) -> ComparedRuns:
-    """Show runs side by side: what differs in them, and by how much.
-
-    The settings and inputs that are not the same in all runs come first. Then each cell has a
-    value for each run, and the difference of each run to the first one, computed on the clips that
-    both tested. A difference of AP or AUC has an interval over films, and a p that allows for all
-    differences that are shown. Cells of runs with one store each, or with one model each, are
-    compared whatever the stores or the models are called. The models and stores of one run are
-    compared in its report.
-
-    Args:
-        runs: Names of runs of the workspace, or their folders; the first is compared with.
-        metric: The metric, such as ap or auc, or an own one that a run has.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> compared = og.compare("first", "first")
-        >>> compared.settings
-        {}
-
-    Commands:
-        obygaze compare honest-xclip honest-vivit
-        obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc
-        obygaze compare honest-xclip honest-vivit -o compared.xlsx
-    """
-    return compare_runs(opened_runs(runs, workspace), metric)
-
-
 def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns:
     """Return runs side by side, with the differences of each to the first.
 
@@ -330,13 +292,11 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         metric: A metric; the default is the primary one of the first run.
     """
     if len(runs) < 2:
+        message = "a comparison needs two runs or more; the report of a run compares its models"
         hint = None
-        for run in runs:
-            hint = f"obygaze report {shlex.quote(str(run.folder))}"
-        raise FixUsage(
-            "a comparison needs two runs or more; the report of a run compares its models",
-            hint=hint,
-        )
+        if runs:
+            hint = f"obygaze report {shlex.quote(str(runs[0].folder))}"
+        raise FixUsage(message, hint=hint)
     with explaining(*runs):
         return _compared(runs, metric)
 
@@ -712,8 +672,3 @@ def _shown(value: Any) -> str:
     if re.fullmatch("[0-9a-f]{64}", text):
         return f"{text[:HASH_LETTERS]}..."
     return text
-
-
-command = command_of(
-    compare, "compare", then=Listing.write, then_group="Options", check=check_output
-)

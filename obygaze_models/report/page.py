@@ -6,24 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
-from obygaze_features.core.function_commands import command_of
-from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.rendering import environment
-from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
-    opened_runs,
     pair_of,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
@@ -35,13 +31,12 @@ from obygaze_models.runner.summary import (
     short,
     warnings_of,
 )
-from obygaze_models.runner.tables import Run, read_folder
+from obygaze_models.runner.tables import read_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Format = Literal["html", "csv", "latex", "svg"]
-FORMATS: Sequence[Format] = ("html", "csv", "latex", "svg")
+FORMATS = ("html", "csv", "latex", "svg")
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
 )
@@ -64,44 +59,6 @@ class ReportFiles(list[Path]):
         if not folders:
             return []
         return [f"and {len(self) - 1} tables and figures in {', '.join(folders)}"]
-
-
-def report(
-    *runs: PathLike | Run,
-    formats: Annotated[
-        Sequence[Format] | None, Option("--format", shown_default="all")
-    ] = None,
-    output: Annotated[
-        PathLike | None,
-        Option(
-            "-o --output", metavar="PATH", shown_default="report.html in the first run"
-        ),
-    ] = None,
-    workspace: PathLike | None = None,
-) -> ReportFiles:
-    """Write the report of runs: a page, tables, figures.
-
-    The page contains all its figures and loads nothing from the network. Tables are written as CSV
-    and LaTeX, figures as SVG, into the folder of each run.
-
-    Args:
-        runs: Names of runs of the workspace, or their folders.
-        formats: Write only this format.
-        output: File of the page, with .html.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> og.report("first")[0].name
-        'report.html'
-
-    Commands:
-        obygaze report honest-desc
-        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
-        obygaze report honest-desc --format latex --format csv
-    """
-    folders = [run.folder for run in opened_runs(runs, workspace)]
-    page = None if output is None else Path(output)
-    return ReportFiles(write_report(folders, page, formats or FORMATS))
 
 
 @dataclass(frozen=True)
@@ -309,6 +266,3 @@ def _environment() -> Environment:
     made.filters |= {"latex": latex_text, "slug": slug}
     made.globals |= {"version": __version__, "cell_parts": cell_parts}
     return made
-
-
-command = command_of(report, "report")

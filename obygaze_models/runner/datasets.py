@@ -17,8 +17,8 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store, open_store
+from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.clips import clip_table, task_labels
-from obygaze_models.protocols.kinds import DEFAULT_TASK
 from obygaze_models.protocols.reading import checked_task, load_protocol
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.runner.features import read_store

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import (
@@ -15,7 +14,6 @@ from obygaze_features.core.console import (
     count,
     few,
     progress_bars,
-    table,
 )
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
@@ -30,21 +28,18 @@ from obygaze_features.core.workspace import (
     is_url,
     last_part,
 )
-from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.io import manifest_path
-from obygaze_features.store import Store, open_store
-from obygaze_models.protocols.kinds import DEFAULT_TASK, trainable
-from obygaze_models.runner.tables import Run
-from obygaze_models.runner.text import result_text
+from obygaze_models.models.registry import DEFAULT_TASK, trainable
 
 if TYPE_CHECKING:
-    from obygaze_models.protocols.schema import Protocol
+    from obygaze_features.manifest import Manifest
+    from obygaze_features.store import Store
+    from obygaze_models.runner.tables import Run
     from obygaze_models.zoo import SavedModel
 
 F = TypeVar("F", bound=Callable[..., Any])
-Stores: TypeAlias = (
-    PathLike | Store | Sequence[PathLike | Store] | Mapping[str, PathLike | Store]
-)
+# Store is imported for type checkers only, so that the commands start fast.
+OneStore: TypeAlias = Union[PathLike, "Store"]
+Stores: TypeAlias = OneStore | Sequence[OneStore] | Mapping[str, OneStore]
 
 
 class Trained(NamedTuple):
@@ -58,7 +53,7 @@ class Trained(NamedTuple):
         return {**self.run.to_json(), "model": str(self.model.folder)}
 
     def __str__(self) -> str:
-        lines = [result_text(self.run)]
+        lines = [_result_text(self.run)]
         chosen = self.model.info.chosen_settings
         if chosen:
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
@@ -71,29 +66,10 @@ class Trained(NamedTuple):
         return f"{self.run.quiet_text}\n{self.model.folder}"
 
 
-@dataclass(frozen=True)
-class ProtocolList:
-    """The protocols that come with obygaze, by name."""
+def _result_text(run: Run) -> str:
+    from obygaze_models.runner.text import result_text
 
-    protocols: Mapping[str, Protocol]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the complete protocols."""
-        return {name: chosen.to_json() for name, chosen in self.protocols.items()}
-
-    def __str__(self) -> str:
-        rows = []
-        for name, chosen in self.protocols.items():
-            models = " ".join(chosen.model_names)
-            rows.append((name, chosen.splits.kind, models, chosen.report.title))
-        return table(("protocol", "splits", "models", "what it is"), rows)
-
-
-def list_protocols() -> ProtocolList:
-    """List the protocols that come with obygaze."""
-    from obygaze_models.protocols.reading import load_protocol, protocol_names
-
-    return ProtocolList({name: load_protocol(name) for name in protocol_names()})
+    return result_text(run)
 
 
 def run(
@@ -135,7 +111,6 @@ def run(
         {'ridge'}
 
     Commands:
-        obygaze run --list
         obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
@@ -270,6 +245,9 @@ def named_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
     """Return a manifest and its path; without a name, the only manifest of the workspace."""
+    from obygaze_features.manifest import Manifest, read_manifest
+    from obygaze_features.manifest.io import manifest_path
+
     if isinstance(manifest, Manifest):
         return manifest, manifest.name
     resolved_workspace = Workspace.of(workspace)
@@ -289,9 +267,11 @@ def named_manifest(
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
     """Open stores by the names that results give them; texts may be NAME=STORE."""
+    from obygaze_features.store import open_store
+
     if stores is None:
         return {}
-    named: Mapping[str, PathLike | Store]
+    named: Mapping[str, OneStore]
     if isinstance(stores, Mapping):
         named = stores
     elif isinstance(stores, str):
@@ -307,12 +287,12 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
     }
 
 
-def _named_stores(stores: Sequence[PathLike | Store]) -> dict[str, PathLike | Store]:
+def _named_stores(stores: Sequence[OneStore]) -> dict[str, OneStore]:
     """Return stores by their names; those without one are named after their place."""
-    named: dict[str, PathLike | Store] = {}
+    named: dict[str, OneStore] = {}
     for store in stores:
         if isinstance(store, str):
-            pairs: Mapping[str, PathLike | Store] = store_names([store])
+            pairs: Mapping[str, OneStore] = store_names([store])
         else:
             pairs = {_name_of(store): store}
         for name, chosen in pairs.items():
@@ -323,6 +303,8 @@ def _named_stores(stores: Sequence[PathLike | Store]) -> dict[str, PathLike | St
 
 
 def _name_of(store: os.PathLike[str] | Store) -> str:
+    from obygaze_features.store import Store
+
     location = store.location if isinstance(store, Store) else os.fspath(store)
     return _last_name(location)
 
@@ -347,4 +329,4 @@ def _last_name(location: str) -> str:
     return last_part(path)
 
 
-command = command_of(run, "run", instead={"--list": list_protocols}, text=result_text)
+command = command_of(run, "run", text=_result_text)

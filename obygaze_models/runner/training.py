@@ -24,15 +24,15 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.models.registry import PUBLISHED, default_settings
-from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import (
+from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
-    for_task,
-    grid_of,
+    PUBLISHED,
+    default_settings,
     trainable,
 )
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.kinds import for_task, grid_of
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS

@@ -186,13 +186,6 @@ def test_bad_input_is_three_lines_at_most(
     assert not (here / "runs").exists()
 
 
-def test_the_list_of_protocols(here: Path) -> None:
-    lines = call_obygaze("-C", here, "run", "--list").ok().stdout.splitlines()
-    assert any(line.startswith("paper-table4") for line in lines)
-    found = call_obygaze("-C", here, "run", "--list", "--json").ok().json()
-    assert found["paper-table2"]["schema"] == "obygaze-protocol/1"
-
-
 def test_a_protocol_of_ones_own(here: Path) -> None:
     own = here / "own.toml"
     own.write_text(

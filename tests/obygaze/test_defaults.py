@@ -13,7 +13,7 @@ from support.experiments import films, planted, quick, store_of
 
 import obygaze as og
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.kinds import DEFAULT_TASK
+from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
 

@@ -286,7 +286,7 @@ for what, old, new in (
     case(f"films.csv has {what}", TABLES, replaced("films.csv", old, new))
 case(
     "ids has a row that is not there",
-    f"{TABLES}|the first in ids",
+    f"{TABLES}|ids: ",
     lambda path: raw("ids", (path / "ids").read_bytes()[:96] + b"\xff" * 48)(path),
 )
 
@@ -311,7 +311,7 @@ for what, change_ids in {
     "the rows of other clips": lambda hashes, rows: (hashes, rows[::-1]),
     "hashes that descend": lambda hashes, rows: (hashes[::-1], rows[::-1]),
 }.items():
-    case(f"ids has {what}", "ids is damaged|the first in ids", with_ids(change_ids))
+    case(f"ids has {what}", "ids is damaged|ids: ", with_ids(change_ids))
 
 
 # Chunks and their index.
@@ -377,7 +377,7 @@ for what, change in {
     "a chunk beyond the file": lambda e: [e[0], (2**40, 260)],
     "a gap": lambda e: [e[0], (e[1][0] + 1, e[1][1])],
 }.items():
-    words = r"the first in data.zarr/plain/c\.0\.0"
+    words = r"data.zarr/plain/c\.0\.0: "
     case(f"an index with {what}", words, index(change))
 
 

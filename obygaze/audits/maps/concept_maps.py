@@ -27,7 +27,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import Reason, Store, open_store
 from obygaze_features.store.making import new_store
 from obygaze_features.store.rows import FAILED
-from obygaze_models.protocols.kinds import CAV, DEFAULT_TASK
+from obygaze_models.models.registry import CAV, DEFAULT_TASK
 
 if TYPE_CHECKING:
     from obygaze_models.runner.inputs import Inputs

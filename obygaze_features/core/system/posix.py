@@ -1,18 +1,21 @@
 """Linux and macOS."""
 
-import ctypes
+from __future__ import annotations
+
 import errno
 import fcntl
 import os
 import resource
 import select
 import signal
-import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = [
     "CAN_FORK",
@@ -134,6 +137,8 @@ def rename_folder(source: Path, target: Path) -> None:
 
 def exchange_names(first: Path, second: Path) -> bool:
     """Exchange two names in one step; False where the system or the file system cannot."""
+    import ctypes
+
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
     if rename is None:
         return False
@@ -255,6 +260,8 @@ def signals_blocked() -> Iterator[None]:
 
 def end_with_parent() -> None:
     """Have the kernel end this process when its parent ends; Linux only."""
+    import ctypes
+
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -267,17 +274,23 @@ def open_memory() -> int:
     """Return an open file that has no name, in memory where the system can."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("obygaze-frames")
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
 def send_with_file(channel: socket.socket, data: bytes, descriptor: int) -> int:
     """Send bytes and an open file to another process; return how many bytes were sent."""
+    import socket
+
     return socket.send_fds(channel, [data], [descriptor])
 
 
 def receive_with_files(channel: socket.socket) -> tuple[bytes, list[int]]:
     """Return bytes, and open files, that another process sent; no bytes where it has ended."""
+    import socket
+
     data, descriptors, _, _ = socket.recv_fds(channel, 65536, 1)
     return data, descriptors
 

@@ -1,5 +1,6 @@
 """Features in an npz file: an array of ids, and arrays with a row for each."""
 
+import shlex
 import shutil
 import tempfile
 import zipfile
@@ -11,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_rules import near
 from obygaze_features.store.files import check_memory
@@ -29,12 +30,16 @@ from obygaze_features.store.importing.reader import (
 PIECE_BYTES = 2**20
 # Of the header of a file in an archive, before its name; the lengths of two texts are at the end.
 LOCAL_HEADER = 30
+# The first bytes of files of other formats.
+SIGNATURES = {b"\x89HDF\r\n\x1a\n": "hdf5", b"PAR1": "parquet"}
 
 
 def open_npz(
     path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
+    require_file(path)
+    _refuse_other_formats(path)
     archive, members = _opened(path)
     members.pop(ORIGIN_KEY, None)
     reader = array_reader(
@@ -47,6 +52,19 @@ def open_npz(
     )
     reader.handles = [archive]
     return reader
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """Raise an error that has the command of the format, if this is a file of another one."""
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    for signature, name in SIGNATURES.items():
+        if start.startswith(signature):
+            raise FixUsage(
+                f"this is a file of the format {name}, not npz",
+                where=str(path),
+                hint=f"obygaze store import {name} {shlex.quote(str(path))} -o NAME",
+            )
 
 
 def read_arrays(path: Path) -> dict[str, Values]:

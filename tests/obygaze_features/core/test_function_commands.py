@@ -564,17 +564,6 @@ def test_a_function_may_take_any_number_of_arguments() -> None:
     assert CliRunner().invoke(command, ["a"], obj=session).exit_code == 2
 
 
-def test_a_switch_calls_another_function_in_place_of_the_first() -> None:
-    command = command_of(count_clips, "count", instead={"--signs": list_signs})
-    session = Session(Workspace(Path("there")), Console())
-    done = CliRunner().invoke(command, ["s", "--signs"], obj=session)
-    assert done.stdout == "signs='- +'\n"
-    done = CliRunner().invoke(command, ["s"], obj=session)
-    assert "store='s'" in done.stdout
-    text = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
-    assert "Options: --signs List the signs. --tail" in text
-
-
 def test_the_text_of_a_result_may_be_made_by_a_function() -> None:
     command = command_of(
         list_signs, "signs", text=lambda result: result.values["signs"]

@@ -19,16 +19,16 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
         (
             "pooled",
             ("EN", "HN", "S"),
-            ["next: obygaze run honest --manifest m --store a/s"],
+            "obygaze run honest --manifest m --store a/s",
         ),
-        ("pictures", ("EN", "HN", "S"), []),
-        ("frames", ("EN", "HN", "S"), []),
-        ("pooled", ("EN", "S", "S"), []),
-        ("pooled", ("", "", ""), []),
+        ("pictures", ("EN", "HN", "S"), "obygaze store info a/s"),
+        ("frames", ("EN", "HN", "S"), "obygaze store info a/s"),
+        ("pooled", ("EN", "S", "S"), "obygaze store info a/s"),
+        ("pooled", ("", "", ""), "obygaze store info a/s"),
     ],
 )
 def test_an_experiment_comes_next_where_array_and_levels_allow_one(
-    array: str, levels: tuple[str, ...], expected: list[str]
+    array: str, levels: tuple[str, ...], expected: str
 ) -> None:
     clips = [
         Clip(f"c{i}", "f", level=level, concepts=("Look",))
@@ -44,4 +44,4 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
     )
     state: Any = SimpleNamespace(store="a/s", seal="1", failures={})
     plan = ExtractionPlan("m", (), None, [store])
-    assert next_steps(plan, [state], manifest) == expected
+    assert next_steps(plan, [state], manifest) == [f"next: {expected}"]

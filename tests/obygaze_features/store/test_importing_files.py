@@ -185,6 +185,20 @@ def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
         open_features("hdf5", tmp_path / "g.h5")
 
 
+@pytest.mark.parametrize(
+    ("start", "name"), [(b"\x89HDF\r\n\x1a\n", "hdf5"), (b"PAR1", "parquet")]
+)
+def test_a_file_of_another_format_is_named_with_its_command(
+    tmp_path: Path, start: bytes, name: str
+) -> None:
+    path = tmp_path / "my features"
+    path.write_bytes(start + bytes(100))
+    message = f"this is a file of the format {name}, not npz"
+    with pytest.raises(FixUsage, match=message) as caught:
+        import_features("npz", path, tmp_path / "s")
+    assert caught.value.hint == f"obygaze store import {name} '{path}' -o NAME"
+
+
 @pytest.mark.parametrize("size", [0, 2**64 - 16, 5000])
 @pytest.mark.parametrize("place", ["ids", "attribute"])
 def test_texts_in_which_hdf5_would_read_for_ever_are_refused(

@@ -20,7 +20,7 @@ import obygaze as og
 from obygaze_features.core import parts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.own import packages_that_read
-from obygaze_models.protocols.kinds import trainable
+from obygaze_models.models.registry import trainable
 from obygaze_models.runner.experiments import train
 from obygaze_models.runner.text import result_text
 from obygaze_models.zoo.overview import show_model

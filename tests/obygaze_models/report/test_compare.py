@@ -268,8 +268,9 @@ def test_an_own_metric_has_values_and_no_code_is_run(tmp_path: Path) -> None:
 
 def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
     run = made_run(tmp_path / "a", [cell()])
-    with pytest.raises(FixUsage, match="two runs or more"):
+    with pytest.raises(FixUsage, match="two runs or more") as raised:
         compare_runs([run])
+    assert raised.value.hint == f"obygaze report {run.folder}"
     with pytest.raises(FixUsage, match="unknown metric 'acc'") as raised:
         compare_runs([run, run], "acc")
     assert "accuracy" in str(raised.value.hint)

@@ -20,7 +20,7 @@ from obygaze.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
-from obygaze_models.protocols.kinds import DEFAULT_TASK
+from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 

@@ -1,0 +1,103 @@
+"""`obygaze report` and `compare`; what they do is imported when they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.written_tables import Listing, check_output
+
+if TYPE_CHECKING:
+    from obygaze_models.report.comparison import ComparedRuns
+    from obygaze_models.report.page import ReportFiles
+    from obygaze_models.runner.tables import Run
+
+Format = Literal["html", "csv", "latex", "svg"]
+
+
+def report(
+    *runs: PathLike | Run,
+    formats: Annotated[
+        Sequence[Format] | None, Option("--format", shown_default="all")
+    ] = None,
+    output: Annotated[
+        PathLike | None,
+        Option(
+            "-o --output", metavar="PATH", shown_default="report.html in the first run"
+        ),
+    ] = None,
+    workspace: PathLike | None = None,
+) -> ReportFiles:
+    """Write the report of runs: a page, tables, figures.
+
+    The page contains all its figures and loads nothing from the network. Tables are written as CSV
+    and LaTeX, figures as SVG, into the folder of each run.
+
+    Args:
+        runs: Names of runs of the workspace, or their folders.
+        formats: Write only this format.
+        output: File of the page, with .html.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> og.report("first")[0].name
+        'report.html'
+
+    Commands:
+        obygaze report honest-desc
+        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+        obygaze report honest-desc --format latex --format csv
+    """
+    from obygaze_models.report.lookup import opened_runs
+    from obygaze_models.report.page import FORMATS, ReportFiles, write_report
+
+    folders = [run.folder for run in opened_runs(runs, workspace)]
+    page = None if output is None else Path(output)
+    return ReportFiles(write_report(folders, page, formats or FORMATS))
+
+
+def compare(
+    *runs: PathLike | Run,
+    metric: Annotated[
+        str | None, Option(shown_default="the primary one of the first run")
+    ] = None,
+    workspace: PathLike | None = None,
+) -> ComparedRuns:
+    """Show runs side by side: what differs in them, and by how much.
+
+    The settings and inputs that are not the same in all runs come first. Then each cell has a
+    value for each run, and the difference of each run to the first one, computed on the clips that
+    both tested. A difference of AP or AUC has an interval over films, and a p that allows for all
+    differences that are shown. Cells of runs with one store each, or with one model each, are
+    compared whatever the stores or the models are called. The models and stores of one run are
+    compared in its report.
+
+    Args:
+        runs: Names of runs of the workspace, or their folders; the first is compared with.
+        metric: The metric, such as ap or auc, or an own one that a run has.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> compared = og.compare("first", "first")
+        >>> compared.settings
+        {}
+
+    Commands:
+        obygaze compare honest-xclip honest-vivit
+        obygaze compare honest-xclip honest-vivit honest-lsmdc --metric auc
+        obygaze compare honest-xclip honest-vivit -o compared.xlsx
+    """
+    from obygaze_models.report.comparison import compare_runs
+    from obygaze_models.report.lookup import opened_runs
+
+    return compare_runs(opened_runs(runs, workspace), metric)
+
+
+report_command = command_of(report, "report")
+compare_command = command_of(
+    compare, "compare", then=Listing.write, then_group="Options", check=check_output
+)
