@@ -234,16 +234,17 @@ def _extract_on_devices(
     results, errors = work_on_devices(_extract, of_devices, stop, listener)
     if errors and not results and not stop:
         raise errors[0]
-    notes: dict[str, None] = {}
+    notes: Sequence[str] = ()
     warnings: dict[str, None] = {}
     for result in results:
-        notes.update(dict.fromkeys(result.notes))
+        # What the process knew that ended last: the others counted the clips before that.
+        notes = result.notes
         warnings.update(dict.fromkeys(result.warnings))
     if not stop:
         warnings.update(dict.fromkeys(error.message for error in errors))
     run = runs[0]
     states = states_of(run.manifest, run.targets, run.workspace)
-    return Extraction(states, stop, tuple(notes), tuple(warnings))
+    return Extraction(states, stop, notes, tuple(warnings))
 
 
 # --- Begin ---
