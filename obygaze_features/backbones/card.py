@@ -189,7 +189,9 @@ class Card:
     @property
     def label(self) -> str:
         """The name for commands: that of the card, with the preset unless it is the default."""
-        return self.label_of(self.preset)
+        if self.preset == DEFAULT_PRESET:
+            return self.name
+        return f"{self.name}@{self.preset}"
 
     @property
     def input(self) -> Preset:
@@ -205,10 +207,6 @@ class Card:
     def sha256(self) -> str:
         """The hash of what the card declares; it does not depend on the file."""
         return sha256_bytes(canonical_json(self.to_json()))
-
-    def label_of(self, preset: str) -> str:
-        """Return the name of this card with a preset, for commands."""
-        return self.name if preset == DEFAULT_PRESET else f"{self.name}@{preset}"
 
     def with_preset(self, preset: str) -> Card:
         """Return the same card with another preset."""

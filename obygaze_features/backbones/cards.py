@@ -100,8 +100,11 @@ def card_from(document: Document) -> Card:
     tokens = structs.asdict(file.tokens)
     if file.tokens.out is None:
         tokens["out"] = file.tokens.width
-    default = file.preset[DEFAULT_PRESET]
-    stated = document.tree["preset"]
+    presets = {}
+    for name, preset in file.preset.items():
+        stated = {key: getattr(preset, key) for key in document.tree["preset"][name]}
+        # What is not stated is as in the default preset.
+        presets[name] = structs.replace(file.preset[DEFAULT_PRESET], **stated)
     return Card(
         name=file.name,
         family=family,
@@ -109,10 +112,7 @@ def card_from(document: Document) -> Card:
         licence=file.licence,
         geometry=Geometry(file.frames, file.size, **tokens),
         sources=file.arrays,
-        presets={
-            name: _preset(preset, stated[name], default)
-            for name, preset in file.preset.items()
-        },
+        presets=presets,
         checkpoint=file.checkpoint,
         revision=file.revision,
         citation=file.citation,
@@ -123,12 +123,6 @@ def card_from(document: Document) -> Card:
         depth={str(name): number for name, number in file.depth.items()},
         weights_sha256=file.weights_sha256,
     )
-
-
-def _preset(preset: Preset, stated: Mapping[str, Any], default: Preset) -> Preset:
-    """Return a preset; what is not stated is as in the default preset."""
-    values = {name: getattr(preset, name) for name in stated}
-    return structs.replace(default, **values)
 
 
 def find_card(name: str, workspace: Workspace | None = None) -> Card:

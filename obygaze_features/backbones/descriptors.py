@@ -208,7 +208,7 @@ def _motion(luma: Array, shares: Array) -> Array:
         places = (np.arange(length) + 0.5) / length
         centre = np.full_like(total, 0.5)
         np.divide(profile @ places, total, out=centre, where=total > 1e-9)
-        centres.append(centre)
+        centres.append(centre[:, None])
     columns = [
         size.mean(axis=(1, 2))[:, None],
         size.std(axis=(1, 2))[:, None],
@@ -216,6 +216,6 @@ def _motion(luma: Array, shares: Array) -> Array:
         change.mean(axis=(1, 2))[:, None],
         _grid(size),
         cut[:, None],
-        *(centre[:, None] for centre in centres),
+        *centres,
     ]
     return np.concatenate(columns, axis=1)

@@ -92,14 +92,12 @@ class Geometry:
 
     def declared(self) -> dict[str, Any]:
         """Return the geometry without the depth, as plain values."""
-        left_out = ["depth"]
+        plain = {**vars(self), "grid": list(self.grid), "shape": list(self.shape)}
+        del plain["depth"]
         if not any(self.shape):
             # Hashes of cards with square frames stay the same.
-            left_out.append("shape")
-        plain = {key: value for key, value in vars(self).items() if key not in left_out}
-        if "shape" in plain:
-            plain["shape"] = list(self.shape)
-        return {**plain, "grid": list(self.grid)}
+            del plain["shape"]
+        return plain
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ FAILED_SO_FAR = Case(
     KEEP,
     "{clips} failed; when the store is complete, --retry-failed tries again",
 )
+FOR_THE_NEXT_RUN = Case(
+    "for the next run",
+    KEEP,
+    "{clips} left for the next run: when the store is complete, the same command tries again",
+)
 WITHOUT_VIDEO = Case("no video", KEEP, "{clips} without a video")
 RETRIED = Case("tried again", COMPUTE, "{clips} failed before, tried again")
 NOT_IN_MANIFEST = Case(
@@ -85,13 +90,13 @@ TIMES_CHANGED = Case(
     "times changed",
     REFUSE,
     "{clips} changed since the extraction: other times, or another film",
-    "correct the manifest, or choose another name for a new store",
+    f"correct the manifest, or {_ANOTHER_STORE}",
 )
 VIDEO_REPLACED = Case(
     "video replaced",
     REFUSE,
     "{clips} changed since the extraction: other bytes of the video",
-    "put the videos back, or choose another name for a new store",
+    f"put the videos back, or {_ANOTHER_STORE}",
 )
 MANIFEST_CHANGED = Case(
     "manifest changed",
@@ -100,7 +105,9 @@ MANIFEST_CHANGED = Case(
     "--as-planned finishes what was planned; more clips can be added then",
 )
 AS_PLANNED = Case(
-    "as planned", KEEP, "{clips} of the manifest changed since; the plan counts"
+    "as planned",
+    KEEP,
+    "{clips} of the manifest changed since this store was planned; the plan counts",
 )
 ANOTHER_RECIPE = Case(
     "another recipe", REFUSE, "this store has another recipe", _ANOTHER_STORE
@@ -124,7 +131,7 @@ CANNOT_GET_ARRAY = Case(
 ANOTHER_MAKER = Case(
     "another version or device",
     REFUSE,
-    "what computes now is not what computed the rows of this store",
+    "this store is made by another version, device or precision than the one that computes now",
     "--mixed, to allow a mixture",
 )
 LATER_VERSION = Case(
@@ -287,22 +294,40 @@ def case_of_row(
     if clip is None:
         return NOT_IN_MANIFEST, name
     times = other_times(row, clip)
+    video = ""
+    if row.is_ok and row.movie_id == clip.movie_id:
+        video = other_video(row, clip, wanted.facts)
+    if video and (stored.is_filling or not times):
+        # Also as planned: the other clips of the film would be read from another video.
+        return VIDEO_REPLACED, f"{name}: {video}"
     if times and (is_planned or (row.is_ok and stored.is_filling)):
         return manifest_changed, f"{name}: {times}"
     if row.is_ok:
-        video = other_video(row, clip, wanted.facts)
-        if times:
-            return TIMES_CHANGED, f"{name}: {times}"
-        return (VIDEO_REPLACED, f"{name}: {video}") if video else (SAME, name)
-    if row.reason == NOT_EXTRACTED and (is_planned or not stored.is_filling):
-        return MISSING, name
-    if stored.is_filling:
-        return FAILED_SO_FAR, name
+        return (TIMES_CHANGED, f"{name}: {times}") if times else (SAME, name)
+    return _case_without_features(row, clip, wanted, stored, is_planned=is_planned)
+
+
+def _case_without_features(
+    row: Row,
+    clip: PlannedClip,
+    wanted: Wanted,
+    stored: Stored,
+    *,
+    is_planned: bool,
+) -> tuple[Case, str]:
+    """Return the case of a row without features whose clip is in the manifest, and its line."""
+    name = row.clip_id
+    was_not_extracted = row.reason == NOT_EXTRACTED
     had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
-    if had_no_video and (wanted.facts.get(clip.video) or name in wanted.kept):
-        return PICTURES_FOUND, name
+    has_pictures = bool(wanted.facts.get(clip.video)) or name in wanted.kept
+    if was_not_extracted and (is_planned or not stored.is_filling):
+        return MISSING, name
+    if was_not_extracted or (had_no_video and has_pictures):
+        return (FOR_THE_NEXT_RUN if stored.is_filling else PICTURES_FOUND), name
     if row.status == NO_VIDEO:
         return WITHOUT_VIDEO, name
+    if stored.is_filling:
+        return FAILED_SO_FAR, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 

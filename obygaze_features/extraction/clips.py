@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.model import Manifest, Windows, sort_key
+from obygaze_features.manifest.windows import Film
 from obygaze_features.store.rows import NO_VIDEO
-from obygaze_features.video.decoded_clip import View, pictures_of_view
+from obygaze_features.video.decoded_clip import View
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -28,7 +29,7 @@ Facts = Mapping[str, tuple[int, str] | None]
 class PlannedClip(NamedTuple):
     """A clip to extract: its video, empty if it has none, and its times in the video.
 
-    A window of a film has its number in place of times.
+    A window has its number in place of times, and the film as it was when it was cut.
     """
 
     clip_id: str
@@ -37,6 +38,7 @@ class PlannedClip(NamedTuple):
     start_s: float | None = None
     end_s: float | None = None
     window: int | None = None
+    film: Film | None = None
 
 
 def clips_of(manifest: Manifest) -> list[PlannedClip]:
@@ -54,15 +56,24 @@ def clips_of(manifest: Manifest) -> list[PlannedClip]:
 
 
 def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
+    film_of = {film.movie_id: film for film in windows.films}
     video_of = {
-        film.movie_id: Path(folder, film.video).as_posix() for film in windows.films
+        movie_id: Path(folder, film.video).as_posix()
+        for movie_id, film in film_of.items()
     }
     clips = []
     number_of_next: Counter[str] = Counter()
     for clip_id, movie_id in windows.ids():
         number = number_of_next[movie_id]
         number_of_next[movie_id] += 1
-        clips.append(PlannedClip(clip_id, movie_id, video_of[movie_id], window=number))
+        clip = PlannedClip(
+            clip_id,
+            movie_id,
+            video_of[movie_id],
+            window=number,
+            film=film_of[movie_id],
+        )
+        clips.append(clip)
     return clips
 
 
@@ -109,10 +120,6 @@ class Clip:
     remark: str = ""
     is_clean: bool = True
     span_s: tuple[float, float] | None = None
-
-    def frames(self) -> npt.NDArray[np.uint8]:
-        """Return the frames of this view: a new array, unless they are the pictures in order."""
-        return pictures_of_view(self.pictures, self.rows, self.mask)
 
 
 def repeated(n_pictures: int, n_frames: int) -> str:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
 from obygaze_features.extraction.clips import Clip
 from obygaze_features.store.layout import Array
+from obygaze_features.video.decoded_clip import pictures_of_view
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,12 +52,12 @@ class Computed:
     finite: Mapping[str, npt.NDArray[np.bool_]]
 
 
+@dataclass(eq=False)
 class Computer(ABC):
     """A backbone, the arrays to compute as they are stored, and how clips are computed."""
 
-    def __init__(self, backbone: Backbone, specs: Sequence[Array]) -> None:
-        self.backbone = backbone
-        self.dtypes = {spec.name: spec.dtype for spec in specs}
+    backbone: Backbone
+    specs: Sequence[Array]
 
     @abstractmethod
     def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
@@ -84,7 +85,8 @@ class Computer(ABC):
         if self.backbone.takes_mask:
             mask = np.stack(masks)
             pixels = blank_padding(pixels, mask)
-        return self.backbone.forward(pixels, mask, only=set(self.dtypes))
+        names = [spec.name for spec in self.specs]
+        return self.backbone.forward(pixels, mask, only=names)
 
 
 def _awaited(future: Future[Computed]) -> Computed:
@@ -97,14 +99,11 @@ def _awaited(future: Future[Computed]) -> Computed:
     return future.result()
 
 
+@dataclass(eq=False)
 class ThreadComputer(Computer):
     """Compute each clip alone, in a thread of `pool`."""
 
-    def __init__(
-        self, backbone: Backbone, specs: Sequence[Array], pool: Executor
-    ) -> None:
-        super().__init__(backbone, specs)
-        self.pool = pool
+    pool: Executor
 
     def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
         """Start to compute one clip."""
@@ -117,30 +116,30 @@ class ThreadComputer(Computer):
         return 1, 1 if self.backbone.card.code else at_once
 
     def _compute(self, clip: Clip) -> Computed:
-        computed = self.forward(clip.frames(), [clip.mask])
-        exact = as_arrays(computed)
+        pictures = pictures_of_view(clip.pictures, clip.rows, clip.mask)
+        exact = as_arrays(self.forward(pictures, [clip.mask]))
         arrays = {}
         finite = {}
-        for name, dtype in self.dtypes.items():
+        for spec in self.specs:
             with np.errstate(over="ignore"):  # what overflows is not finite
-                array = exact[name].astype(dtype)
-            arrays[name] = array
-            finite[name] = np.array([np.isfinite(array).all()])
+                array = exact[spec.name].astype(spec.dtype)
+            arrays[spec.name] = array
+            finite[spec.name] = np.array([np.isfinite(array).all()])
         return Computed(arrays, finite)
 
 
+@dataclass(eq=False)
 class Uploads:
     """Pictures on a GPU, copied there once for all backbones that take pictures of their size.
 
     A copy is kept while the decoded pictures are: until all backbones have begun with the clip.
     """
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.n_copies = 0
-        self._incoming: Any = None
-        # By the number of the decoded pictures, which another array may have later.
-        self._copies: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
+    device: str
+    n_copies: int = 0
+    _incoming: Any = None
+    # By the number of the decoded pictures, which another array may have later.
+    _copies: dict[int, tuple[weakref.ref[Any], Tensor]] = field(default_factory=dict)
 
     def pictures(self, clips: Sequence[Clip]) -> Tensor:
         """Return the pictures of clips one after another on the device; the host waits for no copy.
@@ -215,10 +214,10 @@ class BatchComputer(Computer):
 
         pictures = self.uploads.pictures(clips)
         computed = self.forward(pictures, [clip.mask for clip in clips])
-        arrays = {
-            name: computed[name].to(getattr(torch, dtype)).contiguous()
-            for name, dtype in self.dtypes.items()
-        }
+        arrays = {}
+        for spec in self.specs:
+            kind = getattr(torch, spec.dtype)
+            arrays[spec.name] = computed[spec.name].to(kind).contiguous()
         finite = {
             name: torch.isfinite(x).flatten(1).all(1) for name, x in arrays.items()
         }
@@ -271,12 +270,6 @@ def free_gpu_memory(device: str) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) + int(kept_bytes)
 
 
-def computes_on_gpu(backbone: Backbone) -> bool:
-    """Return whether a GPU computes the clips of a backbone."""
-    on_gpu = backbone.placement.device.startswith("cuda")
-    return on_gpu and backbone.card.family.needs_torch
-
-
 def measured_clip_bytes(computer: BatchComputer) -> int:
     """Return the memory of a GPU that one clip takes, measured with black pictures.
 
@@ -326,11 +319,13 @@ def computer_for(
 
     Args:
         backbone: The backbone.
-        specs: The arrays to compute.
+        specs: The arrays of a store to compute; those that are no features are left out.
         pool: The threads that compute on a CPU.
         uploads: The pictures on the GPU, which several backbones share.
     """
-    if computes_on_gpu(backbone):
+    specs = [spec for spec in specs if spec.name in backbone.arrays]
+    on_gpu = backbone.placement.device.startswith("cuda")
+    if on_gpu and backbone.card.family.needs_torch:
         return BatchComputer(backbone, specs, uploads)
     return ThreadComputer(backbone, specs, pool)
 
@@ -338,8 +333,7 @@ def computer_for(
 @contextmanager
 def clip_threads(n_threads: int) -> Iterator[Executor]:
     """Return threads that compute clips; inside, torch computes with one thread in each."""
-    before = _torch_threads()
-    _set_torch_threads(1)
+    before = _set_torch_threads(1)
     # Every thread has a number of threads of its own.
     pool = ThreadPoolExecutor(n_threads, "compute", _set_torch_threads, (1,))
     wait = True
@@ -354,16 +348,14 @@ def clip_threads(n_threads: int) -> Iterator[Executor]:
         _set_torch_threads(before)
 
 
-def _torch_threads() -> int:
-    """Return the number of threads of torch; 1 if torch is not there."""
+def _set_torch_threads(n_threads: int) -> int:
+    """Set the number of threads of torch; return the one before, 1 if torch is not there."""
     torch = sys.modules.get("torch")
-    return int(torch.get_num_threads()) if torch else 1
-
-
-def _set_torch_threads(n_threads: int) -> None:
-    torch = sys.modules.get("torch")
-    if torch:
-        torch.set_num_threads(n_threads)
+    if torch is None:
+        return 1
+    before = int(torch.get_num_threads())
+    torch.set_num_threads(n_threads)
+    return before
 
 
 @dataclass(frozen=True)
@@ -385,7 +377,10 @@ class Resources:
     ) -> list[Resources]:
         """Return what the process of each device may use: they share the decoders, too."""
         n = len(devices)
-        return [cls(device, max(1, workers // n), batch, n) for device in devices]
+        shares = []
+        for device in devices:
+            shares.append(cls(device, max(1, workers // n), batch, n))
+        return shares
 
     @property
     def compute_threads(self) -> int:
@@ -398,8 +393,11 @@ class Resources:
             return [self.batch] * len(computers)
         batches = []
         on_gpu = {}
+        # On a CPU one clip a thread, in a quarter of the memory.
+        cpu_bytes = system.memory_bytes() // 4 // self.processes
         for number, computer in enumerate(computers):
-            batches.append(self._batch_on_cpu(computer.backbone.activation_bytes))
+            clips_in_memory = cpu_bytes // max(computer.backbone.activation_bytes, 1)
+            batches.append(max(1, min(clips_in_memory, self.compute_threads)))
             if isinstance(computer, BatchComputer):
                 on_gpu[number] = measured_clip_bytes(computer)
         if on_gpu:
@@ -409,23 +407,10 @@ class Resources:
                 batches[number] = batch
         return batches
 
-    def _batch_on_cpu(self, clip_bytes: int) -> int:
-        """Return how many clips are computed at once: one a thread, in a quarter of the memory."""
-        n_bytes = system.memory_bytes() // 4 // self.processes
-        clips_in_memory = n_bytes // max(clip_bytes, 1)
-        return max(1, min(clips_in_memory, self.compute_threads))
-
     @property
     def bytes_of_clips_ahead(self) -> int:
         """The bytes of decoded clips that may wait until they are computed."""
         return int(system.memory_bytes()) // _SHARE_OF_MEMORY // self.processes
-
-    def most_clips_ahead(self, batches: Sequence[int]) -> int:
-        """Return how many decoded clips may wait: those of the decoders, and the next batch.
-
-        With fewer, the decoders would be idle while a batch is computed.
-        """
-        return 2 * self.workers + max(batches)
 
 
 def gpu_batches(clip_bytes: Sequence[int], gpu_bytes: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Failure, RowJob
+from obygaze_features.extraction.clips import RowJob
 from obygaze_features.extraction.compute import black_clip, clip_threads, computer_for
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.kept import is_kept
@@ -168,11 +168,8 @@ def _are_files(videos: Iterable[str]) -> dict[str, bool]:
 
 def seconds_of_a_clip(store: StorePlan) -> float:
     """Return the seconds that a backbone needs for one clip of made-up pictures."""
-    computes = [
-        array
-        for array in store.arrays
-        if array.name in store.work.computes and array.name in store.backbone.arrays
-    ]
+    names = store.work.computes
+    computes = [array for array in store.arrays if array.name in names]
     clip = black_clip(store.backbone)
     with clip_threads(1) as threads:
         computer = computer_for(store.backbone, computes, threads)
@@ -205,6 +202,6 @@ def _decode_seconds(
             kept=plan.kept,
         )
         for decoded in decoded_rows:
-            if not any(isinstance(one, Failure) for one in decoded.views.values()):
+            if not decoded.has_failed:
                 return decoded.seconds
     return None

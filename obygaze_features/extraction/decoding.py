@@ -1,6 +1,6 @@
 """Decode the rows of a store ahead, in their order; a row that fails has its reason."""
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import groupby, pairwise
@@ -67,7 +67,9 @@ def decode_ahead(
         )
         return
     films = films_of_parts(clips)
-    next_film = films_that_follow(clips, films)
+    # For each of these films the one that comes after it.
+    in_order_of_clips = dict.fromkeys(clip.video for clip in clips)
+    next_film = dict(pairwise(video for video in in_order_of_clips if video in films))
 
     def submit(job: RowJob) -> Future[Any]:
         clip = clips[job.row]
@@ -94,14 +96,6 @@ def decode_ahead(
                 if not isinstance(result, Decoded):
                     result = decoded_row(job, result, accept_damaged)
                 yield with_kept(result, clips[job.row], kept)
-
-
-def films_that_follow(
-    clips: Sequence[PlannedClip], films: Collection[str]
-) -> dict[str, str]:
-    """Return for each of these films the one that comes after it in the order of the clips."""
-    in_order = list(dict.fromkeys(clip.video for clip in clips if clip.video in films))
-    return dict(pairwise(in_order))
 
 
 def _decode_windows(
@@ -132,7 +126,15 @@ def _decode_windows(
                 yield with_kept(_without_video(job), clips[job.row], kept)
             continue
         windows = [WantedWindow(clips[job.row].window or 0, job.views) for job in rows]
-        results = decode_windows(video, grid, windows, pool, indexes, most_bytes)
+        results = decode_windows(
+            video,
+            grid,
+            windows,
+            pool,
+            indexes,
+            most_bytes,
+            film=clips[rows[0].row].film,
+        )
         for job, result in zip(rows, results, strict=True):
             row = decoded_row(job, result, accept_damaged)
             yield with_kept(row, clips[job.row], kept)
@@ -140,13 +142,11 @@ def _decode_windows(
 
 def bytes_of_job(job: RowJob) -> int:
     """Return the bytes of the pictures of a row."""
-    return sum(bytes_of_view(view) for view in job.views)
-
-
-def bytes_of_view(view: View) -> int:
-    """Return the bytes of the pictures of a view."""
-    height, width = view.resize.shape(*_SIZE_OF_ANY) if view.resize else _SIZE_OF_ANY
-    return view.count * prod((height, width, 3))
+    n_bytes = 0
+    for view in job.views:
+        size = view.resize.shape(*_SIZE_OF_ANY) if view.resize else _SIZE_OF_ANY
+        n_bytes += view.count * 3 * prod(size)
+    return n_bytes
 
 
 def _without_video(job: RowJob) -> Decoded:
@@ -183,22 +183,24 @@ def _failed(error: BadVideo | None) -> Failure:
 
 
 def _clip_of(decoded: DecodedClip) -> Clip:
-    facts: dict[str, Any] = {
-        name: getattr(decoded, name)
-        for name in ("rows", "mask", "time_s", "asked_s", "total", "span_s")
-    }
-    is_clean = not (decoded.damaged or decoded.is_incomplete)
-    remark = remark_of(decoded)
-    return Clip(decoded.shared_pictures, remark=remark, is_clean=is_clean, **facts)
-
-
-def remark_of(clip: DecodedClip) -> str:
-    """Return what a reader should know of frames that are not those that were asked for."""
+    """Return a clip, with a remark on frames that are not those that were asked for."""
+    n_frames = len(decoded.mask)
+    n_real = int(decoded.mask.sum())
+    n_damaged = int(decoded.substituted.sum())
     remarks = []
-    n_damaged = int(clip.substituted.sum())
     if n_damaged:
-        remarks.append(f"{n_damaged} of {int(clip.mask.sum())} frames damaged")
-    is_still = clip.path.suffix.lower() in STILL_SUFFIXES
-    if clip.total < len(clip.index) and clip.mask.all() and not is_still:
-        remarks.append(repeated(clip.total, len(clip.index)))
-    return "; ".join(remarks)
+        remarks.append(f"{n_damaged} of {n_real} frames damaged")
+    is_still = decoded.path.suffix.lower() in STILL_SUFFIXES
+    if decoded.total < n_frames == n_real and not is_still:
+        remarks.append(repeated(decoded.total, n_frames))
+    return Clip(
+        pictures=decoded.shared_pictures,
+        rows=decoded.rows,
+        mask=decoded.mask,
+        time_s=decoded.time_s,
+        asked_s=decoded.asked_s,
+        total=decoded.total,
+        remark="; ".join(remarks),
+        is_clean=not (decoded.damaged or decoded.is_incomplete),
+        span_s=decoded.span_s,
+    )

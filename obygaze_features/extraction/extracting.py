@@ -54,7 +54,6 @@ from obygaze_features.extraction.results import (
     kept_clips,
     next_steps,
     states_of,
-    watch_nothing,
 )
 from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signals
 from obygaze_features.extraction.stored import store_status
@@ -101,7 +100,7 @@ def extract(
     batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
     mixed: Annotated[bool, Option(group=ADVANCED)] = False,
     seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
-    watch: Annotated[Watch, PYTHON_ONLY] = watch_nothing,
+    watch: Annotated[Watch | None, PYTHON_ONLY] = None,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
@@ -171,13 +170,12 @@ def extract(
             seal_now=seal_now,
             licence=licence,
         )
-        runs = [replace(run, resources=resources) for resources in shares]
         shown = Shown(progress_bars(progress, "clips"), watch, note)
         try:
             with closing(shown):
-                if len(runs) == 1:
-                    return _extract(runs[0], stop, shown)
-                return _extract_on_devices(runs, stop, shown)
+                if len(shares) == 1:
+                    return _extract(run, stop, shown)
+                return _extract_on_devices(run, shares, stop, shown)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(kept_clips(states_of(clips, targets, here)))
             interrupt.add_note(RESUME)
@@ -216,7 +214,8 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
                 if not stop:
                     _fill(together, plan, run, stop, listener)
         for one in begun:
-            if _is_gone(one):
+            # What was planned is not there any more, and no store was sealed from it.
+            if not one.filling.is_current() and not is_sealed(one.filling):
                 gone.append(one)
             else:
                 warnings += _seal_if_complete(one, run)
@@ -231,23 +230,25 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
 
 
 def _extract_on_devices(
-    runs: Sequence[Run], stop: StopFlag, listener: Listener
+    run: Run, shares: Sequence[Resources], stop: StopFlag, listener: Listener
 ) -> Extraction:
     """Extract in a process for each device: all are workers of the same stores."""
-    of_devices = [(run.resources.device, run) for run in runs]
+    of_devices = []
+    for resources in shares:
+        of_devices.append((resources.device, replace(run, resources=resources)))
     results, errors = work_on_devices(_extract, of_devices, stop, listener)
     if errors and not results and not stop:
         raise errors[0]
-    notes: dict[str, None] = {}
+    notes: Sequence[str] = ()
     warnings: dict[str, None] = {}
     for result in results:
-        notes.update(dict.fromkeys(result.notes))
+        # What the process knew that ended last: the others counted the clips before that.
+        notes = result.notes
         warnings.update(dict.fromkeys(result.warnings))
     if not stop:
         warnings.update(dict.fromkeys(error.message for error in errors))
-    run = runs[0]
     states = states_of(run.manifest, run.targets, run.workspace)
-    return Extraction(states, stop, tuple(notes), tuple(warnings))
+    return Extraction(states, stop, notes, tuple(warnings))
 
 
 # --- Begin ---
@@ -321,11 +322,6 @@ def _forget_own_plans(begun: Sequence[Begun]) -> None:
             remove_filling(filling)
 
 
-def _is_gone(one: Begun) -> bool:
-    """Return whether what was planned is not there any more, and no store was sealed from it."""
-    return not one.filling.is_current() and not is_sealed(one.filling)
-
-
 def _nothing_was_added(one: Begun) -> str:
     """Return the warning that what was planned is gone; an error if the store changed meanwhile."""
     store, filling = one
@@ -359,7 +355,8 @@ def _count_missing_clips(begun: Sequence[Begun]) -> int:
     clip_ids: set[str] = set()
     for _, filling in begun:
         for block in filling.missing():
-            clip_ids.update(filling.rows[row].clip_id for row in filling.rows_of(block))
+            for row in filling.rows_of(block):
+                clip_ids.add(filling.rows[row].clip_id)
     return len(clip_ids)
 
 
@@ -370,15 +367,41 @@ def _fill(
     stop: StopFlag,
     listener: Listener,
 ) -> None:
-    """Compute what is missing in stores with the same rows."""
+    """Compute what is missing in stores with the same rows.
+
+    They share the decoders, the threads that compute, the device, and the thread that writes.
+    """
     resources = run.resources
     rows = together[0].filling.rows
+    clips = _clips_of_rows(rows, plan.clips)
+    uploads = Uploads(resources.device)
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
-        _fillers(together, run) as stores,
+        clip_threads(resources.compute_threads) as threads,
+        ThreadPoolExecutor(1, thread_name_prefix="write") as writing,
     ):
-        clips = _clips_of_rows(rows, plan.clips)
-        most_clips = resources.most_clips_ahead([store.batch for store in stores])
+        computers = []
+        for store, filling in together:
+            computer = computer_for(store.backbone, filling.arrays, threads, uploads)
+            computers.append(computer)
+        batches = resources.batches_of(computers)
+        stores = []
+        for (store, filling), computer, batch in zip(
+            together, computers, batches, strict=True
+        ):
+            filler = StoreFiller(
+                filling,
+                store.maker,
+                store.view,
+                computer,
+                batch,
+                writing,
+                mixed=run.mixed,
+            )
+            stores.append(filler)
+        # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a
+        # batch is computed.
+        most_clips = 2 * resources.workers + max(batches)
 
         def decode(jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
             return decode_ahead(
@@ -411,37 +434,6 @@ def _clips_of_rows(
             clip = PlannedClip(row.clip_id, row.movie_id)
         planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
     return planned
-
-
-@contextmanager
-def _fillers(together: Sequence[Begun], run: Run) -> Iterator[list[StoreFiller]]:
-    """Return what fills each store: they share the threads, the device and the writing thread."""
-    with (
-        clip_threads(run.resources.compute_threads) as threads,
-        ThreadPoolExecutor(1, thread_name_prefix="write") as writing,
-    ):
-        uploads = Uploads(run.resources.device)
-        computers = []
-        for store, filling in together:
-            names = store.backbone.arrays
-            arrays = [array for array in filling.arrays if array.name in names]
-            computers.append(computer_for(store.backbone, arrays, threads, uploads))
-        batches = run.resources.batches_of(computers)
-        stores = []
-        for (store, filling), computer, batch in zip(
-            together, computers, batches, strict=True
-        ):
-            filler = StoreFiller(
-                filling,
-                store.maker,
-                store.view,
-                computer,
-                batch,
-                writing,
-                mixed=run.mixed,
-            )
-            stores.append(filler)
-        yield stores
 
 
 # --- Seal ---

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
@@ -72,10 +71,7 @@ def _fill_once(
     """Compute missing blocks; return the backbone whose batch does not fit into memory, or ""."""
     rows = rows_to_compute(stores)
     try:
-        with (
-            _one_sentence_for_a_broken_device(),
-            closing(decode(rows)) as clips,
-        ):
+        with closing(decode(rows)) as clips:
             for decoded in clips:
                 for store in stores:
                     store.add_to_batch(decoded)
@@ -90,6 +86,10 @@ def _fill_once(
                 yield from store.rows_without_numbers()
     except BatchTooLarge as error:
         return str(error)
+    except RuntimeError as error:
+        if not is_device_error(error):
+            raise
+        raise _broken_device(error) from error
     finally:
         for store in stores:
             store.drop_all()
@@ -167,11 +167,12 @@ class _WrittenRow(NamedTuple):
 
 @dataclass(eq=False)
 class _Block:
-    """A block at work. `finished` has the rows that wait for a row before them."""
+    """A block. `finished` has the rows that wait for a row before them."""
 
     writer: BlockWriter
     finished: dict[int, _WrittenRow] = field(default_factory=dict)
     n_written: int = 0
+    is_at_work: bool = True
 
 
 class StoreFiller:
@@ -251,11 +252,8 @@ class StoreFiller:
             return None
         return block
 
-    def _is_at_work(self, block: _Block) -> bool:
-        """Return whether a block has not been let go meanwhile."""
-        return self._at_work.get(block.writer.block) is block
-
     def _end(self, block: _Block) -> None:
+        block.is_at_work = False
         self._over.add(block.writer.block)
         self._at_work.pop(block.writer.block, None)
 
@@ -306,7 +304,7 @@ class StoreFiller:
         block = self._block
         waiting = self._waiting
         self._waiting = []
-        if block is None or not self._is_at_work(block):
+        if block is None or not block.is_at_work:
             return
         with self._too_large_if_out_of_memory():
             result = self.computer.start([one.clip for one in waiting])
@@ -317,7 +315,7 @@ class StoreFiller:
         batch = self._running.popleft()
         with self._too_large_if_out_of_memory():
             computed = batch.result()
-        if not self._is_at_work(batch.block):
+        if not batch.block.is_at_work:
             return
         for place, (row, clip, source) in enumerate(batch.clips):
             features = {}
@@ -341,11 +339,14 @@ class StoreFiller:
         self._n_in_a_row += 1
         if self._n_in_a_row >= BROKEN_AFTER:
             backbone = self.computer.backbone
+            placement = backbone.placement
+            hint = "use another --device, if this one is broken"
+            if placement.dtype != "float32":
+                hint = f"use --dtype float32, if numbers are too large; {hint}"
             raise ObygazeError(
                 f"{self._n_in_a_row} clips in a row failed: {reason}",
-                where=f"{backbone.card.label} on {backbone.placement.device}",
-                hint="another --device, if this one is broken; --dtype float32, if numbers are"
-                " too large",
+                where=f"{backbone.card.label} on {placement.device}",
+                hint=hint,
             )
 
     def rows_without_numbers(self) -> Iterator[tuple[int, bool]]:
@@ -384,7 +385,17 @@ class StoreFiller:
             block.finished[number] = _WrittenRow(row, None)
         else:
             row = row._replace(reason=clip.remark, pictures=clip.total)
-            values = {**_facts_of(clip), **(features or {})}
+            # A store keeps those that it has arrays for.
+            values: dict[str, Any] = {
+                "time_s": clip.time_s,
+                "asked_s": clip.asked_s,
+                MASK: clip.mask,
+                CLEAN: np.array(clip.is_clean, dtype="bool"),
+                **(features or {}),
+            }
+            if clip.span_s is not None:
+                values["start_s"] = np.array(clip.span_s[0], dtype="float64")
+                values["end_s"] = np.array(clip.span_s[1], dtype="float64")
             block.finished[number] = _WrittenRow(row, values)
         self._write(block)
 
@@ -451,20 +462,6 @@ class StoreFiller:
         self._steps.clear()
 
 
-def _facts_of(clip: Clip) -> dict[str, npt.NDArray[Any]]:
-    """Return what a store has of a clip beside its features."""
-    facts: dict[str, npt.NDArray[Any]] = {
-        "time_s": clip.time_s,
-        "asked_s": clip.asked_s,
-        MASK: clip.mask,
-        CLEAN: np.array(clip.is_clean, dtype="bool"),
-    }
-    if clip.span_s is not None:
-        facts["start_s"] = np.array(clip.span_s[0], dtype="float64")
-        facts["end_s"] = np.array(clip.span_s[1], dtype="float64")
-    return facts
-
-
 def _commit(writer: BlockWriter) -> None:
     with writer:
         writer.commit()
@@ -496,15 +493,9 @@ def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:
         torch.cuda.empty_cache()
 
 
-@contextmanager
-def _one_sentence_for_a_broken_device() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_device_error(error):
-            raise
-        raise ObygazeError(
-            f"the GPU failed: {str(error).strip().splitlines()[0]}",
-            hint="the same command goes on from the finished blocks; if it fails again, look at"
-            " nvidia-smi, or use another --device",
-        ) from error
+def _broken_device(error: RuntimeError) -> ObygazeError:
+    return ObygazeError(
+        f"the GPU failed: {str(error).strip().splitlines()[0]}",
+        hint="the same command goes on from the finished blocks; if it fails again, look at"
+        " nvidia-smi, or use another --device",
+    )

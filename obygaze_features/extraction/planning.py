@@ -24,7 +24,6 @@ from obygaze_features.extraction.kept import (
 )
 from obygaze_features.extraction.recipes import (
     arrays_of,
-    chosen_arrays,
     maker_of,
     recipe_of,
     view_of,
@@ -152,7 +151,8 @@ class StorePlan:
         recipe: How the numbers are made.
         maker: What computes.
         work: The comparison of the manifest with the store.
-        stored: What is there, if anything is.
+        filling: The filling of the store, if it is being filled.
+        seal: The seal of the finished store; "" if there is none.
     """
 
     target: Target
@@ -163,17 +163,8 @@ class StorePlan:
     recipe: Recipe
     maker: Maker
     work: Work
-    stored: Stored | None
-
-    @property
-    def filling(self) -> Filling | None:
-        """The filling of the store, if it is being filled."""
-        return self.stored.filling if self.stored else None
-
-    @property
-    def seal(self) -> str:
-        """The seal of the finished store; "" if there is none."""
-        return self.stored.seal if self.stored else ""
+    filling: Filling | None = None
+    seal: str = ""
 
     @property
     def row_bytes(self) -> int:
@@ -213,8 +204,8 @@ class ExtractionPlan:
     def refuse(self) -> None:
         """Raise an error also if there is nothing that could be decoded."""
         self.refuse_changes()
-        needed = [store for store in self.stores if store.work.is_needed]
-        if needed and not any(store.view in self.kept for store in needed):
+        needed = [store.view for store in self.stores if store.work.is_needed]
+        if needed and self.kept.keys().isdisjoint(needed):
             _refuse_without_videos(self.manifest, self.clips)
 
 
@@ -231,7 +222,13 @@ def plan_stores(
     """Load the backbones and compare the manifest with their stores; nothing is written."""
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
-    paths = _paths_of(targets, manifest, workspace)
+    if not targets:
+        raise FixUsage("no backbone given", hint="use -b NAME; obygaze backbones ls")
+    paths = [store_path(target, manifest, workspace) for target in targets]
+    if len(set(paths)) < len(paths):
+        raise FixUsage(
+            "each backbone needs a store of its own", where=", ".join(map(str, paths))
+        )
     clips = clips_of(manifest)
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
@@ -261,7 +258,7 @@ def plan_stores(
         if stored and not names:
             # Without --arrays, a store keeps those that it has.
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
-        arrays = arrays_of(backbone, chosen_arrays(backbone, names), grid)
+        arrays = arrays_of(backbone, names, grid)
         wanted = Wanted(
             clips,
             recipe,
@@ -274,9 +271,13 @@ def plan_stores(
             as_planned=as_planned,
         )
         work = compare(wanted, stored)
+        filling = None
+        seal = ""
         if stored:
             # What is known of the weights there stays as it is.
             recipe = stored.recipe
+            filling = stored.filling
+            seal = stored.seal
         store = StorePlan(
             target=target,
             path=path,
@@ -286,24 +287,11 @@ def plan_stores(
             recipe=recipe,
             maker=maker,
             work=work,
-            stored=stored,
+            filling=filling,
+            seal=seal,
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept)
-
-
-def _paths_of(
-    targets: Sequence[Target], manifest: Manifest, workspace: Workspace
-) -> list[Path]:
-    """Return the folder of the store of each target."""
-    if not targets:
-        raise FixUsage("no backbone given", hint="use -b NAME; obygaze backbones ls")
-    paths = [store_path(target, manifest, workspace) for target in targets]
-    if len(set(paths)) < len(paths):
-        raise FixUsage(
-            "each backbone needs a store of its own", where=", ".join(map(str, paths))
-        )
-    return paths
 
 
 def _all_arrays(arrays: Sequence[Array], stored: Stored | None) -> tuple[Array, ...]:

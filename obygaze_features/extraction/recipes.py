@@ -1,12 +1,11 @@
 """The recipe, the arrays and the maker of what a backbone computes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.card import Card
-from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import cpu_name, package_version
 from obygaze_features.core.schema_rules import near
@@ -15,7 +14,6 @@ from obygaze_features.store.layout import MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.index import Sampling
 from obygaze_features.video.picture import conversion_sha256
 
 # The rule by which frames are found; raise it with any change that could give other frames.
@@ -32,54 +30,43 @@ CLEAN = "clean"
 PACKAGES = ("av", "numpy", "torch", "transformers")
 
 
-def chosen_arrays(
-    source: Backbone | Card, names: Sequence[str]
-) -> dict[str, FeatureArray]:
-    """Return the arrays of features of these names, or all but the heaviest."""
-    card = source if isinstance(source, Card) else source.card
-    available = source.arrays
-    unknown = [name for name in names if name not in available]
-    if unknown:
-        raise FixUsage(
-            f"{card.label} has no array {', '.join(unknown)}{near(unknown[0], available)}",
-            hint=f"use --arrays {','.join(available)}",
-        )
-    names = names or [name for name in available if name not in HEAVY]
-    return {name: available[name] for name in available if name in names}
-
-
 def view_of(source: Backbone | Card) -> View:
     """Return what a backbone sees of a clip; a card tells it without the weights."""
     card = source if isinstance(source, Card) else source.card
-    rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
     resize = card.family.resize(card) if isinstance(source, Card) else source.resize
-    return View(source.geometry.frames, rule, resize)
+    return View(source.geometry.frames, card.input.sampling, resize)
 
 
 def arrays_of(
-    backbone: Backbone,
-    arrays: Mapping[str, FeatureArray],
-    grid: Grid | None = None,
+    backbone: Backbone, names: Sequence[str] = (), grid: Grid | None = None
 ) -> list[Array]:
     """Return the arrays of a store: of features, times of the frames, and the mask of real frames.
 
-    A store of windows also has the start and the end of each.
+    Without names, the features are all but the heaviest. A store of windows also has the start and
+    the end of each.
     """
-    made = [
-        Array.of(name, array.dtype, array.shape, array.dims)
-        for name, array in arrays.items()
-    ]
+    available = backbone.arrays
+    unknown = [name for name in names if name not in available]
+    if unknown:
+        raise FixUsage(
+            f"{backbone.card.label} has no array {', '.join(unknown)}{near(unknown[0], available)}",
+            hint=f"use --arrays {','.join(available)}",
+        )
+    chosen = []
+    for name, array in available.items():
+        if name in names or (not names and name not in HEAVY):
+            chosen.append(Array.of(name, array.dtype, array.shape, array.dims))
     n_frames = (backbone.geometry.frames,)
     for name in ("time_s", "asked_s"):
-        made.append(Array.of(name, "float64", n_frames, ("frame",)))
+        chosen.append(Array.of(name, "float64", n_frames, ("frame",)))
     if grid is not None:
         for name in ("start_s", "end_s"):
-            made.append(Array.of(name, "float64", ()))
+            chosen.append(Array.of(name, "float64", ()))
     if backbone.takes_mask:
-        made.append(Array.of(MASK, "bool", n_frames, ("frame",)))
-    if PICTURES in arrays:
-        made.append(Array.of(CLEAN, "bool", ()))
-    return made
+        chosen.append(Array.of(MASK, "bool", n_frames, ("frame",)))
+    if PICTURES in available:
+        chosen.append(Array.of(CLEAN, "bool", ()))
+    return chosen
 
 
 def recipe_of(backbone: Backbone, view: View, grid: Grid | None = None) -> Recipe:

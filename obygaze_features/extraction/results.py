@@ -32,10 +32,6 @@ from obygaze_features.store.placing import before_of
 Watch = Callable[[int, bool], object]
 
 
-def watch_nothing(row: int, failed: bool) -> None:
-    """Do nothing."""
-
-
 class Listener(Protocol):
     """Hears how a run goes on, in this process or in that of a device."""
 
@@ -54,12 +50,12 @@ class Shown:
 
     Args:
         bars: Makes the progress bar.
-        watch: Is called with each row, and whether it failed.
+        watch: Is called with each row, and whether it failed; None for nobody.
         say: Is called with each note.
     """
 
     def __init__(
-        self, bars: ProgressBars, watch: Watch, say: Callable[[str], object]
+        self, bars: ProgressBars, watch: Watch | None, say: Callable[[str], object]
     ) -> None:
         self.watch = watch
         self.say = say
@@ -85,7 +81,8 @@ class Shown:
         if failed and clip_id not in self._failed:
             self._failed.add(clip_id)
             bar.remark(f"{len(self._failed)} failed")
-        self.watch(row, failed)
+        if self.watch is not None:
+            self.watch(row, failed)
 
     def note(self, text: str) -> None:
         """Say a note, unless another process has said it."""

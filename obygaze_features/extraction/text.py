@@ -11,7 +11,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import file_name
-from obygaze_features.core.files import csv_bytes, write_new
+from obygaze_features.core.files import csv_bytes, refuse_spreadsheet_name, write_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.tables import TableRow, read_table
@@ -134,6 +134,7 @@ def score_captions(
     path = Path(out)
     if path.resolve() == Path(table).resolve():
         raise FixUsage("-o must not be the input table")
+    refuse_spreadsheet_name(path)
     captions = read_table(Path(table), required=("caption", "visual"))
     if not captions.rows:
         raise FixInput(

@@ -44,6 +44,8 @@ def decode_windows(
     pool: DecodePool,
     indexes: str,
     most_bytes: int = MOST_BYTES,
+    *,
+    film: Film | None = None,
 ) -> Iterator[DecodeResult]:
     """Decode windows of one film in order, each picture once; yield the result of each window.
 
@@ -54,6 +56,7 @@ def decode_windows(
         pool: The processes that decode.
         indexes: The folder that keeps the indexes of films.
         most_bytes: How many bytes of pictures may be decoded and wait; one part may have more.
+        film: The film as it was when it was cut: in another one, the windows would be others.
     """
     job = DecodeJob(video, (), indexes=indexes)
     indexed = pool.submit(job).result()
@@ -61,6 +64,7 @@ def decode_windows(
     if error is None:
         try:
             index, size = film_index(Path(video), Path(indexes))
+            error = _replaced(video, index, film)
         except BadVideo as reason:  # a folder may be unmounted in between
             error = reason
     if error is not None:
@@ -72,6 +76,24 @@ def decode_windows(
         # The index decides where windows begin: of a film that is replaced meanwhile, all
         # windows count as those of the film before.
         yield replace(result, file_facts=indexed.file_facts)
+
+
+def _replaced(video: str, index: FrameIndex, film: Film | None) -> BadVideo | None:
+    """Return the error of a film that is not the one that was cut, by its pictures and length."""
+    if film is None:
+        return None
+    now = film_of(film.movie_id, film.video, index)
+    picture_s = now.duration_s / now.n_frames
+    is_as_long = abs(now.duration_s - film.duration_s) < picture_s
+    if now.n_frames == film.n_frames and is_as_long:
+        return None
+    return BadVideo(
+        f"the film had {film.n_frames} pictures in {film.duration_s:g} s when it was cut into"
+        f" windows, has {now.n_frames} in {now.duration_s:g} s",
+        path=video,
+        stage="decode",
+        reason="replaced",
+    )
 
 
 @dataclass(frozen=True)
@@ -129,24 +151,9 @@ class _Sweep:
         self, wanted: Sequence[WantedWindow], size: tuple[int, int]
     ) -> Iterator[DecodeResult]:
         """Yield the result of each wanted window, by its number and its views."""
-        film = film_of("", "", self.index)
-        n_whole = self.grid.n_windows(film.n_frames, film.duration_s)
-        windows: list[_Window | None] = []
-        for number, views in wanted:
-            windows.append(self._window(number, views) if number < n_whole else None)
-        decoded = self._decoded_parts(
-            [window for window in windows if window is not None], size
-        )
-        problem = (
-            f"the film has {self.index.frames} pictures; the window lies after them"
-        )
-        outside = BadVideo(
-            problem, path=self.job.path, stage="decode", reason="outside"
-        )
+        windows = [self._window(number, views) for number, views in wanted]
+        decoded = self._decoded_parts(windows, size)
         for window in windows:
-            if window is None:
-                yield DecodeResult(self.job, None, outside, 0.0)
-                continue
             seconds = 0.0
             first = int(window.needed[0])
             last = int(window.needed[-1])

@@ -51,6 +51,7 @@ ANIMATED_WEBP = 2
 # The reasons for which a video cannot be used, each with what to do about it where that is known.
 REASONS = {
     "missing": "correct the path",
+    "replaced": "cut the films again: obygaze manifest windows --help",
     "folder": "choose one of the files in it",
     "unreadable": "",
     "animated": "save it as a GIF, an APNG or a video",

@@ -24,12 +24,11 @@ from obygaze_features.extraction.compute import BatchComputer, Uploads
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.recipes import (
     arrays_of,
-    chosen_arrays,
     maker_of,
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.results import Watch, watch_nothing
+from obygaze_features.extraction.results import Watch
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
@@ -55,7 +54,7 @@ def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> Clip:
 
 def arrays_of_features(backbone: Backbone) -> list[Array]:
     """Return the arrays that a backbone computes."""
-    arrays = arrays_of(backbone, chosen_arrays(backbone, list(backbone.arrays)))
+    arrays = arrays_of(backbone, list(backbone.arrays))
     return [array for array in arrays if array.name in backbone.arrays]
 
 
@@ -71,7 +70,7 @@ def new_filling(
     return plan_filling(
         target,
         [Row(f"c-{number:04d}", "c") for number in range(n_clips)],
-        arrays=arrays_of(inner, chosen_arrays(inner, ())),
+        arrays=arrays_of(inner),
         recipe=recipe,
         manifest=Manifest("m", "0" * 64),
         kind=maker_of(inner, recipe).kind,
@@ -100,7 +99,7 @@ def fill_stores(
     decode: Decode,
     *,
     stop: StopFlag | None = None,
-    watch: Watch = watch_nothing,
+    watch: Watch | None = None,
 ) -> None:
     """Run the loop on clips that a function makes, from the first block on."""
 
@@ -115,7 +114,8 @@ def fill_stores(
         closing(fill(fillers, decode_rows, flag)) as filled,
     ):
         for row, failed in filled:
-            watch(row, failed)
+            if watch is not None:
+                watch(row, failed)
 
 
 def timed_run(

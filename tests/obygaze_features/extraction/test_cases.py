@@ -54,7 +54,7 @@ def work(
     wanted = Wanted(clips, a_recipe(recipe), arrays, kind, **options)
     stored = None
     if rows is not None:
-        computed = [True] * len(rows) if filling else None
+        computed = more.pop("computed", [True] * len(rows) if filling else None)
         stored = Stored(a_recipe(), [CLIP], rows, [KIND], computed=computed, **more)
     return compare(wanted, stored)
 
@@ -66,7 +66,7 @@ def found(done: Work) -> dict[str, int]:
 
 def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None:
     all_cases = [case for case in vars(cases).values() if isinstance(case, Case)]
-    assert len({case.name for case in all_cases}) == len(all_cases) == 22
+    assert len({case.name for case in all_cases}) == len(all_cases) == 23
     for case in all_cases:
         assert case.outcome in (KEEP, COMPUTE, REFUSE)
         assert ". " not in case.sentence.format(clips="1 clip")
@@ -169,6 +169,20 @@ def test_a_video_that_was_replaced_is_refused(
         done.refuse("films.clip")
 
 
+def test_a_replaced_video_is_refused_as_planned_too_where_times_changed() -> None:
+    """The clips that are left would be read from the new video, and the others stay as they are."""
+    clips = [CLIP_A._replace(end_s=1.5), CLIP_B]
+    rows = [ROW_A, NOT_THERE]
+    facts = {**FACTS, "a.mp4": (11, "a" * 64)}
+    done = work(clips, rows, filling=True, as_planned=True, facts=facts)
+    assert found(done) == {"video replaced": 1, "not extracted": 1}
+    with pytest.raises(Mismatch, match="other bytes of the video") as error:
+        done.refuse("films.clip", "clip-b16")
+    assert error.value.hint == (
+        "put the videos back, or choose another store name: --store clip-b16=NAME"
+    )
+
+
 def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
     assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {"same": 1}
 
@@ -188,6 +202,31 @@ def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete(
         done = work([CLIP_A, CLIP_B], [NOT_A, BROKEN], filling=True, retry_failed=retry)
         assert found(done) == {"not extracted": 1, "failed so far": 1}
         assert done.computed == [True, False]
+
+
+def test_while_a_store_is_filled_a_clip_without_a_video_has_not_failed() -> None:
+    """It was said to have failed, and to need --retry-failed."""
+    row = BROKEN._replace(status=NO_VIDEO)
+    missing = BROKEN._replace(reason="missing: no such file")
+    without = [CLIP_A, CLIP_B._replace(video="")]
+    done = work(without, [NOT_A, row], filling=True)
+    assert found(done) == {"not extracted": 1, "no video": 1}
+    for left in (row, missing):
+        done = work([CLIP_A, CLIP_B], [NOT_A, left], filling=True)
+        assert found(done) == {"not extracted": 1, "for the next run": 1}
+        assert done.computed == [True, False]
+        # The sentence is true: the complete store has the same case as a store without a plan.
+        assert work([CLIP_A, CLIP_B], [ROW_A, left]).computed == [False, True]
+    away = work([CLIP_A, CLIP_B], [NOT_A, missing], filling=True, facts={})
+    assert found(away) == {"not extracted": 1, "failed so far": 1}
+
+
+def test_a_row_that_this_filling_does_not_compute_is_left_for_the_next_run() -> None:
+    """Its clip came back to the manifest since the plan; it was said to have failed."""
+    rows = [NOT_A, NOT_THERE]
+    done = work([CLIP_A, CLIP_B], rows, filling=True, computed=[True, False])
+    assert found(done) == {"not extracted": 1, "for the next run": 1}
+    assert done.computed == [True, False]
 
 
 def test_rows_that_were_not_extracted_are_computed() -> None:

@@ -21,9 +21,9 @@ from support.extraction import keep_manifest
 from obygaze_features.core.console import progress_bars
 from obygaze_features.core.errors import FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction import devices, recipes
+from obygaze_features.extraction import devices, extracting, recipes
 from obygaze_features.extraction.devices import devices_of
-from obygaze_features.extraction.results import Listener, Shown
+from obygaze_features.extraction.results import Extraction, Listener, Shown
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.model import Manifest
@@ -111,6 +111,17 @@ def test_two_devices_give_the_bytes_of_one(
     assert len(failed) == 3
     assert len(done.notes) == len(set(done.notes)) == 2
     assert multiprocessing.active_children() == []
+
+
+def test_what_to_type_next_is_what_the_process_knew_that_ended_last(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ended before had counted fewer failures: both sentences were printed."""
+    early = Extraction([], StopFlag(), ["1 clip failed"], ["a warning"])
+    late = Extraction([], StopFlag(), ["2 clips failed"], ["a warning"])
+    monkeypatch.setattr(extracting, "work_on_devices", lambda *_: ([early, late], []))
+    done = run(films, tmp_path, device=PAIR)
+    assert (done.notes, done.warnings) == (["2 clips failed"], ("a warning",))
 
 
 @pytest.mark.check("kills a process of two")

@@ -25,6 +25,7 @@ from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.store.sealing import seal
+from obygaze_features.video.decoded_clip import pictures_of_view
 
 N = 11
 BLOCK = 4
@@ -89,7 +90,9 @@ def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
     world.run()
     store = world.store()
     for row in (0, 3, 4, 10):
-        pixels = world.inner.normalise(_as_seen(row).frames())[None]
+        seen = _as_seen(row)
+        pictures = pictures_of_view(seen.pictures, seen.rows, seen.mask)
+        pixels = world.inner.normalise(pictures)[None]
         expected = world.inner.forward(pixels)["clip"][0]
         np.testing.assert_array_equal(store.read("clip", [row])[0], expected)
     np.testing.assert_array_equal(store.read("time_s", [7])[0], np.arange(16) / 25)

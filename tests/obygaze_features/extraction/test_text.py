@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.checkpoints import write_tiny_card
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.extraction.text import score_captions
 from obygaze_features.store import read_texts
 
@@ -78,6 +79,15 @@ def fill(folder: Path, text: str) -> list[dict[str, str]]:
     score_captions(table, out, Made(), Made(), force=True)
     with out.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
+
+
+def test_a_spreadsheet_is_refused_before_any_caption_is_scored(tmp_path: Path) -> None:
+    """It was refused after all of them, which may take hours."""
+    table = tmp_path / "t.csv"
+    table.write_text("caption,visual\na dog,x\n", encoding="utf-8")
+    unused: Any = None
+    with pytest.raises(FixUsage, match="only CSV"):
+        score_captions(table, tmp_path / "o.xlsx", unused, unused)
 
 
 def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> None:

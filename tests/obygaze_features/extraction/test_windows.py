@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby
 from math import inf, nan
 from pathlib import Path
@@ -303,16 +304,6 @@ def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
     assert film.duration_s == pytest.approx(2.0)
 
 
-def test_a_window_after_the_end_of_its_film_takes_no_time() -> None:
-    """Of 12 pictures, windows of 4 every 4 are numbers 0 to 2."""
-    index = index_of([0.1 * n for n in range(12)])
-    sweep = sweeps._Sweep(Grid(4, 4), index, None, DecodeJob("a.mp4", ()))
-    (result,) = sweep.results([WantedWindow(3, (View(4),))], (48, 64))
-    assert result.seconds == 0.0
-    assert result.clips is None
-    assert "the film has 12 pictures; the window lies after them" in str(result.error)
-
-
 @pytest.mark.parametrize("damaged", [False, True])
 def test_only_a_window_with_damage_is_decoded_by_itself(
     monkeypatch: pytest.MonkeyPatch, damaged: bool
@@ -515,7 +506,9 @@ def test_a_million_windows_are_clips_at_once() -> None:
     header = Header("x", unit="window", grid=grid, video_root="/films")
     clips = clips_of(Manifest("w", header, Windows(films, grid)))
     assert len(clips) == 1_000_000
-    expected = PlannedClip("tt042:000007", "tt042", "/films/a.mkv", window=7)
+    expected = PlannedClip(
+        "tt042:000007", "tt042", "/films/a.mkv", window=7, film=films[42]
+    )
     assert clips[420_007] == expected
 
 
@@ -598,7 +591,10 @@ def test_blocks_of_any_size_and_a_stop_change_no_number(
         assert first == second
 
 
-def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) -> None:
+def test_a_film_that_was_replaced_or_cannot_be_read(
+    films: Path, tmp_path: Path
+) -> None:
+    """Of another film, the windows up to its end had features."""
     folder = tmp_path / "films"
     folder.mkdir()
     for name in ("tt1.mkv", "tt2.mp4"):
@@ -606,12 +602,29 @@ def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) 
     windows(tmp_path, folder, "--window", "16", "--stride", "16")
     write_video(folder / "tt1.mkv", numbers=range(200), size=(64, 48))
     (folder / "tt2.mp4").write_bytes(b"not a film")
-    assert run(tmp_path).code == 3
+    assert run(tmp_path).code == 1
     status = open_store(tmp_path / "stores" / "w.descriptors").status()
-    # 200 pictures are 12 whole windows; the manifest has 20 of each film.
-    assert status.counts == {"ok": 12, "failed": 28}
-    assert "200 pictures" in status.reasons[12].sentence
+    assert status.counts == {"ok": 0, "failed": 40}
+    reason = status.reasons[0].sentence
+    assert "the film had 330 pictures in 13.2 s when it was cut" in reason
+    assert reason.endswith("has 200 in 8 s")
     assert "not a video" in status.reasons[20].sentence
+
+
+def test_a_film_that_became_faster_is_another_one(tmp_path: Path) -> None:
+    """With as many pictures, the windows at its end would all have the last one."""
+    folder = tmp_path / "films"
+    folder.mkdir()
+    write_video(folder / "tt1.mkv", numbers=range(100), size=(64, 48))
+    windows(tmp_path, folder, "--seconds", "1", "--every", "1")
+    tick = Fraction(1, 50)
+    write_video(
+        folder / "tt1.mkv", numbers=range(100), size=(64, 48), tick=tick, rate=50
+    )
+    assert run(tmp_path).code == 1
+    status = open_store(tmp_path / "stores" / "w.descriptors").status()
+    assert status.counts == {"ok": 0, "failed": 4}
+    assert "100 pictures in 4 s" in status.reasons[0].sentence
 
 
 def test_clips_alone_have_no_span(films: Path) -> None:
