@@ -167,7 +167,7 @@ class _ClipDecoder:
     def _denied_keys(
         self, index: FrameIndex, run: PacketRun, outcome: Outcome
     ) -> list[int]:
-        """Return the key frames that pictures of a run begin at, but that are none to the decoder."""
+        """Return the key frames at which pictures of a run begin, but not for the decoder."""
         starts = {index.start_of(position) for position in run.wanted}
         return [key for key in sorted(starts) if key > 0 and outcome.denies_key(key)]
 
