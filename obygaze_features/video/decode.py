@@ -140,10 +140,18 @@ class _ClipDecoder:
         is_in_order = True
         positions = index.order[list(canvas.wanted)].tolist()
         for run in index.runs(positions, self.source.late):
-            outcome = self.source.run(run, canvas.offer)
-            is_whole = set(outcome.out) >= run.wanted
-            is_from_key = run.start == 0 or not outcome.denies_key(run.start)
-            if outcome.has_reports or not is_whole or not is_from_key:
+            outcome = self.source.run_with_early(run, canvas.offer)
+            is_whole = set(outcome.out) >= index.expected_of(run)
+            denied = self._denied_keys(index, run, outcome)
+            if outcome.has_reports or not is_whole or denied:
+                outcome = self._run_with_care(canvas, run)
+                denied = self._denied_keys(index, run, outcome)
+            if outcome.has_reports and denied:
+                # What is reported before a key frame that is none is about the pictures after it.
+                index = index.without_keys(denied)
+                canvas.index = index
+                first = min(index.start_of(position) for position in run.wanted)
+                run = replace(run, start=first)
                 outcome = self._run_with_care(canvas, run)
             canvas.damage |= {at for at in outcome.damage if at >= run.start}
             # The pictures after the last one that is wanted only show what is reported of it.
@@ -155,6 +163,13 @@ class _ClipDecoder:
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="order"
             )
+
+    def _denied_keys(
+        self, index: FrameIndex, run: PacketRun, outcome: Outcome
+    ) -> list[int]:
+        """Return the key frames at which pictures of a run begin, but not for the decoder."""
+        starts = {index.start_of(position) for position in run.wanted}
+        return [key for key in sorted(starts) if key > 0 and outcome.denies_key(key)]
 
     def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
         """Return whether pictures came out in the order of their times; damage can change it."""

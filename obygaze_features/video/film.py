@@ -40,7 +40,7 @@ from obygaze_features.video.source import CHECKED, TRIES, VideoSource, is_key
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/9"
+SCHEMA = "obygaze-film-index/10"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -259,6 +259,7 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
             "is_broken": film.broken,
             "declared_s": film.declared_s,
             "offset": film.offset,
+            "takes_key_twice": film.takes_key_twice,
         }
         return {**index, **facts}
 
@@ -275,10 +276,14 @@ def _unpacked_film(values: Values, folder: Path) -> Film:
     index = FrameIndex(
         **{name: value for name, value in values.items() if name in _INDEX}
     )
-    broken, declared_s, offset = (
-        values[n] for n in ("is_broken", "declared_s", "offset")
+    return Film(
+        index,
+        values["is_broken"],
+        values["declared_s"],
+        values["offset"],
+        folder,
+        takes_key_twice=values["takes_key_twice"],
     )
-    return Film(index, broken, declared_s, offset, folder)
 
 
 def _read(path: Path, container: Any, stream: Any, progress: Progress) -> VideoSource:
@@ -301,7 +306,28 @@ def _read(path: Path, container: Any, stream: Any, progress: Progress) -> VideoS
             film.index = film.index.without_times()
     if not film.index.frames:
         raise source.without_pictures()
+    film.takes_key_twice = _takes_key_twice(source)
     return source
+
+
+def _takes_key_twice(source: VideoSource) -> bool:
+    """Return whether the decoder reads the pictures before a key frame if this comes twice.
+
+    Some decoders skip them nevertheless, and others report that the key frame comes again.
+    """
+    index = source.film.index
+    ranks = index.ranks
+    keys = index.keys[(index.keys > 0) & (index.keys < len(ranks) - 1)]
+    first_early = ranks[keys + 1]
+    keys = keys[(first_early >= 0) & (first_early < ranks[keys])]
+    for key in keys[:TRIES].tolist():
+        stop = min(key + CHECKED, source.whole.stop)
+        early = index.shown_before(key, stop)
+        to_last = PacketRun(key, early[-1], frozenset())
+        outcome = source.run(to_last, lambda _, __: None, twice=True)
+        if not outcome.has_reports and set(outcome.out) >= set(early):
+            return True
+    return False
 
 
 def _with_keys_of_decoder(source: VideoSource) -> FrameIndex:

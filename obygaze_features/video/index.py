@@ -153,6 +153,29 @@ class FrameIndex:
             runs.append(PacketRun(first, stop, frozenset(wanted)))
         return runs
 
+    def shown_before(self, key: int, stop: int) -> list[int]:
+        """Return the pictures stored after a key frame, up to `stop`, that are shown before it."""
+        ranks = self.ranks[key : stop + 1]
+        is_before = (ranks >= 0) & (ranks < ranks[0])
+        positions: list[int] = (np.flatnonzero(is_before) + key).tolist()
+        return positions
+
+    def expected_of(self, run: PacketRun) -> set[int]:
+        """Return the pictures of a run, up to the last wanted one, that have to come out.
+
+        Those that are shown before its key frame need the group before.
+        """
+        last = max(run.wanted)
+        shown = np.flatnonzero(self.ranks[run.start : last + 1] >= 0) + run.start
+        early = self.shown_before(run.start, last)
+        return set(shown.tolist()).difference(early) | run.wanted
+
+    def without_keys(self, positions: Sequence[int]) -> Self:
+        """Return the index with some packets that are no key frames after all."""
+        key = self.key.copy()
+        key[list(positions)] = False
+        return replace(self, key=key)
+
     def with_order(self, order: Ints) -> Self:
         """Return the index with the list of pictures that decoding has shown."""
         return replace(self, order=order, counted=True)

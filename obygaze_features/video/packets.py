@@ -61,7 +61,8 @@ class Film:
     `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
     in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
     index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
-    decoded. A film that is not `seekable` is read from its beginning.
+    decoded. A film that is not `seekable` is read from its beginning. `takes_key_twice` tells that
+    its decoder reads the pictures before a key frame if this comes twice.
     """
 
     index: FrameIndex
@@ -71,6 +72,7 @@ class Film:
     folder: Path | None = None
     decoded: DecodedOrder | None = None
     seekable: bool = True
+    takes_key_twice: bool = False
 
     @property
     def damaged(self) -> bool:

@@ -234,21 +234,45 @@ class VideoSource:
                 )
                 yield demux(self.container, self.stream)
 
-    def run(self, run: PacketRun, sink: Sink) -> Outcome:
+    def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> Outcome:
         """Decode a run, pass each picture to `sink`, and return what came of it.
 
         No picture is left out, also if no other is built on it: a decoder may report damage in it.
+        With `twice`, the decoder gets the first packet twice.
         """
         outcome = Outcome(self.late)
         if self.decoder.is_open:
             self.decoder.flush_buffers()
         with logged_errors() as count_errors:
             for position, packet in self.packets(run.start, run.stop):
+                if twice and position == run.start:
+                    self._decode(packet, position, sink, outcome, count_errors)
                 if self._decode(packet, position, sink, outcome, count_errors):
                     return outcome
             # The pictures after one that fails are still in the decoder.
             while not self._decode(None, run.stop, sink, outcome, count_errors):
                 continue
+        return outcome
+
+    def run_with_early(self, run: PacketRun, sink: Sink) -> Outcome:
+        """Decode a run like `run`, and read the pictures shown before its key frame, if possible.
+
+        A decoder skips them unread where it begins, as it lacks a picture before the key frame.
+        Damage in one of them may have taken the pictures behind it with it. If the key frame comes
+        twice, it is that picture: what then comes out for them is wrong and left out, but what is
+        wrong with their bits is reported.
+        """
+        early = set(self.film.index.shown_before(run.start, run.stop))
+        if run.start == 0 or not early or not self.film.takes_key_twice:
+            return self.run(run, sink)
+
+        def take(position: int, frame: Any) -> bool | None:
+            return None if position in early else sink(position, frame)
+
+        outcome = self.run(run, take, twice=True)
+        outcome.out = [position for position in outcome.out if position not in early]
+        if outcome.out.count(run.start) > 1:
+            outcome.out.remove(run.start)
         return outcome
 
     def _decode(

@@ -44,7 +44,7 @@ DAMAGES = ("flip", "zero", "remove", "drop", "file-zero", "file-remove")
 
 @dataclass
 class DamagedTally:
-    """What became of damaged files of one kind: counts of pictures, and of refused files."""
+    """What became of damaged files of one kind: counts of pictures, and of refusals."""
 
     n_files: int = 0
     n_right: int = 0
@@ -56,7 +56,7 @@ class DamagedTally:
         refused = ", ".join(f"{reason} {n}" for reason, n in self.refused.items())
         return (
             f"{self.n_files} files, {self.n_right} right, {self.n_refused} refused,"
-            f" {self.n_wrong} wrong; files refused: {refused or 'none'}"
+            f" {self.n_wrong} wrong; refusals: {refused or 'none'}"
         )
 
 
@@ -84,8 +84,10 @@ def damage(whole: Path, target: Path, how: str, seed: int) -> Path:
     return change_packets(whole, target, {position}, change, seed=seed)
 
 
-def judge(path: Path, known: set[bytes], tally: DamagedTally) -> int:
-    """Count the pictures of a damaged file, asked for a second at a time; return the wrong ones."""
+def judge(
+    path: Path, known: set[bytes], tally: DamagedTally, at_a_time: int = 14
+) -> int:
+    """Count the pictures of a damaged file, of which some are asked at a time; return the wrong."""
     from obygaze_features.video import View, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
@@ -94,10 +96,15 @@ def judge(path: Path, known: set[bytes], tally: DamagedTally) -> int:
     wrong = 0
     try:
         n_frames = probe(path, decode=True).index.frames
-        for first in range(0, n_frames, 14):
-            ranks = list(range(first, min(first + 14, n_frames)))
+        for first in range(0, n_frames, at_a_time):
+            ranks = list(range(first, min(first + at_a_time, n_frames)))
             view = View(len(ranks))
-            (clip,) = decode_views(path, [view], ranks=ranks).values()
+            try:
+                (clip,) = decode_views(path, [view], ranks=ranks).values()
+            except BadVideo as error:
+                tally.n_refused += len(ranks)
+                tally.refused[error.reason] += 1
+                continue
             is_known = np.array(
                 [picture.tobytes() in known for picture in clip.pictures]
             )

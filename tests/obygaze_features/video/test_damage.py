@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.damage import change_packets, flip_bits, zero_the_middle
+from support.exactness import DamagedTally, damage, judge, pictures_of
+from support.generated_videos import Case, make
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.container import BadVideo
@@ -349,6 +351,30 @@ def test_a_tenth_of_a_long_part_may_lie_after_the_film() -> None:
     assert overshoot(100.0, 0.0, 112.0) is not None
     assert overshoot(100.0, 80.0, 102.5) is not None
     assert overshoot(100.0, None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("container", "how", "seeds"),
+    [
+        # Bytes removed at the end of a picture that a decoder skips where it begins.
+        ("mpg", "file-remove", (5, 8, 28, 42)),
+        # Zeros from such a picture to the end of the ones behind it.
+        ("mp4", "file-zero", (0, 2, 8, 24)),
+    ],
+)
+def test_no_wrong_picture_is_returned_if_each_is_asked_alone(
+    tmp_path: Path, container: str, how: str, seeds: tuple[int, ...]
+) -> None:
+    whole = make(Case("mpeg2", "open", container, "25", "whole", "none"), tmp_path)
+    assert whole is not None
+    known = pictures_of(whole)
+    tally = DamagedTally()
+    for seed in seeds:
+        path = damage(whole, tmp_path / f"{seed}.{container}", how, seed)
+        judge(path, known, tally, at_a_time=1)
+    assert tally.n_wrong == 0
+    assert tally.n_right > 100
+    assert tally.n_refused > 0
 
 
 def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:
