@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -267,14 +267,13 @@ def test_unknown_names_list_the_known_ones(here):
 
 
 @pytest.mark.check("three blocks, three times")
-@pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
-def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
+def test_workers_in_threads_give_the_bytes_of_one_process(tmp_path):
     """Threads cannot handle signals."""
     films = film_folder(tmp_path, 40)
     write_manifest(films, tmp_path / "manifests" / "films.toml")
     extract = partial(og.extract, "films", "descriptors", workspace=tmp_path)
     extract(stores={"descriptors": "one"})
-    with kind(2) as pool:
+    with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(extract) for _ in range(2)]
         seals = {future.result()[0].seal for future in done}
     store = og.open_store("films.descriptors", workspace=tmp_path)
