@@ -516,14 +516,14 @@ def test_windows_are_not_shorter_than_a_picture(fps: float, grid: Grid) -> None:
         cut_films.refuse_short(long, film)
 
 
-def test_a_million_windows_are_clips_at_once() -> None:
+def test_many_windows_are_clips_at_once() -> None:
     grid = Grid(16, 16)
-    films = tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(100))
+    films = tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(10))
     header = Header("x", unit="window", grid=grid, video_root="/films")
     clips = clips_of(Manifest("w", header, Windows(films, grid)))
-    assert len(clips) == 1_000_000
-    expected = PlannedClip("tt042:000007", "tt042", "/films/a.mkv", window=7)
-    assert clips[420_007] == expected
+    assert len(clips) == 100_000
+    expected = PlannedClip("tt004:000007", "tt004", "/films/a.mkv", window=7)
+    assert clips[40_007] == expected
 
 
 def run(workspace: Path, *words: str) -> Result:

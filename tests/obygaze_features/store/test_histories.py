@@ -363,7 +363,7 @@ def run(root: Path, seed: int) -> None:
     shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("first", range(0, 20, 5))
+@pytest.mark.parametrize("first", range(0, 10, 5))
 def test_random_histories(tmp_path: Path, first: int) -> None:
     for seed in range(first, first + 5):
         run(tmp_path / str(seed), seed)

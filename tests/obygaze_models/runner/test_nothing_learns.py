@@ -27,7 +27,7 @@ from support.held_out_fits import (
 
 from obygaze_features.core.parts import trust
 from obygaze_models.runner import heldout
-from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
+from obygaze_models.runner.heldout import BY_CLIP, HeldOut, folds_of, with_few_films
 
 FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
 PUBLISHED = (
@@ -115,9 +115,10 @@ def case(
 
 
 def folds_to_try(way: Way) -> Sequence[HeldOut]:
-    """The first fold with clips to test, and the last one."""
+    """The last fold with clips to test; of folds of films, the first one too."""
     tested = [held for held in way.folds if len(held.test)]
-    return tested[:1] if len(tested) == 1 else [tested[0], tested[-1]]
+    is_by_film = way.inputs.protocol.splits.kind not in BY_CLIP
+    return tested[:1] + tested[1:][-1:] if is_by_film else tested[-1:]
 
 
 # Each other way of learning takes its rows from the same `HeldOut`: one split of each kind has it.
