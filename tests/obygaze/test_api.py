@@ -40,6 +40,7 @@ HEAVY = {
     "pandas",
     "click",
 }
+QUICK = ["grid.models=['ridge']", "report.replicates=20"]
 STORE_IS_MADE = "og.store.import_("
 
 
@@ -122,9 +123,7 @@ def test_importing_it_imports_nothing_heavy():
 
 def test_every_object_is_one_short_line(here):
     store, films = og.open_store("mine"), og.read_manifest("films")
-    run = og.run(
-        "honest", {"n" * 200: "mine"}, films, changes=["grid.models=['ridge']"]
-    )
+    run = og.run("honest", {"n" * 200: "mine"}, films, changes=QUICK)
     long_name = replace(films, name="n" * 300)
     objects = [
         store,
@@ -173,9 +172,7 @@ def test_tables_hold_the_same_numbers(here):
     assert data["clip"].shape == (72, 8)
     missing = data["clip"].isnull().all("d8").values
     assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
-    run = og.run(
-        "honest", "mine", "films", changes=["grid.models=['ridge']"], output="framed"
-    )
+    run = og.run("honest", "mine", "films", changes=QUICK, output="framed")
     results = run.to_frame()
     assert len(results) == len(run.results)
     for column in ("model", "value", "low"):
@@ -197,7 +194,7 @@ def test_runs_and_models_record_the_seal_of_their_store(workspace, tmp_path):
         "honest",
         store,
         "films",
-        changes=["grid.models=['ridge']", "report.replicates=200"],
+        changes=QUICK,
         output="new",
         workspace=here,
     )
@@ -218,9 +215,7 @@ def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
 
 
 def test_predictions_have_types(here):
-    run = og.run(
-        "honest", "mine", "films", changes=["grid.models=['ridge']"], output="typed"
-    )
+    run = og.run("honest", "mine", "films", changes=QUICK, output="framed")
     row = run.predictions[0]
     kinds = {
         key: type(row[key])

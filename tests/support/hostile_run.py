@@ -24,17 +24,15 @@ from support.store_servers import web_server
 LIMIT_BYTES = 100_000_000
 
 
-def ways(store: Path, good: Path, url: str) -> dict[str, tuple[str, ...]]:
+def ways(store: Path, url: str) -> dict[str, tuple[str, ...]]:
     """The words of each command that gets a store of somebody else."""
     stated = ("--no-licence",)
     named = {
         "info": ("info", str(store)),
-        "verify": ("verify", str(store)),
         "verify hash": ("verify", str(store), "--hash"),
         "pull": ("pull", str(store), "-o", "pull/s"),
         "push": ("push", str(store), "push/s", *stated),
         "subset": ("subset", str(store), "--film", "film-0", "-o", "subset/s"),
-        "merge": ("merge", str(store), str(good), "-o", "merge/s"),
         "export": ("export", "npz", str(store), "export/s.npz"),
     }
     is_served = all(
@@ -46,10 +44,10 @@ def ways(store: Path, good: Path, url: str) -> dict[str, tuple[str, ...]]:
     return named
 
 
-def answers_of(store: Path, good: Path, url: str, out: Path) -> dict[str, Any]:
+def answers_of(store: Path, url: str, out: Path) -> dict[str, Any]:
     """What each command answered, and the files that were written."""
     answers = {}
-    for way, words in ways(store, good, url).items():
+    for way, words in ways(store, url).items():
         (out / way.split()[0]).mkdir(exist_ok=True)
         done = call_obygaze("-C", out, "store", *words, cwd=out)
         answers[way] = (done.code, done.stderr)
@@ -81,7 +79,7 @@ def run(root: Path) -> dict[str, Any]:
                 CASES[name][0](store)
             if name == "right":
                 n_before = _limit()
-            found[name] = answers_of(store, good, url, out)
+            found[name] = answers_of(store, url, out)
             shutil.rmtree(store)
             shutil.rmtree(out)
     del found["first"]
