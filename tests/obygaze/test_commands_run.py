@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -212,23 +211,6 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
     assert value_of(done, "auc", "svm") > 0.7
     of_svm = {row["metric"] for row in done["results"] if row["model"] == "svm"}
     assert "brier" not in of_svm  # a machine has margins, not probabilities
-
-
-def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) -> None:
-    words = ["-C", str(here), "run", "honest", "--store", "x=sig", *QUICKEST, "--json"]
-    code = (
-        f"import sys; from obygaze import cli; code = cli.run({words!r});"
-        "print(sorted({'torch', 'transformers', 'av'} & set(sys.modules)), file=sys.stderr);"
-        "sys.exit(code)"
-    )
-    import subprocess
-
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-1] == "[]"
-    assert json.loads(done.stdout)["results"]
 
 
 class TestTrain:
