@@ -96,16 +96,6 @@ def test_nothing_extracted_is_an_error(tmp_path: Path) -> None:
     assert "no clip was extracted" in done.stderr
 
 
-def test_a_retry_that_fails_again_leaves_the_store(world: Path) -> None:
-    assert run(world).code == 3
-    before = {path: path.read_bytes() for path in world.rglob("stores/**/*.json")}
-    assert run(world, "--retry-failed").code == 3
-    assert before == {
-        path: path.read_bytes() for path in world.rglob("stores/**/*.json")
-    }
-    assert [path.name for path in (world / "stores").iterdir()] == [STORE.name]
-
-
 # --- Clips without a video ---
 
 
