@@ -42,7 +42,7 @@ def test_pretty_json_keeps_the_order_and_ends_with_a_newline():
 
 
 def test_pretty_json_takes_no_more_memory_than_a_few_copies_of_what_it_writes():
-    value = [{"a": 1, "b": 2}] * 10_000
+    value = [{"a": 1, "b": 2}] * 50_000
     tracemalloc.start()
     try:
         written = files.pretty_json(value)
