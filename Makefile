@@ -18,15 +18,13 @@ JOBS ?= 3
 INPUTS ?= 500000
 SEED ?= 1
 ROUNDS ?= 10
-ROOM ?= evaluation
-DRAWS ?= 20
 TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
 	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py)
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint fuzz torture mutate format docs bench clean
+.PHONY: help demo test check lint fuzz torture format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -55,9 +53,6 @@ fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); 
 torture: .venv/.test ## kill, suspend, flip, swap and mislead, again and again (ROUNDS=, SEED=, the first one)
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "seed $$seed"; \
 	SEED=$$seed $(BIN)/python -m pytest -q -m check $(TORTURED) || exit 1; done
-
-mutate: .venv/.test ## change 20 operators or numbers of a room, one by one; do tests see it? (ROOM=, SEED=, DRAWS=, TESTS=)
-	PYTHONPATH=tests $(BIN)/python -m support.mutation $(ROOM) $(SEED) $(DRAWS) $(TESTS)
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

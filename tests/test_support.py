@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.data import golden, real_data
-from support.mutation import changes_of, room_files
 from support.servers import free_port, need_program, wait_for_port, wait_until
 from support.videos import encode_video
 
@@ -78,63 +77,3 @@ def test_videos_in_av1_leave_the_process_as_it_was(tmp_path: Path) -> None:
     options = {"preset": "8", "svtav1-params": "lp=1"}
     encode_video(tmp_path / "v.mp4", "libsvtav1", numbers=range(3), options=options)
     assert os.sched_getscheduler(0) == before == os.SCHED_OTHER
-
-
-def test_every_operator_comparison_number_and_truth_value_of_a_file_can_be_changed():
-    text = b"""\
-@dataclass(frozen=True)
-class Clip:
-    start: int | None = 0
-
-    def ends(self, fps: int = 24) -> str | None:
-        if not self.known or len(self.name) <= 3:
-            raise Broken(1 + 2)
-        assert fps > 0
-        return "\xc3\xa9" + f"{fps + 1}", zip(a * -b, c, strict=True)
-"""
-    changes = changes_of("clip.py", text)
-    assert [
-        (change.line, change.function, change.old, change.new) for change in changes
-    ] == [
-        (3, 0, "0", "(1)"),
-        (5, 5, "24", "(25)"),
-        (
-            6,
-            5,
-            "not self.known or len(self.name) <= 3",
-            "(not self.known and len(self.name) <= 3)",
-        ),
-        (6, 5, "not self.known", "(self.known)"),
-        (6, 5, "len(self.name) <= 3", "(len(self.name) < 3)"),
-        (6, 5, "3", "(4)"),
-        (9, 5, "a * -b", "(a / -b)"),
-    ]
-    # Places count bytes: the e with an accent has two.
-    assert text[changes[-1].start : changes[-1].end] == b"a * -b"
-
-
-@pytest.mark.parametrize(
-    "room, file, tests",
-    [
-        ("zoo", "obygaze_models/zoo/saving.py", "obygaze_models/zoo"),
-        (
-            "films/projection",
-            "obygaze/films/projection.py",
-            "obygaze/films/test_projection.py",
-        ),
-        (
-            "obygaze_models/runner/scores.py",
-            "obygaze_models/runner/scores.py",
-            "obygaze_models/runner",
-        ),
-    ],
-)
-def test_a_room_is_a_folder_a_file_or_a_path_and_has_tests(
-    monkeypatch, room, file, tests
-):
-    monkeypatch.chdir(Path(__file__).parents[1])
-    files, tests_of_room = room_files(room)
-    assert file in files
-    assert f"tests/{tests}" in tests_of_room
-    with pytest.raises(SystemExit, match="no room 'no-such-room'"):
-        room_files("no-such-room")

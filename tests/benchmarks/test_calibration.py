@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import stats
 from support.published import split_file
 
 from benchmarks import calibration
-from benchmarks.calibration import DESIGNS, Rate, main, simulate, to_text
+from benchmarks.calibration import DESIGNS, Rate, simulate, to_text
 from benchmarks.fit import FILMS
-from benchmarks.worlds import REAL_LEVELS, WORLDS, World, beta_of, clips_of, features_of
+from benchmarks.worlds import REAL_LEVELS, beta_of
 
 pytestmark = pytest.mark.check("benchmarks")
 
@@ -58,73 +56,6 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["truth outside the interval of ap"] >= 2
 
 
-def levels_by_film(world: World, seed: int) -> np.ndarray:
-    """The number of clips of each film by EN, HN and S, of a world that is drawn."""
-    clips = clips_of(world, np.random.default_rng(seed))
-    counts = Counter((clip.movie_id, clip.level) for clip in clips)
-    rows = []
-    for film in sorted({clip.movie_id for clip in clips}):
-        rows.append([counts[film, level] for level in ("EN", "HN", "S")])
-    return np.array(rows)
-
-
-def test_films_of_a_world_are_as_large_and_as_uneven_as_the_real_ones() -> None:
-    real = np.array(REAL_LEVELS["published"])
-    easy, hard, sure = real.T
-    sizes = real.sum(axis=1)
-    shares = []
-    hard_shares = []
-    for seed in range(25):
-        n = levels_by_film(WORLDS["published"], seed)
-        assert n.sum(axis=1).tolist() == sizes.tolist()
-        shares.append(n[:, 2] / (n[:, 0] + n[:, 2]))
-        hard_shares.append(n[:, 1] / sizes)
-    for drawn, of_films in (
-        (shares, sure / (easy + sure)),
-        (hard_shares, hard / sizes),
-    ):
-        assert np.mean(drawn) == pytest.approx(of_films.mean(), abs=0.04)
-        # Chance among the clips of a film adds a little.
-        assert 0.9 < np.std(drawn) / of_films.std(ddof=1) < 1.25
-
-
-def test_each_world_differs_in_what_its_name_says() -> None:
-    def shares(name: str) -> np.ndarray:
-        drawn = [levels_by_film(WORLDS[name], seed) for seed in range(20)]
-        return np.array([n[:, 2].sum() / (n[:, 0] + n[:, 2]).sum() for n in drawn])
-
-    assert shares("raw").mean() == pytest.approx(0.46, abs=0.06)
-    assert shares("rare-positives").mean() == pytest.approx(0.05, abs=0.02)
-    for n_films in (5, 6, 20, 30):
-        assert len(levels_by_film(WORLDS[f"{n_films}-films"], 0)) == n_films
-
-    def n_changes(name: str) -> int:
-        clips = clips_of(WORLDS[name], np.random.default_rng(0))
-        return sum(one.level != other.level for one, other in pairwise(clips))
-
-    assert n_changes("runs-of-levels") < 0.8 * n_changes("raw")
-
-
-def test_features_of_a_world_are_as_its_name_says() -> None:
-    rng = np.random.default_rng(0)
-    films_of_rows = np.repeat(np.arange(400), 20)
-    is_sure = rng.random(8000) < np.repeat(rng.beta(1, 1, 400), 20)
-
-    def of(world: World, signal: float = 0.0) -> np.ndarray:
-        return features_of(world, films_of_rows, is_sure, signal, rng)
-
-    assert of(WORLDS["strong-look"]).var() == pytest.approx(2.0, rel=0.05)
-    assert of(World(look=0.0)).var() == pytest.approx(1.0, rel=0.05)
-    ordered = of(WORLDS["runs-of-levels"]).reshape(400, 20, -1)
-    following = np.corrcoef(ordered[:, 5, 0], ordered[:, 6, 0])[0, 1]
-    assert following == pytest.approx(0.8, abs=0.1)
-    # A signal moves sure rows in the first four coordinates.
-    X = of(World(look=0.0), signal=0.5)
-    moved = X[is_sure].mean(axis=0) - X[~is_sure].mean(axis=0)
-    assert moved[:4] == pytest.approx([0.5] * 4, abs=0.1)
-    assert moved[4:] == pytest.approx([0.0] * 60, abs=0.1)
-
-
 def test_a_beta_distribution_with_the_mean_and_variance_of_shares() -> None:
     first, second = beta_of(np.array([0.2, 0.4, 0.9]))
     mean, variance = stats.beta.stats(first, second)
@@ -154,16 +85,3 @@ def test_a_star_marks_what_is_out_of_range() -> None:
     assert rates[1].error == pytest.approx((0.03 * 0.97 / 100) ** 0.5)
     lines = to_text(rates).splitlines()[1:9]
     assert [line.endswith("*") for line in lines] == [True, False, False, True] * 2
-
-
-def test_the_command_leaves_out_worlds_that_cannot_be_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    options = ["--signal", "0", "--worlds", "1", "--world", "5-films"]
-    done = CliRunner().invoke(main, ["ridge", *options])
-    assert done.exit_code == 0, done.output
-    assert "truth outside the interval of ap" in done.stdout
-    monkeypatch.setitem(WORLDS, "5-films", World(positives=0.001))
-    done = CliRunner().invoke(main, ["ridge", *options])
-    assert done.exit_code == 0, done.output
-    assert "truth" not in done.stdout

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -40,6 +40,7 @@ HEAVY = {
     "pandas",
     "click",
 }
+QUICK = ["grid.models=['ridge']", "report.replicates=20"]
 STORE_IS_MADE = "og.store.import_("
 
 
@@ -122,9 +123,7 @@ def test_importing_it_imports_nothing_heavy():
 
 def test_every_object_is_one_short_line(here):
     store, films = og.open_store("mine"), og.read_manifest("films")
-    run = og.run(
-        "honest", {"n" * 200: "mine"}, films, changes=["grid.models=['ridge']"]
-    )
+    run = og.run("honest", {"n" * 200: "mine"}, films, changes=QUICK)
     long_name = replace(films, name="n" * 300)
     objects = [
         store,
@@ -165,9 +164,7 @@ def test_tables_hold_the_same_numbers(here):
     assert data["clip"].shape == (72, 8)
     missing = data["clip"].isnull().all("d8").values
     assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
-    run = og.run(
-        "honest", "mine", "films", changes=["grid.models=['ridge']"], output="framed"
-    )
+    run = og.run("honest", "mine", "films", changes=QUICK, output="framed")
     results = run.to_frame()
     assert len(results) == len(run.results)
     for column in ("model", "value", "low"):
@@ -189,7 +186,7 @@ def test_runs_and_models_record_the_seal_of_their_store(workspace, tmp_path):
         "honest",
         store,
         "films",
-        changes=["grid.models=['ridge']", "report.replicates=200"],
+        changes=QUICK,
         output="new",
         workspace=here,
     )
@@ -210,9 +207,7 @@ def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
 
 
 def test_predictions_have_types(here):
-    run = og.run(
-        "honest", "mine", "films", changes=["grid.models=['ridge']"], output="typed"
-    )
+    run = og.run("honest", "mine", "films", changes=QUICK, output="framed")
     row = run.predictions[0]
     kinds = {
         key: type(row[key])
@@ -259,14 +254,13 @@ def test_unknown_names_list_the_known_ones(here):
 
 
 @pytest.mark.check("three blocks, three times")
-@pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
-def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
+def test_workers_in_threads_give_the_bytes_of_one_process(tmp_path):
     """Threads cannot handle signals."""
     films = film_folder(tmp_path, 40)
     write_manifest(films, tmp_path / "manifests" / "films.toml")
     extract = partial(og.extract, "films", "descriptors", workspace=tmp_path)
     extract(stores={"descriptors": "one"})
-    with kind(2) as pool:
+    with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(extract) for _ in range(2)]
         seals = {future.result()[0].seal for future in done}
     store = og.open_store("films.descriptors", workspace=tmp_path)

@@ -483,7 +483,7 @@ def test_a_file_of_another_kind_names_the_next_step(tmp_path, words, code, what,
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).write_text(text)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    result = run_obygaze(*words.split(), cwd=tmp_path)
+    result = call_obygaze(*words.split(), cwd=tmp_path)
     lines = result.stderr.splitlines()
     assert result.code == code
     assert lines[0].startswith("Error: ") and what in lines[0]

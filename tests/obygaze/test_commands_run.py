@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
 
 from obygaze_features.core.errors import FixUsage
@@ -207,34 +206,14 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
     assert "brier" not in of_svm  # a machine has margins, not probabilities
 
 
-def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) -> None:
-    words = ["-C", str(here), "run", "honest", "--store", "x=sig", *QUICKEST, "--json"]
-    code = (
-        f"import sys; from obygaze import cli; code = cli.run({words!r});"
-        "print(sorted({'torch', 'transformers', 'av'} & set(sys.modules)), file=sys.stderr);"
-        "sys.exit(code)"
-    )
-    import subprocess
-
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[-1] == "[]"
-    assert json.loads(done.stdout)["results"]
-
-
 class TestTrain:
     FAST = ("--set", "report.replicates=40")
 
     @pytest.mark.parametrize(
         ("model", "more"),
         [
-            ("ridge", ()),
             ("logistic", ()),
-            ("svm", ("--set", "model.C=0.1")),
             ("mlp", ("--set", "model.hidden=[8]")),
-            ("pcbm-lr", ("--set", "model.tolerance=0.01")),
             ("pcbm-h", ("--set", "model.tolerance=0.01")),
         ],
     )
@@ -297,17 +276,6 @@ class TestTrain:
             "-C", here, "train", "ridge", "sig", "made-up", "--task", "ENS"
         )
         assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
-
-
-@pytest.mark.check("runs commands in processes of their own")
-def test_as_a_process(here: Path) -> None:
-    done = run_obygaze(
-        "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
-    ).ok()
-    again = run_obygaze(
-        "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
-    ).ok()
-    assert done.json()["results"] == again.json()["results"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ def test_the_error_of_a_metric_says_what_a_metric_gets(here: Path) -> None:
     name = f"{here / 'mine.py'}:specificity"
     refused = call_obygaze(
         *("-C", here, "run", "honest", "--store", "x=sig", "--trust", name, *QUICK),
+        *("--set", 'grid.models=["ridge"]'),
         *("--set", f'report.metrics=["{name}"]'),
     )
     assert refused.code == 1

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from support.seeds import SEED
+
 MUTATING = {
     *(
         "os.mkdir",
@@ -25,12 +27,13 @@ KILLED, DONE = 9, 0
 Work = Callable[[], object]
 
 
-def kill_everywhere(work: Work, look: Callable[[], None]) -> int:
+def kill_everywhere(work: Work, look: Callable[[], None], every: int = 1) -> int:
     """Run `work` in a fork, killed before its 1st, 2nd, ... change; `look` after each kill.
 
-    Returns the number of kills: the run after the last one reached its end.
+    With `every`, only each so many-th change is tried, and `SEED` says which. Returns the number of
+    kills: the run after the last one reached its end.
     """
-    for n in range(1, 2000):
+    for count, n in enumerate(range(1 + SEED % every, 2000, every)):
         with warnings.catch_warnings():
             # Threads of BLAS are idle.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -41,7 +44,7 @@ def kill_everywhere(work: Work, look: Callable[[], None]) -> int:
         assert code in (KILLED, DONE), f"the work failed at change {n}"
         look()
         if code == DONE:
-            return n - 1
+            return count
     raise AssertionError("the work has no end")
 
 
@@ -75,10 +78,10 @@ MET = 3
 def meet_everywhere(prepare: Work, work: Work, other: Work, every: int = 1) -> int:
     """Run `work` in a fork, with `other` done before its 1st, 2nd, ... use of the file system.
 
-    `prepare` is called before each run; with `every`, only each so many-th use is tried. Returns
-    the number of meetings; an error if one failed.
+    `prepare` is called before each run; with `every`, only each so many-th use is tried, and `SEED`
+    says which. Returns the number of meetings; an error if one failed.
     """
-    for count, n in enumerate(range(1, 5000, every)):
+    for count, n in enumerate(range(1 + SEED % every, 5000, every)):
         prepare()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

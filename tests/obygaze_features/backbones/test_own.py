@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze, environment, run_obygaze
+from support.cli import call_obygaze, environment
 from support.extraction import film_folder, keep_manifest
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -64,7 +64,7 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     names = ("shapes", "finite", "clip isolation", "batch invariance")
     assert {states[name] for name in names} == {"ok"}
     command = ("-C", world, "extract", "run", "films", "-b", code, "--json")
-    (state,) = run_obygaze(*command).ok().json()["stores"]
+    (state,) = call_obygaze(*command).ok().json()["stores"]
     assert state["ok"] == 3
     store = open_store(world / "stores" / "films.net")
     recorded = store.recipe.to_json()["backbone"]["code"]

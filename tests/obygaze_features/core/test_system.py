@@ -17,25 +17,98 @@ from obygaze_features.core.system import posix
 TESTS = Path(__file__).resolve().parents[2]
 
 
-def on_windows(tmp_path: Path, script: str) -> str:
-    """Return what a script prints in a process that is like one on Windows."""
-    start = (
+SCRIPTS = {
+    "facts": """
+print(system.replace_file is windows.replace_file, system.CAN_FORK, system.memory_bytes() == 2**34)
+print(system.typed_path('my films\\\\2024/x'), system.STOP_SIGNALS)
+""",
+    "locks": """
+folder = here / 'store'
+folder.mkdir()
+first, second = system.open_lock(folder), system.open_lock(folder)
+print(system.take_lock(first), system.take_lock(second))
+folder.rename(here / 'moved')
+third = system.open_lock(here / 'moved')
+print(system.take_lock(third))
+os.close(first)
+print(system.take_lock(third), os.listdir(here / 'moved'))
+""",
+    "open files": """
+windows.RETRY_S = 0.2
+for name in ('old', 'new'):
+    (here / name).write_bytes(name.encode())
+stream = (here / 'old').open('rb')
+try:
+    system.replace_file(here / 'new', here / 'old')
+except PermissionError as error:
+    print(error)
+pauses = []
+def sleep(seconds):
+    pauses.append(seconds)
+    if len(pauses) == 2:
+        stream.close()
+windows.time.sleep = sleep
+windows.RETRY_S = 60
+system.replace_file(here / 'new', here / 'old')
+print((here / 'old').read_bytes(), len(pauses))
+""",
+    "folders": """
+for name in ('first', 'second', 'empty', 'full/inner'):
+    (here / name).mkdir(parents=True)
+system.rename_folder(here / 'first', here / 'empty')
+try:
+    system.rename_folder(here / 'second', here / 'full')
+except OSError as error:
+    print(error.errno in (17, 39))
+print(sorted(os.listdir(here)))
+""",
+    "links": """
+for name in ('file', 'link', 'folder'):
+    try:
+        with open(here / name, 'rb', opener=system.open_without_links) as stream:
+            print(stream.read())
+    except OSError as error:
+        print(type(error).__name__, error.errno)
+""",
+}
+Printed = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each script; that of links has a file, a link to it and a folder."""
+    root = tmp_path_factory.mktemp("windows")
+    for name in SCRIPTS:
+        (root / name).mkdir()
+    (root / "links" / "file").write_bytes(b"x")
+    (root / "links" / "link").symlink_to("file")
+    (root / "links" / "folder").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def on_windows(root: Path) -> Printed:
+    """What each script prints in a process that is like one on Windows."""
+    program = (
         "from support.windows import become_windows; become_windows()\n"
         "import os\nfrom pathlib import Path\nfrom obygaze_features.core import system\n"
         "windows = __import__('sys').modules['obygaze_features.core.system.windows']\n"
-        "here = Path(os.environ['HERE'])\n"
     )
+    for name, script in SCRIPTS.items():
+        here = root / name
+        program += f"here = Path({str(here)!r})\n{script}\nprint('end of a script')\n"
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-    environment = {"HERE": str(tmp_path), "LOCALAPPDATA": str(tmp_path / "local")}
+    local = {"LOCALAPPDATA": str(root / "local"), "PYTHONPATH": paths}
     done = subprocess.run(
-        [sys.executable, "-c", start + script],
-        env=os.environ | environment | {"PYTHONPATH": paths},
-        cwd=tmp_path,
+        [sys.executable, "-c", program],
+        env=os.environ | local,
+        cwd=root,
         capture_output=True,
         encoding="cp1252",
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    parts = done.stdout.split("end of a script\n")
+    return {name: part.splitlines() for name, part in zip(SCRIPTS, parts, strict=False)}
 
 
 def test_a_sync_on_macos_reaches_the_disk_itself(
@@ -83,63 +156,24 @@ def test_this_system_has_its_own_implementation() -> None:
     assert system.typed_path("a\\b") == "a\\b"
 
 
-@pytest.mark.check("processes")
-def test_windows_is_known_by_what_it_has(tmp_path: Path) -> None:
-    script = """
-print(system.replace_file is windows.replace_file, system.CAN_FORK, system.memory_bytes() == 2**34)
-print(system.typed_path('my films\\\\2024/x'), system.STOP_SIGNALS)
-"""
-    assert on_windows(tmp_path, script).splitlines() == [
+def test_windows_is_known_by_what_it_has(on_windows: Printed) -> None:
+    assert on_windows["facts"] == [
         "True False True",
         "my films/2024/x ('SIGTERM', 'SIGBREAK', 'SIGINT')",
     ]
 
 
-@pytest.mark.check("a process")
-def test_a_folder_is_locked_though_windows_cannot_open_one(tmp_path: Path) -> None:
+def test_a_folder_is_locked_though_windows_cannot_open_one(on_windows: Printed) -> None:
     """The lock follows the folder, not its name, and leaves no file beside it."""
-    script = """
-folder = here / 'store'
-folder.mkdir()
-first, second = system.open_lock(folder), system.open_lock(folder)
-print(system.take_lock(first), system.take_lock(second))
-folder.rename(here / 'moved')
-third = system.open_lock(here / 'moved')
-print(system.take_lock(third))
-os.close(first)
-print(system.take_lock(third), os.listdir(here / 'moved'))
-"""
-    assert on_windows(tmp_path, script).splitlines() == [
-        *("True False", "False", "True []"),
-    ]
+    assert on_windows["locks"] == ["True False", "False", "True []"]
 
 
 def test_a_file_that_is_open_elsewhere_is_tried_again_then_named(
-    tmp_path: Path,
+    on_windows: Printed, root: Path
 ) -> None:
-    script = """
-windows.RETRY_S = 0.2
-for name in ('old', 'new'):
-    (here / name).write_bytes(name.encode())
-stream = (here / 'old').open('rb')
-try:
-    system.replace_file(here / 'new', here / 'old')
-except PermissionError as error:
-    print(error)
-pauses = []
-def sleep(seconds):
-    pauses.append(seconds)
-    if len(pauses) == 2:
-        stream.close()
-windows.time.sleep = sleep
-windows.RETRY_S = 60
-system.replace_file(here / 'new', here / 'old')
-print((here / 'old').read_bytes(), len(pauses))
-"""
-    lines = on_windows(tmp_path, script).splitlines()
-    assert lines == [
+    assert on_windows["open files"] == [
         "this cannot be replaced, renamed or removed while another program has it open",
-        f"  in: {tmp_path / 'old'}",
+        f"  in: {root / 'open files' / 'old'}",
         "  Try: close it in programs such as Excel, a video player or obygaze, or"
         " pause OneDrive, Dropbox or the virus scanner for this folder",
         "b'new' 2",
@@ -147,35 +181,13 @@ print((here / 'old').read_bytes(), len(pauses))
 
 
 def test_a_folder_takes_the_name_of_an_empty_one_and_of_no_other(
-    tmp_path: Path,
+    on_windows: Printed,
 ) -> None:
-    script = """
-for name in ('first', 'second', 'empty', 'full/inner'):
-    (here / name).mkdir(parents=True)
-system.rename_folder(here / 'first', here / 'empty')
-try:
-    system.rename_folder(here / 'second', here / 'full')
-except OSError as error:
-    print(error.errno in (17, 39))
-print(sorted(os.listdir(here)))
-"""
-    lines = on_windows(tmp_path, script).splitlines()
-    assert lines == ["True", "['empty', 'full', 'second']"]
+    assert on_windows["folders"] == ["True", "['empty', 'full', 'second']"]
 
 
-def test_neither_a_link_nor_a_folder_is_opened_as_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    (tmp_path / "link").symlink_to("file")
-    (tmp_path / "folder").mkdir()
-    script = """
-for name in ('file', 'link', 'folder'):
-    try:
-        with open(here / name, 'rb', opener=system.open_without_links) as stream:
-            print(stream.read())
-    except OSError as error:
-        print(type(error).__name__, error.errno)
-"""
-    assert on_windows(tmp_path, script).splitlines() == [
+def test_neither_a_link_nor_a_folder_is_opened_as_a_file(on_windows: Printed) -> None:
+    assert on_windows["links"] == [
         "b'x'",
         f"OSError {errno.ELOOP}",
         f"IsADirectoryError {errno.EISDIR}",

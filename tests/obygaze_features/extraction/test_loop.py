@@ -249,8 +249,10 @@ def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:
 # --- An end at any row ---
 
 
-@pytest.mark.parametrize("end", ["stop", "interrupt"])
-@pytest.mark.parametrize("row", [0, 3, 6, 10])
+@pytest.mark.parametrize(
+    ("row", "end"),
+    [(0, "stop"), (3, "interrupt"), (6, "stop"), (6, "interrupt"), (10, "interrupt")],
+)
 def test_finished_blocks_survive_an_end_at_each_row(
     tmp_path: Path, end: str, row: int
 ) -> None:

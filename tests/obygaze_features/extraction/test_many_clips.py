@@ -19,7 +19,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
 
-N_CLIPS = 600
+N_CLIPS = 240
 EVERY = 20
 N_VIDEOS = 10
 
@@ -164,7 +164,7 @@ def test_invalid_clips_do_not_change_the_others(
     assert all(len(found) == 1 for found in reasons.values()), reasons
     assert reasons["_missing"] == {"missing"}
     _check_good_rows(manifest, tmp_path, bad)
-    small = manifest.with_clips(manifest.clips[:100])
+    small = manifest.with_clips(manifest.clips[:60])
     (tmp_path / "small").mkdir()
     peak_small = _run(small, tmp_path / "small")["peak_kb"]
     # Memory does not grow with the number of clips.

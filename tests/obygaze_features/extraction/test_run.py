@@ -96,28 +96,6 @@ def test_nothing_extracted_is_an_error(tmp_path: Path) -> None:
     assert "no clip was extracted" in done.stderr
 
 
-def test_a_retry_that_fails_again_leaves_the_store(world: Path) -> None:
-    assert run(world).code == 3
-    before = {path: path.read_bytes() for path in world.rglob("stores/**/*.json")}
-    assert run(world, "--retry-failed").code == 3
-    assert before == {
-        path: path.read_bytes() for path in world.rglob("stores/**/*.json")
-    }
-    assert [path.name for path in (world / "stores").iterdir()] == [STORE.name]
-
-
-def test_a_change_names_the_store_before(films: Manifest, tmp_path: Path) -> None:
-    keep_manifest(films.with_clips(films.clips[:10]), tmp_path)
-    run(tmp_path)
-    seal = open_store(tmp_path / STORE).seal
-    keep_manifest(films, tmp_path)
-    done = run(tmp_path)
-    before = tmp_path.resolve() / "stores" / f"films.descriptors.before-{seal[:8]}"
-    assert f"rm -r {before}" in done.stderr
-    (change,) = open_store(tmp_path / STORE).record.replaces
-    assert change.seal == seal
-
-
 # --- Clips without a video ---
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from support.cli import call_obygaze
-from support.filled_stores import compute, plan, values_of
 from support.withdrawn_stores import FILM, write
 
 from obygaze_features.core.workspace import Workspace
@@ -48,36 +47,6 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
     assert "\x1b" not in text
     for fact in ("CC-BY-4.0", "Doe 2026", store.seal, store.fingerprint, "tokens"):
         assert fact in text
-
-
-def test_all_stores_of_a_workspace(tmp_path: Path) -> None:
-    stores = tmp_path / "stores"
-    stores.mkdir()
-    write(stores / "films")
-    subset(
-        stores / "films",
-        without=[FILM],
-        reason="asked",
-        workspace=Workspace(tmp_path),
-    )
-    filling = plan(stores / "more")
-    for block in (0, 3):
-        compute(filling, block, values_of())
-    write(stores / "odd")
-    odd = stores / "odd" / "store.json"
-    odd.chmod(0o644)
-    odd.write_text("{}")
-    (stores / "empty").mkdir()
-    listed = list_stores(workspace=tmp_path)
-    films, more = listed.stores
-    assert (films["name"], films["state"]) == ("films", "sealed")
-    assert films["n_clips"] == 94
-    assert films["feature_arrays"] == ["pooled", "frames", "tokens"]
-    assert more == {"name": "more", "state": "being filled, 2 of 6 blocks"}
-    assert list(listed.broken) == ["odd"]
-    assert listed.warnings[0].startswith("odd: this is not a document of a store")
-    assert "2 of 6 blocks" in str(listed)
-    assert json.loads(json.dumps(listed.to_json()))["broken"] == ["odd"]
 
 
 def test_a_function_returns_what_its_command_prints(tmp_path: Path) -> None:

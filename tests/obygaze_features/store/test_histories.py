@@ -363,15 +363,15 @@ def run(root: Path, seed: int) -> None:
     shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("first", range(0, 20, 5))
+@pytest.mark.parametrize("first", range(0, 10, 5))
 def test_random_histories(tmp_path: Path, first: int) -> None:
     for seed in range(first, first + 5):
         run(tmp_path / str(seed), seed)
 
 
-@pytest.mark.check("200 random histories")
-@pytest.mark.parametrize("first", range(20, 220, 40))
+@pytest.mark.check("60 random histories")
+@pytest.mark.parametrize("first", range(20, 80, 20))
 def test_many_random_histories(tmp_path: Path, first: int) -> None:
-    first += 200 * SEED
-    for seed in range(first, first + 40):
+    first += 60 * SEED
+    for seed in range(first, first + 20):
         run(tmp_path / str(seed), seed)

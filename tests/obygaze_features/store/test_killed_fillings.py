@@ -28,6 +28,9 @@ from obygaze_features.store.sealing import seal
 
 CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
+N_KILLED = 30
+# Of the changes and uses of the disk; `make torture` tries all of them.
+EVERY = 5
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +137,14 @@ def test_some_kills(tmp_path, zygote, sealed, undisturbed, life) -> None:
     assert failures(tmp_path) == []
 
 
-@pytest.mark.check("kills two hundred workers")
+@pytest.mark.check("kills sixty workers")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_many_kills(tmp_path, zygote, sealed, undisturbed, life, capsys) -> None:
     rounds = Rounds(tmp_path, life, sealed)
     random = np.random.default_rng(20240817 + SEED)
     n_killed = 0
-    while n_killed < 100:
+    while n_killed < N_KILLED:
         n_workers = int(random.integers(3, 9))
         n_killed += rounds.disturb(zygote, random, n_workers, [tmp_path], undisturbed)
     assert failures(tmp_path) == []
@@ -149,7 +152,7 @@ def test_many_kills(tmp_path, zygote, sealed, undisturbed, life, capsys) -> None
         print(f"\n{life}: {n_killed} kills of {rounds.number} stores")
 
 
-@pytest.mark.check("kills two hundred workers, half of them on network disks")
+@pytest.mark.check("kills sixty workers, half of them on network disks")
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_kills_on_disks_that_remember_names_and_repeat_requests(
@@ -167,7 +170,7 @@ def test_kills_on_disks_that_remember_names_and_repeat_requests(
         if no_first or no_second:
             pytest.skip(f"no FUSE here: {no_first or no_second}")
         places = [backing, tmp_path / "m0", tmp_path / "m1", tmp_path / "m1"]
-        while n_killed < 100:
+        while n_killed < N_KILLED:
             n_workers = int(random.integers(3, 6))
             n_killed += rounds.disturb(zygote, random, n_workers, places, undisturbed)
     assert failures(tmp_path) == []
@@ -191,7 +194,7 @@ def test_a_store_is_seen_that_a_disk_says_is_not_there(tmp_path: Path, sealed) -
         assert seal_at(tmp_path / "m" / "s") == seal_at(sealed)
 
 
-@pytest.mark.check("one kill for each change of the disk")
+@pytest.mark.check("one kill for each fifth change of the disk")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_a_kill_between_any_two_system_calls(
@@ -207,21 +210,21 @@ def test_a_kill_between_any_two_system_calls(
         shutil.rmtree(rounds.target.parent)
         rounds.new()
 
-    n_killed = kill_everywhere(rounds.work, look)
+    n_killed = kill_everywhere(rounds.work, look, EVERY)
     with capsys.disabled():
         print(f"\n{life}: {n_killed} kills")
-    assert n_killed > 100
+    assert n_killed > 100 / EVERY
 
 
 @pytest.mark.parametrize(
-    "every", [60, pytest.param(1, marks=pytest.mark.check("meets at each look"))]
+    "every", [60, pytest.param(EVERY, marks=pytest.mark.check("meets often"))]
 )
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_another_process_does_it_all_meanwhile(
     tmp_path, sealed, undisturbed, life, every
 ) -> None:
-    """At each use of the disk, another process lives its whole life."""
+    """At many uses of the disk, another process lives its whole life."""
     rounds = Rounds(tmp_path, life, sealed)
     last: list[Path] = []
 
@@ -236,7 +239,7 @@ def test_another_process_does_it_all_meanwhile(
     assert n_met > 100 / every
 
 
-@pytest.mark.check("suspends a seal at each change of the disk")
+@pytest.mark.check("suspends a seal at each fifth use of the disk")
 @pytest.mark.timeout(1200)
 def test_seals_that_meet(tmp_path, sealed, undisturbed) -> None:
     rounds = Rounds(tmp_path, "first", sealed)
@@ -249,5 +252,5 @@ def test_seals_that_meet(tmp_path, sealed, undisturbed) -> None:
     def work() -> None:
         seal(rounds.target)
 
-    assert meet_everywhere(prepare, work, work) > 100
+    assert meet_everywhere(prepare, work, work, EVERY) > 100 / EVERY
     rounds.check(undisturbed)

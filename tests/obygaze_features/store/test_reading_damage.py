@@ -106,7 +106,7 @@ def flips(path: Path, random: np.random.Generator, count: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "count", [150, pytest.param(2000, marks=pytest.mark.check("many damaged bits"))]
+    "count", [100, pytest.param(600, marks=pytest.mark.check("many damaged bits"))]
 )
 def test_a_flipped_bit_is_refused_or_not_read(
     stores, tmp_path, few_lines, count
@@ -169,12 +169,14 @@ def test_exchanged_files_are_refused(stores, tmp_path: Path, array: str) -> None
     assert names == {f"data.zarr/{array}/{file.name}" for file in (first, second)}
 
 
-@pytest.mark.check("exchanges any two files")
+@pytest.mark.check("exchanges a third of all pairs of files")
 def test_any_two_exchanged_files_are_refused(stores, tmp_path, few_lines) -> None:
     shutil.copytree(stores / "s1", tmp_path / "s")
     path, values = tmp_path / "s", some_values(1)
     n_exchanged = 0
-    for one, other in combinations(files_of(path), 2):
+    pairs = list(combinations(files_of(path), 2))
+    # `make torture` exchanges the others.
+    for one, other in pairs[SEED % 3 :: 3]:
         first, second = path / one, path / other
         data, other_data = first.read_bytes(), second.read_bytes()
         if data == other_data:
@@ -191,7 +193,7 @@ def test_any_two_exchanged_files_are_refused(stores, tmp_path, few_lines) -> Non
             assert problems == {one, other}
         first.write_bytes(data)
         second.write_bytes(other_data)
-    assert n_exchanged > 200
+    assert n_exchanged > 200 / 3
 
 
 @pytest.mark.parametrize("seed", range(8))

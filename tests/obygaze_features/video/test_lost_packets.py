@@ -6,6 +6,7 @@ clean file must be marked.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -106,10 +107,20 @@ def all_of(path: Path) -> tuple[VideoInfo, DecodedClip]:
     return info, decode_views(path, [view])[view]
 
 
+def digest(picture: np.ndarray) -> bytes:
+    return hashlib.sha256(picture.tobytes()).digest()
+
+
+@cache
+def known_pictures(clean: Path) -> frozenset[bytes]:
+    """The digests of all pictures of a clean file, which many tests compare with."""
+    return frozenset(map(digest, all_of(clean)[1].pictures))
+
+
 def judge(path: Path, clean: Path) -> Verdict:
-    known = {frame.tobytes() for frame in all_of(clean)[1].pictures}
+    known = known_pictures(clean)
     info, clip = all_of(path)
-    whole = np.array([frame.tobytes() in known for frame in clip.pictures])
+    whole = np.array([digest(picture) in known for picture in clip.pictures])
     return Verdict(whole, clip.substituted, info)
 
 
@@ -132,8 +143,9 @@ def positions_of(path: Path, kind: str) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("suffix", [".mkv", ".ts", ".flv", ".avi"])
-@pytest.mark.parametrize("nth", [2, 5])
+@pytest.mark.parametrize(
+    ("suffix", "nth"), [(".mkv", 2), (".mkv", 5), (".ts", 5), (".flv", 2), (".avi", 5)]
+)
 def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
     clean: Any, tmp_path: Path, suffix: str, nth: int
 ) -> None:
@@ -213,7 +225,7 @@ def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
     clean: Any, tmp_path: Path, name: str, change: Change
 ) -> None:
     whole = clean(name)
-    for seed in range(3):
+    for seed in range(2):
         path = change_file(whole, tmp_path / f"{seed}-{name}", change, seed=seed)
         try:
             found = judge(path, whole)
@@ -287,8 +299,11 @@ LOST += ["wmv2.avi", "flv1.flv", "h263.avi", "zmbv.avi", "ffv1.mkv", "vp9.webm"]
 LOST += ["av1.mkv", "hevc.mkv", "mpeg2.mkv", "h264.mkv"]
 
 
-@pytest.mark.parametrize("position", [23, 36])
-@pytest.mark.parametrize("name", LOST)
+LOST_AT = [(name, 23) for name in LOST]
+LOST_AT += [("mpeg4.avi", 36), ("vp9.webm", 36), ("h264.mkv", 36)]
+
+
+@pytest.mark.parametrize(("name", "position"), LOST_AT)
 def test_nothing_is_built_on_a_lost_packet_unmarked(
     clean: Any, tmp_path: Path, name: str, position: int
 ) -> None:
@@ -299,7 +314,7 @@ def test_nothing_is_built_on_a_lost_packet_unmarked(
     assert not (~found.whole & ~found.marked).any()
     assert found.info.damaged or found.whole.all()
     # Also in a part that begins after the lost packet, and before the next key frame.
-    known = {frame.tobytes() for frame in all_of(whole)[1].pictures}
+    known = known_pictures(whole)
     wrong = np.flatnonzero(~found.whole).tolist()
     for rank in wrong[1:2]:
         ranks = [rank, rank + 1]
@@ -308,11 +323,10 @@ def test_nothing_is_built_on_a_lost_packet_unmarked(
         assert caught.value.reason == "damaged"
     # The last group is whole.
     last = decode_clip(path, View(4), ranks=[55, 56, 57, 58])
-    assert all(frame.tobytes() in known for frame in last.pictures)
+    assert all(digest(picture) in known for picture in last.pictures)
 
 
-@pytest.mark.parametrize("indexed", [False, True])
-@pytest.mark.parametrize("position", [23, 36])
+@pytest.mark.parametrize(("position", "indexed"), [(23, False), (36, True)])
 @pytest.mark.parametrize(
     "name",
     ["ffv1.mkv", "msmpeg4v2.avi", "wmv2.avi", "zmbv.avi", "h263.avi", "flv1.flv"],
@@ -425,10 +439,10 @@ def test_what_is_reported_of_a_later_packet_marks_the_picture_that_is_asked_for_
     assert tally.n_refused > 0 and is_reported(path)
 
 
-@pytest.mark.check("a hundred damaged files")
+@pytest.mark.check("forty damaged files")
 def test_no_picture_is_wrong_where_ffmpeg_reports_anything(tmp_path: Path) -> None:
-    tallies, wrong = count_damaged(100, 7, tmp_path)
-    assert sum(tally.n_right for tally in tallies.values()) > 3000
+    tallies, wrong = count_damaged(40, 7, tmp_path)
+    assert sum(tally.n_right for tally in tallies.values()) > 1000
     assert [line for line in wrong if "FFmpeg reports nothing" not in line] == []
 
 

@@ -64,7 +64,7 @@ def slow_film(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Takes seconds to decode: many large pictures, no key frame after the first."""
     path = tmp_path_factory.mktemp("slow") / "slow.mp4"
     options = {"preset": "ultrafast", "g": "1000", "bf": "0", "tune": "zerolatency"}
-    return write_video(path, numbers=range(150), size=(1920, 1080), options=options)
+    return write_video(path, numbers=range(150), size=(1280, 720), options=options)
 
 
 def is_alive(pid: int) -> bool:
@@ -130,13 +130,12 @@ def time_limit(pool: DecodePool, seconds: float) -> Iterator[None]:
         pool.timeout_s = before
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> None:
+def test_the_same_clips_as_in_this_process(films: list[Path]) -> None:
     parts = [(None, None), (0.5, 1.5)]
     jobs = [
         DecodeJob(film, VIEWS, start, end) for film in films for start, end in parts
     ]
-    with DecodePool(workers) as pool:
+    with DecodePool(2) as pool:
         results = list(results_of(pool, jobs))
     assert [result.job for result in results] == jobs
     for result in results:
@@ -459,7 +458,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_the_process_of_the_pool(
     slow_film: Path, end: signal.Signals
 ) -> None:
@@ -495,7 +494,7 @@ def test_memory_of_clips_is_given_back(films: list[Path]) -> None:
         results = list(results_of(pool, [DecodeJob(films[0], VIEWS)] * 4))
         before = open_files()
         del results
-        for _ in results_of(pool, [DecodeJob(films[0], VIEWS)] * 50):
+        for _ in results_of(pool, [DecodeJob(films[0], VIEWS)] * 16):
             pass
         assert open_files() <= before + 2
 

@@ -214,9 +214,11 @@ def test_an_unknown_level_or_contrast_is_refused() -> None:
         concept_targets(np.array(["S"]), has, "NS")  # type: ignore[arg-type]
 
 
-def test_concepts_and_bottlenecks_need_no_torch() -> None:
+def test_bottlenecks_and_perceptrons_need_no_torch() -> None:
     script = (
         "import sys, numpy as np; from obygaze_models.models.bottleneck import Bottleneck;"
+        "from obygaze_models.models.mlp import MLPProbe;"
+        "MLPProbe(max_epochs=5).fit(np.eye(6), [0, 1] * 3);"
         "X = np.random.default_rng(0).normal(size=(40, 4));"
         "Bottleneck().fit(X, X[:, 0] > 0, concepts=X[:, :2] > 0).predict_proba(X);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'av')))"

@@ -70,15 +70,6 @@ def test_a_whole_number_is_its_own_seed_and_a_generator_draws_one() -> None:
     assert not np.array_equal(same[0].layers_[0], drawn.layers_[0])
 
 
-def test_training_needs_no_torch() -> None:
-    script = (
-        "import sys, numpy as np; from obygaze_models.models.mlp import MLPProbe;"
-        "MLPProbe(max_epochs=5).fit(np.eye(6), [0, 1] * 3);"
-        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'av')))"
-    )
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
 def test_one_thread_limits_a_library_that_nothing_has_loaded_yet() -> None:
     code = """
 from threadpoolctl import threadpool_info

@@ -83,15 +83,16 @@ def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
     assert "tested on ENHN_S: ridge (x) has ap ." in result_text(run)
 
 
-def hard_published(tmp_path: Path, *changes: str) -> Run:
-    tmp_path.mkdir()
-    return hard(tmp_path, *PUBLISHED, "leakage=warn", *changes, models='["ridge"]')
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("published")
+    return hard(folder, *PUBLISHED, "leakage=warn", models='["ridge"]')
 
 
 def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(
-    tmp_path: Path,
+    published: Run,
 ) -> None:
-    run = hard_published(tmp_path / "published")
+    run = published
     found = contrasts(run, test="ENHN_S")[0]
     by_film = []
     for train in ("HN_S", "EN_S"):
@@ -125,9 +126,12 @@ def test_where_a_model_starts_at_random_there_is_none(tmp_path: Path) -> None:
             assert str(p) == DASH
 
 
-def test_a_difference_of_decisions_has_no_interval_and_no_p(tmp_path: Path) -> None:
-    run = hard_published(tmp_path / "ap")
-    f1 = hard_published(tmp_path / "f1", "report.primary=f1_weighted", RANDOM)
+def test_a_difference_of_decisions_has_no_interval_and_no_p(
+    published: Run, tmp_path: Path
+) -> None:
+    run = published
+    changes = (*PUBLISHED, "leakage=warn", "report.primary=f1_weighted", RANDOM)
+    f1 = hard(tmp_path, *changes, models='["ridge"]')
     own = {metric: contrasts(f1, metric=metric) for metric in METRICS}
     assert {row["metric"] for row in contrasts(f1)} == set(METRICS)
     assert repr(own["ap"]) == repr(contrasts(run))
@@ -137,8 +141,8 @@ def test_a_difference_of_decisions_has_no_interval_and_no_p(tmp_path: Path) -> N
     assert {row["metric"] for row in differences(f1)} == {"ap"}
 
 
-def test_leaked_test_clips_are_counted(tmp_path: Path) -> None:
-    run = hard_published(tmp_path / "published")
+def test_leaked_test_clips_are_counted(published: Run) -> None:
+    run = published
     (found,) = contrasts(run, test="EN_S")
     cells = [
         the_cell(run, model="ridge", train=train, test="EN_S")

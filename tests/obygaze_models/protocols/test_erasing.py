@@ -53,33 +53,6 @@ def test_each_fold_erases_as_its_training_clips(
     assert scores_of(run) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "ridge",
-        "svm",
-        "mlp",
-        pytest.param("pcbm-lr", marks=pytest.mark.check("runs of bottlenecks")),
-    ],
-)
-def test_a_test_clip_changes_no_score_of_another_test_clip(
-    tmp_path: Path, manifest: Manifest, model: str
-) -> None:
-    X = planted(manifest)
-    changed = X.copy()
-    changed[0] += 1000
-    first = manifest.clip_ids[0]
-    film = manifest.clips[0].movie_id
-    kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
-    before = scores_of(run_one_pair(tmp_path, manifest, X, *kind, ERASE))
-    after = scores_of(run_one_pair(tmp_path, manifest, changed, *kind, ERASE))
-    others = [clip for clip in before if clip.startswith(film) and clip != first]
-    assert len(others) > 20
-    assert all(before[clip] == after[clip] for clip in others)
-    plain = scores_of(run_one_pair(tmp_path, manifest, X, *kind))
-    assert any(plain[clip] != before[clip] for clip in others)
-
-
 def test_settings_that_cannot_be_met_are_errors(
     tmp_path: Path, manifest: Manifest
 ) -> None:

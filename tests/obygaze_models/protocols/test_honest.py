@@ -39,9 +39,8 @@ def on_signal(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("signal")
     manifest = films(8, 40, seed=3)
     store = store_of(folder / "store", manifest, planted(manifest, strength=1.2))
-    return run_on(
-        folder, quick("honest", MODELS, *FAST, replicates=400), manifest, {"x": store}
-    )
+    protocol = quick("honest", MODELS, *FAST, replicates=100)
+    return run_on(folder, protocol, manifest, {"x": store})
 
 
 @pytest.mark.check("many runs on noise")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import models, the_cell
+from support.tables import models
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.runner.heldout import HeldOut, with_few_films
@@ -67,30 +67,6 @@ def test_a_film_that_chooses_when_to_stop_is_one_of_the_number(tmp_path: Path) -
                 assert len(set(held.films[held.validation].tolist())) == 1
                 n_training = len(set(held.films[held.train].tolist()))
                 assert n_training + 1 == n_films
-
-
-@pytest.mark.check("many fits")
-def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
-    manifest = films(7, 40, seed=3)
-    store = store_of(
-        tmp_path / "s", manifest, planted(manifest, width=140, strength=0.7)
-    )
-    run = run_on(
-        tmp_path,
-        quick("honest", *CHANGES, "report.learning_films=[1, 6]"),
-        manifest,
-        {"x": store},
-    )
-    # A perceptron trains on five of the six other films, and stops on the last one.
-    of_fits_on_all = [row for row in curves_of(run) if row["train_films"] == 6]
-    assert len(of_fits_on_all) == 3 * len(models(run, model="ridge"))
-    for row in of_fits_on_all:
-        names = {key: row[key] for key in ("model", "train", "test")}
-        assert row["metric"] == "ap"
-        assert row["value"] == the_cell(run, **names).value("ap")
-    few = [row["value"] for row in curves_of(run) if row["train_films"] == 1]
-    every = [row["value"] for row in of_fits_on_all]
-    assert np.mean(few) < np.mean(every)
 
 
 @pytest.mark.check("two whole runs")

@@ -235,14 +235,6 @@ def test_a_class_of_scikit_learn_that_is_misspelt_is_suggested(here: Path) -> No
     assert "did you mean 'LogisticRegression'?" in refused.stderr
 
 
-def test_a_changed_file_is_another_run(here: Path) -> None:
-    changes = [*RIDGE, 'report.metrics=["own.py:specificity"]']
-    first = og.run("honest", "sig", "films", changes=changes, output="a")
-    (here / "own.py").write_text(FILE + "\n# changed\n", encoding="utf-8")
-    second = og.run("honest", "sig", "films", changes=changes, output="b")
-    assert first.about["identity"] != second.about["identity"]
-
-
 def test_a_data_set_of_a_file(here: Path) -> None:
     Path("clips.txt").write_text("pier-1 pier-2", encoding="utf-8")
     words = ("manifest", "import", "own.py:read", "clips.txt", "-o", "piers")

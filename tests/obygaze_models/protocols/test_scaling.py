@@ -45,36 +45,6 @@ def test_each_fold_is_a_pipeline_of_scikit_learn(
     assert scores_of(run) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "ridge",
-        "svm",
-        "mlp",
-        *(
-            pytest.param(model, marks=pytest.mark.check("four runs of bottlenecks"))
-            for model in ("pcbm-lr", "pcbm-h", "pcbm-dt")
-        ),
-    ],
-)
-def test_a_test_clip_changes_no_score_of_another_test_clip(
-    tmp_path: Path, manifest: Manifest, model: str
-) -> None:
-    X = planted(manifest)
-    changed = X.copy()
-    changed[0] -= 1000
-    first = manifest.clip_ids[0]
-    film = first.split("-")[0]
-    kind = (f"models.mine.kind={model}", 'grid.models=["mine"]')
-    changes = (*kind, "data.scale=standard")
-    before = scores_of(run_one_pair(tmp_path, manifest, X, *changes))
-    after = scores_of(run_one_pair(tmp_path, manifest, changed, *changes))
-    others = [clip for clip in before if clip.startswith(film) and clip != first]
-    assert len(others) > 20
-    assert all(before[clip] == after[clip] for clip in others)
-    assert before[first] != after[first]
-
-
 @pytest.mark.check("several runs")
 def test_scales_that_features_have_do_not_matter(
     tmp_path: Path, manifest: Manifest

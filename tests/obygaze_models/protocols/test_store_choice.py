@@ -173,7 +173,7 @@ def test_a_store_that_is_better_is_chosen(tmp_path: Path) -> None:
         "noise": store_of(tmp_path / "n", MANIFEST, X),
         "real": store_of(tmp_path / "r", MANIFEST, planted(MANIFEST, strength=1.5)),
     }
-    run = run_on(tmp_path, choosing(), MANIFEST, stores)
+    run = run_on(tmp_path, choosing(models=("ridge",)), MANIFEST, stores)
     for cell in chosen_cells(run):
         assert {fold["chosen"]["store"] for fold in cell.facts["folds"]} == {"real"}
     line = "ridge: the stores that training films chose in 10 tests: real 10"

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score
-from support.cells import with_folds
 from support.experiments import films, planted, quick, store_of
 
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import (
@@ -222,23 +221,6 @@ def test_p_of_all_is_that_of_the_films(run: Run) -> None:
         assert row["p_all"] == pytest.approx(p)
 
 
-def test_the_same_inputs_give_the_same_bytes(run: Run, tmp_path: Path) -> None:
-    again = run_on(tmp_path, *ONE_PAIR)
-    for name in ("predictions.csv", "results.csv"):
-        assert (again.folder / name).read_bytes() == (run.folder / name).read_bytes()
-    assert again.about["identity"] == run.about["identity"]
-
-
-def test_two_processes_give_the_same_bytes(run: Run, tmp_path: Path) -> None:
-    manifest = films(7, 24, seed=3)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.6, seed=0))
-    protocol = quick("honest", *ONE_PAIR, replicates=40)
-    inputs = gather(protocol, manifest, "made-up", {"s0": store})
-    forked = run_protocol(inputs, tmp_path / "run", n_jobs=2)
-    for name in ("predictions.csv", "results.csv"):
-        assert (forked.folder / name).read_bytes() == (run.folder / name).read_bytes()
-
-
 def test_a_run_is_read_back(run: Run) -> None:
     again = read_folder(run.folder)
     assert again.predictions == run.predictions and again.table("trees.csv") == []
@@ -250,77 +232,6 @@ def test_a_run_is_read_back(run: Run) -> None:
     assert list(frame.columns) == list(RESULTS) and len(frame) == len(run.results)
     facts = again.about["fits"][0]
     assert {"epochs", "alpha"}.intersection(facts["folds"][0]["chosen"])
-
-
-def test_a_changed_table_is_damaged(run: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for path in run.folder.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    with (folder / "results.csv").open("a", encoding="utf-8") as stream:
-        stream.write("EN_S\n")
-    with pytest.raises(Corrupt, match=r"results\.csv is not the file"):
-        assert read_folder(folder).results
-
-
-def test_training_tasks_are_compared_on_one_test(tmp_path: Path) -> None:
-    manifest = with_folds(films(8, 50, seed=3, runs_on=0))
-    changes = (
-        "models.mlp.max_epochs=2",
-        "models.mlp.min_epochs=1",
-        "splits.scheme=none",
-        "balancing=none",
-    )
-    run = run_on(tmp_path, *changes, name="paper-table2", manifest=manifest)
-    contrasts = [
-        row
-        for row in run.results
-        if row["against_train"] and row["against_train"] != row["train"]
-    ]
-    assert {(row["train"], row["against_train"]) for row in contrasts} == {
-        ("HN_S", "EN_S")
-    }
-    assert {row["metric"] for row in contrasts} == {"f1_weighted", "ap"}
-
-
-def test_values_of_a_paper_stand_beside_those_of_the_run(tmp_path: Path) -> None:
-    manifest = with_folds(films(5, 40, seed=3, runs_on=0.3))
-    run = run_on(
-        tmp_path,
-        "models.mlp.max_epochs=2",
-        "models.mlp.min_epochs=1",
-        'splits.never=["tt0000001"]',
-        "paper=[{mean=0.5, sd=0.1, film='tt0000002'}, {mean=0.53}]",
-        name="paper-table4",
-        manifest=manifest,
-    )
-    printed = [row for row in run.results if not math.isnan(row["paper"])]
-    mlp = [row for row in printed if row["model"] == "mlp"]
-    assert {(row["film"], row["paper"], row["metric"]) for row in mlp} == {
-        ("tt0000002", 0.5, "f1_weighted"),
-        ("", 0.53, "f1_weighted"),
-    }
-    (of_film,) = [row for row in mlp if row["film"]]
-    # Three other films validate in turn: the deviation is over three fits of this film.
-    assert (of_film["paper_sd"], of_film["fits"]) == (0.1, 3)
-    assert of_film["sd"] > 0
-
-
-def test_the_chosen_store_is_a_store_of_its_own(tmp_path: Path) -> None:
-    run = run_on(
-        tmp_path,
-        *ONE_PAIR,
-        'grid.models=["ridge"]',
-        "fit.choose_store=true",
-        stores=(0.0, 1.5),
-    )
-    value = {
-        row["store"]: row["value"] for row in rows_of(run, model="ridge", metric="ap")
-    }
-    assert set(value) == {"s0", "s1", "chosen"}
-    assert value["s0"] < value["chosen"] <= value["s1"] + 1e-12
-    (facts,) = [fit for fit in run.about["fits"] if fit["store"] == "chosen"]
-    assert {fold["chosen"]["store"] for fold in facts["folds"]} == {"s1"}
 
 
 def test_a_learning_curve_has_a_row_for_each_number_of_films(tmp_path: Path) -> None:

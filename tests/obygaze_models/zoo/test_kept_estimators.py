@@ -57,16 +57,6 @@ ESTIMATORS: dict[str, tuple[Any, list[str]]] = {
     "boosted": (HistGradientBoostingClassifier(max_iter=5), [BOOSTED]),
     "neighbours": (KNeighborsClassifier(5), []),
 }
-# A process that only loads and predicts, with nothing of the test in it.
-FRESH = """
-import sys
-import numpy as np
-from obygaze_models.zoo import load_model
-folder, rows, *trust = sys.argv[1:]
-estimator = load_model(folder, trust=trust).estimator
-X = np.load(rows)
-print(estimator.predict(X).tolist())
-"""
 
 
 def info_of(name: str) -> ModelInfo:
@@ -94,26 +84,6 @@ def rows() -> tuple[Any, Any]:
 def saved(tmp_path: Path, name: str, rows: tuple[Any, Any]) -> tuple[Path, Any]:
     estimator = ESTIMATORS[name][0].fit(*rows)
     return save_model(estimator, info_of(name), tmp_path / name, rows[0]), estimator
-
-
-@pytest.mark.check("a process for each kind")
-@pytest.mark.parametrize("name", list(ESTIMATORS))
-def test_a_fresh_process_predicts_the_same(
-    tmp_path: Path, rows: tuple[Any, Any], name: str
-) -> None:
-    folder, estimator = saved(tmp_path, name, rows)
-    np.save(tmp_path / "rows.npy", rows[0])
-    words = [str(folder), str(tmp_path / "rows.npy"), *ESTIMATORS[name][1]]
-    done = subprocess.run(
-        [sys.executable, "-c", FRESH, *words],
-        cwd=tmp_path,
-        env=environment({"PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == estimator.predict(rows[0]).tolist()
 
 
 @pytest.mark.parametrize("name", ["forest", "boosted"])

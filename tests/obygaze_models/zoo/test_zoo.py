@@ -164,23 +164,6 @@ def test_predictions_have_the_ids_of_the_clips_as_they_are(
     assert [row["clip_id"] for row in rows] == ids
 
 
-def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
-    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
-) -> None:
-    store = a_store(tmp_path / "accede", data[0], ids="ACCEDE{:05d}")
-    run, qrels = tmp_path / "run.txt", tmp_path / "qrels"
-    call_obygaze(
-        "-C", tmp_path, "models", "predict", "toy", store, "--mediaeval", run
-    ).ok()
-    names = {line.split()[2] for line in run.read_text("utf-8").splitlines()}
-    assert names == {f"ACCEDE{i:05d}.mp4" for i in range(N)}
-    qrels.write_text(
-        "".join(f"violence 0 {name} 1\n" for name in sorted(names)), "utf-8"
-    )
-    words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-    assert call_obygaze(*words).ok().json()["violence"]["ap_trec"] == 1.0
-
-
 def test_a_concept_bank_has_margins_and_decides_nothing(
     tmp_path: Path, data: tuple[np.ndarray, ...]
 ) -> None:
@@ -357,14 +340,6 @@ def test_an_edited_card_loads(saved: Path) -> None:
         card.read_text("utf-8").replace("HN against S", "S against HN"), "utf-8"
     )
     assert load_model(saved).info.classes == ("HN", "S")
-
-
-def test_the_checksum_of_a_model_is_over_what_it_says(saved: Path) -> None:
-    document = json.loads((saved / "model.json").read_text("utf-8"))
-    document["features"]["array"] = "another"
-    (saved / "model.json").write_text(json.dumps(document), encoding="utf-8")
-    with pytest.raises(Corrupt, match="checksum"):
-        load_model(saved)
 
 
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:

@@ -275,7 +275,7 @@ def test_statistics_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
-    """5,000 clips and 20,000 marks; the times of frames are printed, not judged."""
+    """5,000 clips and 20,000 marks."""
     names = [f"annotator{k:02d}" for k in range(20)]
     marks = []
     for lane, name in enumerate(names):
@@ -296,22 +296,6 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
         total = """const levels = state.lanes.filter((lane) => lane.kind === "level");
         return levels.reduce((sum, lane) => sum + lane.bars.length, 0);"""
         assert in_page(browser, total) == 25_000
-        frames = """const done = arguments[0], took = [];
-        const scroll = document.getElementById("scroll");
-        let last = performance.now();
-        function frame(now) {
-          took.push(now - last);
-          last = now;
-          scroll.scrollLeft += 40;
-          if (took.length < 90) requestAnimationFrame(frame); else done(took);
-        }
-        requestAnimationFrame(frame);"""
-        for zooms in (0, 5):
-            for _ in range(zooms):
-                keys_to_body(browser, "+")
-            times = np.array(browser.execute_async_script(frames))[5:]
-            middle, late = np.median(times), np.quantile(times, 0.95)
-            print(f"zoom {2**zooms}: frames median {middle:.1f} ms, 95 % {late:.1f} ms")
 
 
 # ---- what everybody can use ----------------------------------------------------------------------

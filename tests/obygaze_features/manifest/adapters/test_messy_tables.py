@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,12 @@ def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     ("encoding", "delimiter", "newline"),
-    list(product(("utf-8", "utf-8-sig"), (",", ";", "\t", "|"), ("\n", "\r\n"))),
+    [
+        ("utf-8", ",", "\n"),
+        ("utf-8-sig", ";", "\r\n"),
+        ("utf-8", "\t", "\r\n"),
+        ("utf-8-sig", "|", "\n"),
+    ],
 )
 def test_unicode_tables_are_read_whatever_separates_their_cells(
     tmp_path: Path, encoding: str, delimiter: str, newline: str
