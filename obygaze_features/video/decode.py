@@ -151,9 +151,10 @@ class _ClipDecoder:
                 index = index.without_keys(denied)
                 canvas.index = index
                 first = min(index.start_of(position) for position in run.wanted)
-                run = replace(run, start=first)
-                outcome = self._run_with_care(canvas, run)
-            canvas.damage |= {at for at in outcome.damage if at >= run.start}
+                outcome = self._run_with_care(canvas, replace(run, start=first))
+            # A key frame that an earlier run has shown to be none is none for this one too.
+            first = min(index.start_of(position) for position in run.wanted)
+            canvas.damage |= {at for at in outcome.damage if at >= first}
             # The pictures after the last one that is wanted only show what is reported of it.
             out = [at for at in outcome.out if at <= max(run.wanted)]
             is_in_order &= self._is_in_order(canvas, out)
