@@ -80,7 +80,7 @@ def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
         (found,) = contrasts(run, test="ENHN_S", model=model)
         assert found["fits"] == 8
         assert found["value"] > 0.1
-    assert "tested on ENHN_S: ridge (x) has ap ." in result_text(run)
+    assert "ridge (x), tested on ENHN_S: AP ." in result_text(run)
 
 
 @pytest.fixture(scope="module")

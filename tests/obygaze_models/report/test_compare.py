@@ -181,7 +181,9 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     fit = first.fit()
     fit["folds"] = [{**fit["folds"][0], "fold": "all"}]
     joined = made_run(tmp_path / "b", [first], fits=[fit])
-    rows = [{**row, "fold": "all"} for row in joined.predictions]
+    rows = []
+    for row in joined.predictions:
+        rows.append({**row, "fold": "all", "decision": int(row["decision"])})
     runs.append(
         made_run(
             tmp_path / "c",
