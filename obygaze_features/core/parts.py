@@ -21,7 +21,7 @@ from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -42,8 +42,6 @@ _OF_SKLEARN = re.compile(r"sklearn(?:\.[a-z_]\w*)+\.[A-Z]\w*")
 _TRUSTED: dict[str, Path | None] = {}
 # The modules that were imported from folders of own code: their files, and the hashes of these.
 _IMPORTED: dict[str, tuple[Path, str]] = {}
-# The files that are in the hash of a part; another part may import its own meanwhile.
-_RECORDED: set[Path] = set()
 # Backbones are called in threads.
 _LOCK = Lock()
 
@@ -119,11 +117,13 @@ class Part:
             # Python compares bytecode by second and size: a quick change would go unseen.
             sys.dont_write_bytecode = True
             sys.path.insert(0, str(self.folder))
+            call = _begin_call(self.files)
         imported: dict[str, Path] = {}
         try:
             yield
         finally:
             with _LOCK:
+                _CALLS.remove(call)
                 sys.path.remove(str(self.folder))
                 sys.dont_write_bytecode = writes_no_bytecode
                 for name in set(sys.modules) - before:
@@ -131,11 +131,11 @@ class Part:
                     if file and _has(self.folder, name.partition(".")[0]):
                         imported[name] = Path(file)
                         _IMPORTED[name] = (Path(file), sha256_file(Path(file)))
-        self._require_recorded(imported.values())
+        self._require_recorded(set(imported.values()) - call.files_of_others)
 
     def _require_recorded(self, imported: Iterable[Path]) -> None:
         """Raise an error if code that was imported is in no hash, as that of a pickled model."""
-        for file in sorted(set(imported) - _RECORDED):
+        for file in sorted(set(imported) - {*self.files}):
             if file.suffix == ".py" and {*INSTALLED}.isdisjoint(file.parts):
                 # What was imported with it is imported again, and refused again.
                 _forget_all()
@@ -143,6 +143,30 @@ class Part:
                     f"needs {file.name}, which no import statement names: records would not have"
                     " its hash; import it at the top of the file"
                 )
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A call of own code: its thread, and the files of parts that others called meanwhile."""
+
+    thread: int
+    files: tuple[Path, ...]
+    files_of_others: set[Path]
+
+
+# The calls that have not ended.
+_CALLS: list[_Call] = []
+
+
+def _begin_call(files: tuple[Path, ...]) -> _Call:
+    """Return a call of own code with these files; calls in other threads know of each other."""
+    call = _Call(get_ident(), files, set())
+    for other in _CALLS:
+        if other.thread != call.thread:
+            other.files_of_others.update(files)
+            call.files_of_others.update(other.files)
+    _CALLS.append(call)
+    return call
 
 
 def is_own_code(name: object) -> bool:
@@ -290,7 +314,6 @@ def _hashed(main: Path, folder: Path) -> tuple[str, tuple[Path, ...]]:
         if file.is_file():
             imported = files_of_code(file, folder, lambda root: _has(folder, root))
             files |= dict.fromkeys(imported)
-    _RECORDED.update(files)
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file.relative_to(folder)} {sha256_file(file)}\n".encode())

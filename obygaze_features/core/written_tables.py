@@ -7,13 +7,12 @@ file with other contents.
 import datetime
 import io
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import (
     csv_bytes,
     json_values,
@@ -95,12 +94,6 @@ def check_table_name(path: str | os.PathLike[str]) -> None:
             f"a table is written as {' or '.join(SUFFIXES)}, got {path.suffix or 'no suffix'!r}",
             where=str(path),
             hint=" or ".join(f"{stem}{known}" for known in SUFFIXES),
-        )
-    if not path.parent.is_dir():
-        raise NotFound(
-            "the folder of the table does not exist",
-            where=str(path.parent),
-            hint=f"mkdir -p {shlex.quote(str(path.parent))}",
         )
     if suffix == ".xlsx":
         need("xlsxwriter", "tables", "writing .xlsx files")

@@ -30,7 +30,7 @@ def workspace(tmp_path_factory):
     rows = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
     np.savez(root / "rows.npz", clip_id=["a-1", "a-2", "b-1", "b-2"], X=rows)
     (root / "ids.txt").write_text("\ufeffa-1\n\nb-2\n")
-    (root / "table.csv").write_text("film;clip_id\na;a-1\nb;b-2\n")
+    (root / "table.csv").write_text("film,clip_id\na,a-1\nb,b-2\n")
     at = ["-C", root]
     csv = root / "clips.csv"
     call_obygaze(*at, "manifest", "import", "csv", csv, "-o", "films").ok()

@@ -99,7 +99,8 @@ def test_the_text_has_an_answer_a_table_and_what_misleads(here: Path) -> None:
         *("--set", "splits.kind=kfold", "--set", "splits.folds=4"),
     ).ok()
     lines = done.stdout.splitlines()
-    assert lines[2].startswith("On further clips of films it has seen, ridge ranks")
+    assert lines[2].startswith("EN_S: easy negatives against sure; HN_S: hard")
+    assert lines[3].startswith("On further clips of films it has seen, ridge ranks")
     header = next(line for line in lines if line.startswith("AP "))
     assert header.split()[1:] == ["clips", "positive", "ridge", "mlp", "best", "guess"]
     assert sum(" -> " in line and "(" in line for line in lines) >= 2

@@ -32,6 +32,18 @@ def _cells(run: Run, **wanted: Any) -> list[CellRows]:
     ]
 
 
+def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:
+    """The rows of a cell within its films, of any metric, also of one that no page shows."""
+    return {
+        row["film"]: row
+        for row in run.results
+        if row["film"]
+        and row["metric"] == metric
+        and not row["against_model"]
+        and all(row[name] == value for name, value in wanted.items())
+    }
+
+
 def differences(run: Run, **wanted: Any) -> list[Row]:
     """The rows of differences of two models, or of a model on two stores."""
     return [

@@ -13,12 +13,7 @@ import numpy as np
 import pytest
 from python_calamine import CalamineWorkbook
 
-from obygaze_features.core.errors import (
-    AlreadyThere,
-    FixUsage,
-    InstallExtra,
-    NotFound,
-)
+from obygaze_features.core.errors import AlreadyThere, FixUsage, InstallExtra
 from obygaze_features.core.written_tables import (
     MAX_CELL_LETTERS,
     SUFFIXES,
@@ -93,17 +88,6 @@ def test_another_suffix_is_refused_with_those_that_are_written(
     with pytest.raises(FixUsage, match=r"\.csv or \.xlsx, got") as caught:
         write_table(tmp_path / name, COLUMNS)
     assert caught.value.hint == "t.csv or t.xlsx"
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_table_goes_only_into_a_folder_that_exists(
-    tmp_path: Path, suffix: str
-) -> None:
-    folder = tmp_path / "no where"
-    with pytest.raises(NotFound, match="folder of the table does not exist") as caught:
-        write_table(folder / f"t{suffix}", COLUMNS)
-    assert caught.value.hint == f"mkdir -p '{folder}'"
     assert not list(tmp_path.iterdir())
 
 

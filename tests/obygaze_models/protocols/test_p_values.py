@@ -124,7 +124,7 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     )
     value = cell.value("auc")
     y = np.array([row["y"] for row in rows[: len(ids)]], dtype=np.bool_)
-    expected = not_narrower_than_clips(found, value, clips_behind("auc", y), 0.95)
+    expected = not_narrower_than_clips(found, value, clips_behind("auc", y))
     assert cell.ends("auc") == pytest.approx((expected.low, expected.high))
 
 

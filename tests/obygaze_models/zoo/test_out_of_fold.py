@@ -372,7 +372,8 @@ def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> Non
         row = {**names, "task": "T", "model": model, "fold": fold, "seed": 0}
         row |= {"clip_id": clip, "movie_id": "x", "y": 1, "score": score, "decision": 0}
         rows.append(row)
-    about = {"identity": "x", "fits": fits}
+    protocol = {"report": {"primary": "ap"}}
+    about = {"identity": "x", "fits": fits, "protocol": protocol}
     tables = {"predictions.csv": rows, "results.csv": []}
     run = write_run(tmp_path / "run", about, tables)
     found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
