@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
-from obygaze_features.manifest.model import unannotated_id
+from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
@@ -236,6 +236,7 @@ def _read(
         clips_alone = [unannotated_id(clip) for clip in table.clips]
         if clips_alone != ids and not any(clip in store for clip in ids):
             ids = clips_alone
+        _check_clips(store, table.clips, ids)
         matrix = _matrix(store, array, ids)
         problem = "has features in this store"
         hint = f"obygaze store info {shlex.quote(store.location)} --clips"
@@ -251,6 +252,32 @@ def _read(
         where=store.location,
         hint=hint,
     )
+
+
+def _check_clips(store: Store, clips: Sequence[Clip], ids: Sequence[str]) -> None:
+    """Raise an error if a clip has the id of another one in the store: its film or times differ.
+
+    A time that is not known on both sides says nothing.
+    """
+    numbers = store.table.find(ids)
+    known = np.flatnonzero(numbers >= 0)
+    rows = store.table.some(numbers[known])
+    for at, row in zip(known.tolist(), rows, strict=True):
+        clip = clips[at]
+        sides = (
+            ("film", row.movie_id, clip.movie_id),
+            ("start_s", row.start_s, clip.start_s),
+            ("end_s", row.end_s, clip.end_s),
+        )
+        for what, there, here in sides:
+            if there is None or here is None or there == here:
+                continue
+            raise FixInput(
+                f"clip {row.clip_id!r} is another one in this store: {what} is {there} there, "
+                f"and {here} in the manifest",
+                where=store.location,
+                hint="a store of the clips as they are now",
+            )
 
 
 def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:

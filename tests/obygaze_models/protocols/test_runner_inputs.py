@@ -114,6 +114,31 @@ class TestMissing:
         ):
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"movie_id": "tt9"}, "film is tt0000001 there, and tt9 in the manifest"),
+            ({"start_s": 4.0}, "start_s is 3.0 there, and 4.0 in the manifest"),
+            ({"end_s": 4.0}, "end_s is 5.5 there, and 4.0 in the manifest"),
+        ],
+    )
+    def test_another_clip_under_the_same_id_is_refused(
+        self, manifest: Manifest, tmp_path: Path, change: Any, words: str
+    ) -> None:
+        rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]
+        values = {"clip": planted(manifest).astype(np.float32)}
+        store = made_store(tmp_path / "s", rows, values)
+        first, *others = manifest.clips
+        run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        changed = manifest.with_clips([replace(first, **change), *others])
+        with pytest.raises(FixInput, match=f"another one in this store: {words}"):
+            run_on(tmp_path, quick("honest", *RIDGE), changed, {"x": store})
+        # A manifest may know nothing of times, as one whose clips have files of their own.
+        whole = [replace(clip, start_s=None, end_s=None) for clip in manifest]
+        run_on(
+            tmp_path, quick("honest", *RIDGE), manifest.with_clips(whole), {"x": store}
+        )
+
     def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
         rows = [
             Row(clip.clip_id, clip.movie_id, status="failed", reason="not extracted")
