@@ -34,14 +34,13 @@ def _cells(run: Run, **wanted: Any) -> list[CellRows]:
 
 def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:
     """The rows of a cell within its films, of any metric, also of one that no page shows."""
-    return {
-        row["film"]: row
-        for row in run.results
-        if row["film"]
-        and row["metric"] == metric
-        and not row["against_model"]
-        and all(row[name] == value for name, value in wanted.items())
-    }
+    found = {}
+    for row in run.results:
+        is_of_cell = all(row[name] == value for name, value in wanted.items())
+        is_of_metric = row["metric"] == metric and not row["against_model"]
+        if row["film"] and is_of_metric and is_of_cell:
+            found[row["film"]] = row
+    return found
 
 
 def differences(run: Run, **wanted: Any) -> list[Row]:
