@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.films.labels import (
+    ProjectedClips,
     Rate,
     Seconds,
     Tables,
@@ -40,9 +41,10 @@ from obygaze.films.projection import (
     as_threshold,
     threshold_text,
 )
-from obygaze_features.core.console import table
+from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.model import LEVELS
 
@@ -339,7 +341,22 @@ def measure_agreement(
         )
     measures = agreement(pairs, permutations)
     assumed = projected.projection.assumed
-    return Agreement(share, measures, projected.warnings, assumed)
+    warnings = (*projected.warnings, *_films_of_one_annotator(projected, pairs))
+    return Agreement(share, measures, warnings, assumed)
+
+
+def _films_of_one_annotator(
+    projected: ProjectedClips, pairs: Sequence[AnnotatorPair]
+) -> list[str]:
+    """Return a warning of the films that nobody else marked; a name may be misspelt."""
+    film_of = {span.clip_id: span.movie_id for span in projected.spans}
+    marked = {film_of[row.clip_id] for row in projected.projection.merged}
+    compared = {pair.movie_id for pair in pairs}
+    films = sorted(marked - compared)
+    if not films:
+        return []
+    named = [f"{film}{near(film, compared)}" for film in films]
+    return [f"films of one annotator only, not compared: {few(named, 5)}"]
 
 
 def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:

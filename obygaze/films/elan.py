@@ -375,6 +375,7 @@ class ElanDocument:
     def marks(self, warnings: list[str]) -> Iterator[ReadMark]:
         """Yield the marks that have times; a warning has the number of annotations without."""
         self._check_levels()
+        self._check_links()
         n_without = 0
         for lane in self.tiers:
             if not lane.is_lane:
@@ -453,6 +454,17 @@ class ElanDocument:
                 f' that the tier is "{UNUSED}"',
                 details=list(unknown),
             )
+
+    def _check_links(self) -> None:
+        """Raise an error for tiers of concepts or comments that belong to no marks."""
+        for tier in self.tiers:
+            if tier.is_lane and tier.role in ("concepts", "comments"):
+                raise FixInput(
+                    f"the tier {tier.name} has {tier.role}, but is not linked to a tier of levels",
+                    where=str(self.path),
+                    hint="link it to the tier of levels in ELAN, or say under [tiers] of the"
+                    f' mapping that the tier is "{UNUSED}"',
+                )
 
     def _guessed_role(self, tier: Tier) -> str:
         """Return what the type and the words of a tier say that it is."""

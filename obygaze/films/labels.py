@@ -147,8 +147,7 @@ def project_tables(
     warnings = _warnings(projection, unknown_concepts(concepts, paths))
     if every is not None:
         warnings.append(where_films_end(marks))
-    if projection.unseen:
-        warnings += _films_without_clips(marks.segments, spans)
+    warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))
 
 

@@ -170,7 +170,11 @@ def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
     if not table.rows and not violations:
         violations.add(None, None, "the table has no segments")
     rates = _rates_of_films(table.rows, None)
-    segments = [segment_of(row, rates) for row in table.rows]
+    try:
+        segments = [segment_of(row, rates) for row in table.rows]
+    except FixUsage as error:
+        error.hint = "write it in a column framerate of the table"  # there is no --fps
+        raise
     violations.raise_if_any("the segments cannot be read")
     return tuple(segment for segment in segments if segment is not None)
 

@@ -88,6 +88,25 @@ def test_every_example_can_be_parsed(path, command, line):
         parse(example)
 
 
+@pytest.mark.parametrize(("path", "command", "line"), **named(LEAVES))
+def test_no_option_of_one_value_may_be_given_twice(path, command, line, capsys):
+    for param in command.params:
+        is_option = isinstance(param, click.Option) and not param.is_flag
+        if not is_option or param.multiple:
+            continue
+        words = [param.opts[-1], *["1"] * param.nargs]
+        assert cli.run([*path, *words, *words]) == 2
+        assert capsys.readouterr().err == (
+            f"Error: {'/'.join(param.opts)} is given twice\n"
+            f"  Try: obygaze {' '.join(path)} --help\n"
+        )
+
+
+def test_no_global_option_may_be_given_twice(capsys):
+    assert cli.run(["-C", "one", "--workspace", "other", "doctor"]) == 2
+    assert "Error: -C/--workspace is given twice\n" in capsys.readouterr().err
+
+
 def joined(lines: list[str]) -> list[str]:
     """Lines of a shell with those that a backslash continues put together."""
     return "\n".join(lines).replace("\\\n", " ").splitlines()

@@ -5,6 +5,7 @@ What the page shows is described by `open_site` alone; the command adds how it i
 
 from __future__ import annotations
 
+import shlex
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,11 +65,21 @@ def open_site(
     scored = None
     if run:
         scored = read_run(run, workspace=workspace)
-    if manifest is None and scored:
+    own_manifest = None
+    if scored:
         named = scored.about["manifest"]
         is_here = named["name"] in opened_workspace.names("manifests")
-        manifest = named["name"] if is_here else named["path"]
+        own_manifest = named["name"] if is_here else named["path"]
+    if manifest is None:
+        manifest = own_manifest
     clips, _ = named_manifest(manifest, workspace)
+    if scored and clips.name != scored.about["manifest"]["name"]:
+        made_from = scored.about["manifest"]["name"]
+        words = ["obygaze", "view", str(own_manifest), "--run", str(run)]
+        raise FixUsage(
+            f"{clips.name} is not the manifest of the run, which is {made_from}",
+            hint=shlex.join(words),
+        )
     marks = None
     if annotate is not None:
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"

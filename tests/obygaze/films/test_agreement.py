@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
@@ -413,6 +414,26 @@ def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) 
         "Error: agreement needs two annotators of the same film, got one of each"
     )
     assert where.endswith("s.csv") and hint.startswith("  Try: name the tables of both")
+
+
+def test_films_that_are_not_compared_are_named(tmp_path: Path) -> None:
+    """A film with a misspelt name was left out of the agreement without a word."""
+    both, spans = film("lake", "EN HN", "EN S")
+    misspelt = [replace(segment, movie_id="lak") for segment in both[:1]]
+    marked = write_segments(tmp_path / "s.csv", [*both, *misspelt])
+    cut = write_spans(tmp_path / "c.csv", spans)
+    words = ("manifest", "agree", marked, "--permutations", "0")
+    expected = (
+        "Warning: films of one annotator only, not compared: lak (did you mean 'lake'?)"
+    )
+    told = call_obygaze(*words, "--every", "1", "--fps", "1").ok().stderr
+    assert expected in told.splitlines()
+    expected = "Warning: no clips of films with segments: lak (did you mean 'lake'?)"
+    told = call_obygaze(*words, "--clips", cut).ok().stderr
+    assert expected in told.splitlines()
+    complete = write_segments(tmp_path / "s.csv", both)
+    told = call_obygaze("manifest", "agree", complete, "--clips", cut).ok().stderr
+    assert "lak" not in told
 
 
 def test_annotators_who_labelled_no_clip_in_common_are_an_error(tmp_path: Path) -> None:

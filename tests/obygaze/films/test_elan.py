@@ -113,15 +113,28 @@ def test_what_each_tier_is(tmp_path: Path) -> None:
     )
     assert imported.manifest.clips[0].concepts == ("Look", "Body")
     tiers = tmp_path / "tiers.toml"
-    tiers.write_text('[tiers]\nada = "unused"\nMusik = "comments"\n', "utf-8")
+    tiers.write_text('[tiers]\nKonzepte = "unused"\nMusik = "watched"\n', "utf-8")
     mapped = import_segments([path], "marks", 25, mapping=tiers)
     assert mapped.notes == (
-        "tier ada: not used",
+        "tier ada: levels of ada",
         "tier Konzepte: not used",
-        "tier Musik: comments of Musik",
+        "tier Musik: what Musik has watched",
     )
     with pytest.raises(FixInput, match="'Ton', which no file has"):
         import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
+
+
+@pytest.mark.parametrize("role", ["concepts", "comments"])
+def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -> None:
+    """Its annotations became rows without a level, which `manifest project` refused."""
+    path = tmp_path / "lake.eaf"
+    path.write_text(FILES["linked"], encoding="utf-8")
+    mapping = TierMapping(tiers={"ada": "levels", "Musik": role})
+    with pytest.raises(FixInput) as caught:
+        import_segments([path], "marks", 25, mapping=mapping)
+    assert caught.value.message == (
+        f"the tier Musik has {role}, but is not linked to a tier of levels"
+    )
 
 
 def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:

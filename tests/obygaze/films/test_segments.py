@@ -168,6 +168,28 @@ def test_the_commands_list_violations_and_print_no_result(
     assert len(lines) == 2
 
 
+def test_view_asks_for_the_frame_rate_where_it_can_be_written(tmp_path: Path) -> None:
+    """It named --fps, an option that `view` does not have."""
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    manifest = 'schema = "obygaze-manifest/1"\ndataset = "films"\n[concepts]\n'
+    (folder / "films.toml").write_text(manifest, "utf-8")
+    columns = "clip_id,movie_id,scene,video,start_s,end_s,level,concepts"
+    (folder / "films.csv").write_text(f"{columns}\na,lake,1,,0,10,S,\n", "utf-8")
+    header = "movie_id,annotator,start_s,end_s,level,concepts"
+    segments_file(tmp_path, "lake,ada,0,5,S,Look", header=header)
+    words = ("view", "films", "--segments", "segments.csv", "--export", "page")
+    refused = call_obygaze(*words, cwd=tmp_path)
+    assert (refused.code, refused.stderr) == (
+        2,
+        "Error: the frame rate of the film lake is not known\n"
+        "  Try: write it in a column framerate of the table\n",
+    )
+    row = "lake,ada,0,5,S,Look,25"
+    segments_file(tmp_path, row, header=f"{header},framerate")
+    call_obygaze(*words, cwd=tmp_path).ok()
+
+
 def test_a_line_of_200_megabytes_is_refused_without_holding_it(tmp_path: Path) -> None:
     path = tmp_path / "segments.csv"
     with path.open("wb") as stream:

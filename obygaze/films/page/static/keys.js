@@ -117,6 +117,7 @@ document.addEventListener("keydown", (event) => {
   if (key === "Escape") {
     asksForConcept = false;
     cancelDrag();
+    if ($("help").open) showKeys();
     return;
   }
   if (key === "?") return showKeys();
@@ -187,5 +188,6 @@ on("film", () => {
 
 function showKeys() {
   $("help").open = !$("help").open;
-  $("help").scrollIntoView();
+  if ($("help").open) $("help").scrollIntoView();
+  else scrollTo(0, 0); // back to the film
 }

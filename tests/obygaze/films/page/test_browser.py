@@ -422,6 +422,23 @@ def test_after_a_click_the_film_has_the_focus(browser: Any, tmp_path: Path) -> N
 # ---- nothing for others --------------------------------------------------------------------------
 
 
+def test_esc_leads_from_the_keys_back_to_the_film(browser: Any, tmp_path: Path) -> None:
+    """The list of keys scrolled the film out of sight, where it stayed."""
+    place_of_video = "return document.querySelector('#video').getBoundingClientRect()"
+    with served(films(tmp_path)) as server:
+        open_lake(browser, server)
+        before = browser.execute_script(place_of_video)
+        for closing in ("\ue00c", "?"):
+            keys_to_body(browser, "?")
+            assert browser.execute_script("return scrollY") > 0
+            keys_to_body(browser, closing)
+            wait(lambda: browser.execute_script("return scrollY") == 0)
+            assert browser.execute_script(place_of_video) == before
+            assert not browser.execute_script(
+                "return document.querySelector('#help').open"
+            )
+
+
 def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
     write_video(tmp_path / "lake.mp4", numbers=range(30))
     extra = {"movie_title": MARKUP, "comment": MARKUP, "annotator": MARKUP}

@@ -255,6 +255,24 @@ def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> No
     assert open_site(run="r", workspace=tmp_path).store is None
 
 
+def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
+    """Its scores were compared with levels that its models had not learned from."""
+    manifest = made_up_films(4, 12)
+    write_workspace(tmp_path, manifest, planted(manifest))
+    (own,) = (tmp_path / "manifests").glob("*.toml")
+    for path in (own, own.with_suffix(".csv")):
+        shutil.copy(path, path.with_stem("myfilms"))
+    quick = ['grid.models=["ridge"]', "report.replicates=2"]
+    run("honest", "sig", own.stem, changes=quick, output="r", workspace=tmp_path)
+    with pytest.raises(FixUsage) as caught:
+        open_site("myfilms", run="r", workspace=tmp_path)
+    assert caught.value.message == (
+        "myfilms is not the manifest of the run, which is made-up"
+    )
+    assert caught.value.hint == "obygaze view made-up --run r"
+    assert open_site("made-up", run="r", workspace=tmp_path).run is not None
+
+
 def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
     tmp_path: Path,
 ) -> None:
