@@ -23,7 +23,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import one_line, safe_text
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import Recipe, merge, open_store
+from obygaze_features.store import Recipe, merge, open_store, subset
 from obygaze_features.store.card import Terms
 from obygaze_features.store.describing import describe
 from obygaze_features.store.publishing import full_card
