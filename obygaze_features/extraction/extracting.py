@@ -301,7 +301,11 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
         if store.filling is None and not store.seal:
             clips = [row.clip_id for row in store.work.rows]
             withdrawn = withdrawn_elsewhere(store.recipe.title, clips, workspace)
-            sentences = [withdrawn] if withdrawn else []
+            sentences = []
+            if withdrawn:
+                sentences = [
+                    f"{withdrawn}, and are extracted again into this new store"
+                ]
         for sentence in sentences:
             yield f"{store.path.name}: {sentence}"
     read_from: set[str] = set()

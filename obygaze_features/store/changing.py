@@ -31,7 +31,12 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.encoding import Values, filled
 from obygaze_features.store.files import FolderFiles
-from obygaze_features.store.finding import Copy, find_copies, text_of_copies
+from obygaze_features.store.finding import (
+    Copy,
+    find_copies,
+    text_of_copies,
+    withdrawn_elsewhere,
+)
 from obygaze_features.store.layout import MASK, ROWS_CSV, TIMES, Array
 from obygaze_features.store.making import (
     FinishedFile,
@@ -109,6 +114,8 @@ class Changed:
     def __str__(self) -> str:
         size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
         lines = [f"{self.path}: {count(self.n_clips, 'clip')}, {size}"]
+        if self.clips:
+            lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
         lines += text_of_copies(self.copies)
         return "\n".join(lines)
 
@@ -188,6 +195,13 @@ def subset(
     if arrays:
         chosen = _chosen_arrays(opened, arrays)
     source = PickedRows.of(opened, rows)
+    if all(row.status == WITHDRAWN for row in source.rows):
+        first = source.rows[0]
+        raise FixInput(
+            f"no clip of the subset has features: {first.clip_id!r} was withdrawn on"
+            f" {first.reason}",
+            where=opened.location,
+        )
     source.show(progress, chosen)
     written = write_store(
         target,
@@ -450,7 +464,8 @@ def merge(
     """Make one store of several, which have one recipe and equal arrays.
 
     A clip that is in two stores must be the same row in both. What one of the stores lists as
-    withdrawn is withdrawn in the new store. If the licences differ, the new store has none; all
+    withdrawn is withdrawn in the new store; a warning names what other stores of the workspace, of
+    the same backbone, list as withdrawn. If the licences differ, the new store has none; all
     citations are kept.
 
     Args:
@@ -463,28 +478,48 @@ def merge(
     Commands:
         obygaze store merge films-1-6 films-7-12 -o all-films
     """
-    target = new_store(Workspace.of(workspace), path)
+    here = Workspace.of(workspace)
+    target = new_store(here, path)
     opened = [open_store(store, workspace=workspace) for store in stores]
     if len(opened) < 2:
         raise FixUsage(
             "a merger needs at least two stores", hint="obygaze store merge --help"
         )
+    _check_different(opened)
     arrays = _common_arrays(opened)
     _check_kinds(opened, mixed)
     source, makers = _merged_rows(opened, arrays)
+    clips = [row.clip_id for row in source.rows if row.is_ok]
+    withdrawn = withdrawn_elsewhere(opened[0].recipe.title, clips, here)
     source.show(progress, arrays)
     written = write_store(
         target,
         source,
         arrays=arrays,
         recipe=opened[0].recipe,
-        manifest=_common_manifest(opened, target.name, source.rows),
+        manifest=_common_manifest(opened, source.rows),
         makers=makers,
         replaces=_withdrawals_of(opened),
         origins=[Origin(store.location, store.seal) for store in opened],
         terms=_common_terms(opened),
     )
+    if withdrawn:
+        warning = f"{withdrawn}, and have features in this new store"
+        written = written._replace(warnings=(*written.warnings, warning))
     return Changed.of(written)
+
+
+def _check_different(stores: Sequence[Store]) -> None:
+    """Raise an error for a store that is there twice."""
+    location_of_seal: dict[str, str] = {}
+    for store in stores:
+        if store.seal in location_of_seal:
+            raise FixUsage(
+                f"this is the same store as {location_of_seal[store.seal]}",
+                where=store.location,
+                hint="name each store once",
+            )
+        location_of_seal[store.seal] = store.location
 
 
 def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
@@ -637,16 +672,14 @@ def _two_rows(clip_id: str, first: Store, second: Store) -> ObygazeError:
     )
 
 
-def _common_manifest(
-    stores: Sequence[Store], name: str, rows: Sequence[Row]
-) -> Manifest:
-    """Return the manifest of all stores, or one of all their clips."""
+def _common_manifest(stores: Sequence[Store], rows: Sequence[Row]) -> Manifest:
+    """Return the manifest of all stores, or one of all their clips, without a name."""
     manifests = {store.record.manifest for store in stores}
     if len(manifests) == 1:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
     pairs = ((row.clip_id, row.movie_id) for row in rows)
-    return Manifest(names.pop() if len(names) == 1 else name, clips_sha256(pairs))
+    return Manifest(names.pop() if len(names) == 1 else "", clips_sha256(pairs))
 
 
 def _common_terms(stores: Sequence[Store]) -> Terms:

@@ -82,8 +82,8 @@ def describe(store: Store) -> str:
     parts = ", ".join(f"{number} {status}" for status, number in counts.items())
     arrays = [array_facts(array, len(store)) for array in store.record.arrays]
     first_lines = [
-        f"{store.location}: {count(len(store), 'clip')} of the manifest"
-        f" {store.record.manifest.name!r} ({parts})",
+        f"{store.location}: {count(len(store), 'clip')} of"
+        f" {store.record.manifest.text} ({parts})",
         *recipe_sentences(store.recipe),
     ]
     last_lines = [

@@ -20,6 +20,7 @@ from obygaze_features.store.layout import (
     CARD,
     CLIPS_CSV,
     FILMS_CSV,
+    NEXT,
     PLAN_JSON,
     ROWS_CSV,
     STORE_JSON,
@@ -43,14 +44,18 @@ class Copy(NamedTuple):
     Args:
         path: The file or folder.
         kind: What it is: a store, a store that was replaced, an export, a run or a model.
+        withdrawal: The line that withdraws the clips from it, of a store that has others too.
     """
 
     path: Path
     kind: str
+    withdrawal: str = ""
 
     @property
     def command(self) -> str:
-        """The line that removes it; of a link, also what it leads to."""
+        """The line that withdraws or removes it; of a link, also what it leads to."""
+        if self.withdrawal:
+            return self.withdrawal
         paths = [self.path]
         if self.path.is_symlink():
             paths.append(self.path.resolve())
@@ -91,6 +96,8 @@ def find_copies(
         workspace: The workspace.
     """
     seals = [entry.seal for entry in store.record.replaces]
+    reasons = [entry.reason for entry in store.record.replaces if entry.reason]
+    reason = reasons[-1] if reasons else "withdrawn"
     copies = []
     others = []
     home = Path(store.location)
@@ -114,7 +121,8 @@ def find_copies(
             if _is_store(path):
                 if _has_any(path, films, clips):
                     kind = EARLIER if BEFORE in path.name else "store"
-                    copies.append(Copy(path, kind))
+                    withdrawal = _withdrawal_from(path, films, clips, reason)
+                    copies.append(Copy(path, kind, withdrawal))
                     seals.append(seal_at(path))
             else:
                 others.append(path)
@@ -182,13 +190,46 @@ def _has_any(folder: Path, films: Sequence[str], clips: Sequence[str]) -> bool:
 
 
 def _has_features(store: Store, films: Sequence[str], clips: Sequence[str]) -> bool:
+    return len(_rows_with_features(store, films, clips)) > 0
+
+
+def _rows_with_features(
+    store: Store, films: Sequence[str], clips: Sequence[str]
+) -> set[int]:
     known_films = [film for film in films if film in store.table.films.runs_of_film]
     rows = [*store.table.find(list(clips)).tolist()]
     if known_films:
         rows += store.table.films.rows_of(known_films).tolist()
-    known_rows = [row for row in rows if row >= 0]
     codes = store.table.codes
-    return any(codes[row] == OK_CODE for row in known_rows)
+    return {row for row in rows if row >= 0 and codes[row] == OK_CODE}
+
+
+def _withdrawal_from(
+    path: Path, films: Sequence[str], clips: Sequence[str], reason: str
+) -> str:
+    """Return the line that withdraws clips from a store; "" if it has no other features.
+
+    Also "" for what no command changes: an earlier store, an unfinished or damaged one, a link.
+    """
+    is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
+    if is_unchanging or path.is_symlink() or path.name.startswith("."):
+        return ""
+    try:
+        store = open_store(path)
+        n_withdrawn = len(_rows_with_features(store, films, clips))
+    except (ObygazeError, OSError):
+        return ""
+    if n_withdrawn == store.record.rows.ok:
+        return ""
+    names = [film for film in films if film in store.table.films.runs_of_film]
+    for clip, row in zip(clips, store.table.find(list(clips)).tolist(), strict=True):
+        if row >= 0:
+            names.append(clip)
+    # A word without a slash would be the name of a store of the workspace.
+    words = ["obygaze", "store", "subset", f"{path.parent}/{path.name}"]
+    for name in names:
+        words += ["--without", name]
+    return shlex.join([*words, "--reason", reason])
 
 
 def _is_export_of(path: Path, seals: Sequence[str]) -> bool:
@@ -244,5 +285,5 @@ def withdrawn_elsewhere(
         names |= names_of_clip[clip]
     return (
         f"{few(withdrawn)} ({count(len(withdrawn), 'clip')}) were withdrawn from"
-        f" {few(sorted(names))}, and are extracted again into this new store"
+        f" {few(sorted(names))}"
     )

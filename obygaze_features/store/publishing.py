@@ -32,7 +32,7 @@ from obygaze_features.store.exporting import (
 )
 from obygaze_features.store.layout import CARD, ROWS_CSV, STORE_JSON
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
-from obygaze_features.store.records import FileMark
+from obygaze_features.store.records import SEVERAL_MANIFESTS, FileMark
 from obygaze_features.store.targets import hash_of
 
 CROISSANT_FILE = "croissant.json"
@@ -266,13 +266,14 @@ def _publication(store: Store, creators: Sequence[str]) -> Publication:
     record = store.record
     title = store.recipe.title
     manifest = record.manifest
+    source = manifest.name or SEVERAL_MANIFESTS
     n_clips = record.rows.total
     return Publication(
-        name=f"{manifest.name}.{title}",
-        title=f"Features of {manifest.name}: {title}",
-        description=f"Features of {n_clips:,} clips of the manifest {manifest.name!r};"
+        name=f"{source}.{title}",
+        title=f"Features of {source}: {title}",
+        description=f"Features of {n_clips:,} clips of {manifest.text};"
         f" {record.rows.ok:,} clips have features.",
-        collection=f"Computed from the clips of the manifest {manifest.name!r}, sha256"
+        collection=f"Computed from the clips of {manifest.text}, sha256"
         f" {manifest.sha256}.",
         licence=terms.licence,
         citation=terms.citation,

@@ -36,11 +36,22 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A record of a document: unknown keys are errors."""
 
 
+SEVERAL_MANIFESTS = "several manifests"
+
+
 class Manifest(Record, frozen=True):
-    """The manifest whose clips the rows are: its name, and the hash of its ids."""
+    """The manifest whose clips the rows are: its name, and the hash of its ids.
+
+    A merger of stores of several manifests has no name.
+    """
 
     name: str
     sha256: str
+
+    @property
+    def text(self) -> str:
+        """What a sentence calls it."""
+        return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 
 
 class Kind(Record, frozen=True):

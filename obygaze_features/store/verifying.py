@@ -407,6 +407,14 @@ def compare_with_source(
         return Comparison(sentence, changes_of(since))
     if compared.seal in origins:
         return Comparison("rows of it are from this store")
+    if changed_apart(copy, compared):
+        raise Mismatch(
+            "this store and that one come from the same earlier store, and were changed in"
+            " different ways since",
+            where=copy.location,
+            hint=f"obygaze store pull {shlex.quote(compared.location)} -o NAME, where NAME"
+            " is a new name",
+        )
     raise Mismatch(
         "this is not a copy of that store, or of one that it replaced",
         where=copy.location,
@@ -424,6 +432,12 @@ def has_replaced(later: Store, earlier: Store) -> bool:
     arrays_before = {array.name for array in earlier.record.arrays}
     has_all_arrays = arrays_before <= {array.name for array in later.record.arrays}
     return earlier.seal in seals and len(later) >= len(earlier) and has_all_arrays
+
+
+def changed_apart(one: Store, other: Store) -> bool:
+    """Return whether two different stores were both changed since an earlier one."""
+    earlier = {entry.seal for entry in one.record.replaces}
+    return any(entry.seal in earlier for entry in other.record.replaces)
 
 
 def _n_withdrawn(copy: Store, changes: Sequence[Replaced]) -> int:

@@ -7,7 +7,10 @@ Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
 
 import mmap
 import re
+import shlex
+import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +52,8 @@ def open_hdf5(
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
         if id_key is None and not arrays and _kinds(handle).get(ID_KEY) is h5py.Dataset:
             id_key = ID_KEY
+        if id_key is None and not arrays:
+            _refuse_ids_beside_arrays(path, handle)
         if id_key is None:
             reader = _a_data_set_a_clip(path, handle, paths)
         else:
@@ -64,10 +69,48 @@ def open_hdf5(
         reader.handles = [handle]
         return reader
     except DAMAGE as error:
+        problem = f"not a complete HDF5 file: {error}"
         hint = "copy or download it again, or name its format: npz, npy or pth"
-        raise Corrupt(
-            f"not a complete HDF5 file: {error}", where=str(path), hint=hint
-        ) from error
+        if _is_npz(path):
+            problem = "not a complete HDF5 file: this is a file of the format npz"
+            command = f"obygaze store import npz {shlex.quote(str(path))} -o NAME"
+            hint = f"name its format: npz, as in {command}"
+        raise Corrupt(problem, where=str(path), hint=hint) from error
+
+
+def _is_npz(path: Path) -> bool:
+    """Return whether a file is an archive of NumPy arrays."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(".npy") for name in archive.namelist())
+    except DAMAGE:
+        return False
+
+
+def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
+    """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
+    names = []
+    n_rows_of_arrays = set()
+    n_rows_of_texts = set()
+    for name, kind in _kinds(handle).items():
+        if kind is not h5py.Dataset:
+            continue
+        names.append(name)
+        # A damaged one is a failed row where it is read.
+        with suppress(*DAMAGE):
+            data = handle[name]
+            if len(data.shape) > 1:
+                n_rows_of_arrays.add(data.shape[0])
+            elif data.dtype.kind in "SO":
+                n_rows_of_texts.update(data.shape)
+    if n_rows_of_texts & n_rows_of_arrays:
+        raise FixInput(
+            f"no array {ID_KEY!r}; the file has {few(names)}",
+            where=str(path),
+            hint="--array NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+        )
 
 
 def _a_data_set_a_clip(path: Path, handle: Any, arrays: Mapping[str, str]) -> Reader:

@@ -483,5 +483,7 @@ def array_name(name: str) -> str:
 
 def _name_of(dtype: Any) -> str:
     """Return the name of a type of numbers, whatever the order of its bytes."""
-    name: str = np.dtype(dtype).newbyteorder("=").name
+    native = np.dtype(dtype).newbyteorder("=")
+    # NumPy does not know types of texts by their names, such as bytes104.
+    name: str = native.str if native.kind in "SUV" else native.name
     return name

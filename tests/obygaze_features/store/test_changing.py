@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cli import call_obygaze
 from support.filled_stores import ARRAYS, plan
 from support.store_servers import web_server
 from support.withdrawn_stores import (
@@ -42,10 +44,11 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import making
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
+from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker
+from obygaze_features.store.records import Maker, Manifest
 from obygaze_features.store.rows import WITHDRAWN, Row
 from obygaze_features.store.verifying import verify
 
@@ -285,9 +288,12 @@ def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -
             computed=[number == 10 for number in range(N_ROWS)],
             replaces=open_store(store).seal,
         )
-    subset(store, workspace.root / "part", films=[FILM])
+    subset(store, workspace.root / "part", films=[FILM, "film-4"])
     statuses = [row.status for row in open_store(workspace.root / "part").rows]
-    assert statuses == [WITHDRAWN] * 3
+    assert statuses == [WITHDRAWN] * 3 + ["ok"] * 3
+    with pytest.raises(FixInput, match=r"'clip 9' was withdrawn on .*: two"):
+        subset(store, workspace.root / "nothing", films=[FILM])
+    assert not (workspace.root / "nothing").exists()
 
 
 def test_a_change_while_the_store_is_filled_or_changed(
@@ -403,6 +409,69 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
         merge([store, store], tmp_path / "both")
     with pytest.raises(FixUsage, match="at least two"):
         merge([store], tmp_path / "one")
+    shutil.copytree(store, tmp_path / "copy")
+    for again in (store, tmp_path / "copy"):
+        with pytest.raises(FixUsage, match=f"the same store as {store}"):
+            merge([store, again], tmp_path / "twice")
+
+
+def test_a_merger_of_several_manifests_names_none(store: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("north", "south")):
+        manifest = Manifest(name, MANIFEST.sha256)
+        rows = [row._replace(clip_id=f"{name} {row.clip_id}") for row in rows_of()]
+        write(tmp_path / name, rows, values_of(number), manifest=manifest)
+    merge([tmp_path / "north", tmp_path / "south"], tmp_path / "both")
+    text = describe(open_store(tmp_path / "both"))
+    assert f"{2 * N_ROWS} clips of several manifests (" in text
+
+
+def test_what_was_withdrawn_from_another_store_is_said(
+    store: Path, workspace: Workspace
+) -> None:
+    stores = workspace.root / "stores"
+    subset(store, stores / "one", films=[FILM])
+    subset(store, stores / "two", films=["film-4"])
+    merge([stores / "one", stores / "two"], stores / "both")
+    made = subset(stores / "both", without=[FILM], reason="asked", workspace=workspace)
+    assert "withdrawn: 3 clips" in str(made).splitlines()
+    again = merge([stores / "one", stores / "two"], "again", workspace=workspace)
+    (warning,) = again.warnings
+    assert "(3 clips) were withdrawn from both" in warning
+    merged = merge([stores / "one", stores / "both"], "more", workspace=workspace)
+    assert merged.warnings == ()
+
+
+def test_a_store_with_other_films_is_listed_with_its_withdrawal(
+    store: Path, workspace: Workspace
+) -> None:
+    stores = workspace.root / "stores"
+    subset(store, stores / "part", films=[FILM, "film-4"])
+    subset(store, stores / "alone", films=[FILM])
+    made = subset(store, without=[FILM], reason="Ann's wish", workspace=workspace)
+    commands = {copy.path.name: copy.command for copy in made.copies}
+    assert commands["alone"] == f"rm -r {stores / 'alone'}"
+    words = shlex.split(commands["part"])
+    assert words[0] == "obygaze"
+    call_obygaze(*words[1:]).ok()
+    counts = open_store(stores / "part").record.rows
+    assert (counts.ok, counts.withdrawn) == (3, 3)
+    first = open_store(stores / "part").rows[0]
+    assert first.reason.endswith(": Ann's wish")
+
+
+def test_stores_that_were_changed_apart_are_said_to_be_so(
+    store: Path, workspace: Workspace
+) -> None:
+    stores = workspace.root / "stores"
+    pull(store, stores / "received", workspace=workspace)
+    for name, reason in (("received", "we were asked"), ("films", "asked")):
+        subset(stores / name, without=[FILM], reason=reason, workspace=workspace)
+    with pytest.raises(Mismatch, match="same earlier store") as compared:
+        verify(stores / "received", source=store)
+    with pytest.raises(AlreadyThere, match="same earlier store") as pulled:
+        pull(store, stores / "received", workspace=workspace)
+    for error in (compared, pulled):
+        assert f"obygaze store pull {store} -o NAME" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

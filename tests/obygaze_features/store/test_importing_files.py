@@ -199,6 +199,35 @@ def test_a_file_of_another_format_is_named_with_its_command(
     assert caught.value.hint == f"obygaze store import {name} '{path}' -o NAME"
 
 
+def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "my.npz"
+    np.savez(path, clip_id=["a", "b", "c"], X=A)
+    message = "this is a file of the format npz"
+    with pytest.raises(Corrupt, match=message) as caught:
+        open_features("hdf5", path)
+    assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("texts", [np.array([b"a", b"b", b"c"]), ["a", "b", "c"]])
+def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> None:
+    file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
+    with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
+        open_features("hdf5", file)
+    assert "--id-key KEY" in str(caught.value.hint)
+    store = made(
+        "hdf5", file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"}
+    )
+    np.testing.assert_array_equal(values_of(store, "clip", ["c"]), A[2:])
+
+
+def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "note": np.bytes_(b"of 2020")})
+    store = made("hdf5", file, tmp_path / "s")
+    assert [row.status for row in store.rows] == ["ok", "ok", "failed"]
+
+
 @pytest.mark.parametrize("size", [0, 2**64 - 16, 5000])
 @pytest.mark.parametrize("place", ["ids", "attribute"])
 def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
