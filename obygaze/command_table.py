@@ -5,7 +5,7 @@
 COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     "demo": (
         "obygaze.demo.tour:demo",
-        "Run all steps on made-up films, offline, in under a minute.",
+        "Run all steps on made-up films, offline, in a minute or two.",
         "Start here",
     ),
     "doctor": (

@@ -51,7 +51,7 @@ def write_demo(folder: PathLike = "demo") -> None:
 )
 @click.pass_context
 def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
-    """Run all steps on made-up films, offline, in under a minute.
+    """Run all steps on made-up films, offline, in a minute or two.
 
     With --json the output of the steps goes to stderr.
 

@@ -70,6 +70,11 @@ FOR_THE_NEXT_RUN = Case(
 )
 WITHOUT_VIDEO = Case("no video", KEEP, "{clips} without a video")
 RETRIED = Case("tried again", COMPUTE, "{clips} failed before, tried again")
+TIMES_CORRECTED = Case(
+    "times corrected",
+    COMPUTE,
+    "{clips} failed before with other times, or as another film; tried again",
+)
 NOT_IN_MANIFEST = Case(
     "not in the manifest any more",
     KEEP,
@@ -328,6 +333,8 @@ def _case_without_features(
         return WITHOUT_VIDEO, name
     if stored.is_filling:
         return FAILED_SO_FAR, name
+    if not wanted.retry_failed and other_times(row, clip):
+        return TIMES_CORRECTED, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 

@@ -156,7 +156,13 @@ class Decoded:
     @property
     def has_failed(self) -> bool:
         """Whether a view has no pictures."""
-        return any(isinstance(view, Failure) for view in self.views.values())
+        return bool(self.reasons)
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons of the views that have no pictures."""
+        views = self.views.values()
+        return [view.reason for view in views if isinstance(view, Failure)]
 
 
 class RowJob(NamedTuple):

@@ -1,6 +1,7 @@
 """Count what a run would compute, and measure one clip: `obygaze extract plan`."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -56,7 +57,7 @@ class StoreCost:
 class Cost:
     """The counts and bytes of a plan, and the seconds to decode one clip; None if none could be.
 
-    `warnings` are about the clips.
+    `warnings` are about the clips; `decode_failure` is the commonest reason of those that failed.
     """
 
     clips: int
@@ -64,6 +65,7 @@ class Cost:
     decode_s: float | None
     stores: Sequence[StoreCost]
     warnings: Sequence[str] = ()
+    decode_failure: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, bytes and seconds."""
@@ -71,6 +73,8 @@ class Cost:
 
     def __str__(self) -> str:
         decoding = "no clip could be decoded"
+        if self.decode_failure:
+            decoding += f" ({self.decode_failure})"
         if self.decode_s is not None:
             decoding = f"decoding takes about {self.decode_s:.3f} s a clip"
         lines = [
@@ -108,7 +112,8 @@ def plan_extraction(
     """Count what is missing, and measure one clip.
 
     One clip is decoded, and one is computed with each backbone. No store is changed or made. On a
-    disk without hard links, a run needs twice the size. The exit code is 5 where `extract run`
+    disk without hard links, a run needs twice the size. The weights must be there (`obygaze
+    backbones fetch`). The exit code is 5 where `extract run`
     would refuse to add to a store.
 
     Args:
@@ -153,11 +158,13 @@ def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:
         )
         stores.append(cost)
     is_file = _are_files(clip.video for clip in plan.clips)
+    decode_s, decode_failure = _decode_seconds(plan, is_file, workspace)
     return Cost(
         clips=len(plan.clips),
         with_video=sum(is_file[clip.video] for clip in plan.clips),
-        decode_s=_decode_seconds(plan, is_file, workspace),
+        decode_s=decode_s,
         stores=stores,
+        decode_failure=decode_failure,
     )
 
 
@@ -182,14 +189,18 @@ def seconds_of_a_clip(store: StorePlan) -> float:
 
 def _decode_seconds(
     plan: ExtractionPlan, is_file: Mapping[str, bool], workspace: Workspace
-) -> float | None:
-    """Return the seconds to decode one clip for all backbones: the first that can be decoded."""
+) -> tuple[float | None, str]:
+    """Return the seconds to decode one clip for all backbones: the first that can be decoded.
+
+    If none can be, return None and the commonest reason.
+    """
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     first_of_video: dict[str, int] = {}
     for row, clip in enumerate(plan.clips):
         if is_file[clip.video] or is_kept(RowJob(row, views), clip, plan.kept):
             first_of_video.setdefault(clip.video, row)
     jobs = [RowJob(row, views) for row in first_of_video.values()][:_MOST_TRIED]
+    reasons: Counter[str] = Counter()
     with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
         decoded_rows = decode_ahead(
             jobs,
@@ -203,5 +214,7 @@ def _decode_seconds(
         )
         for decoded in decoded_rows:
             if not decoded.has_failed:
-                return decoded.seconds
-    return None
+                return decoded.seconds, ""
+            reasons.update(decoded.reasons)
+    commonest = [reason for reason, _ in reasons.most_common(1)]
+    return None, "".join(commonest)

@@ -28,6 +28,8 @@ from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
 
+# How the reason of a row begins whose times are not those of its film.
+WRONG_TIMES = ("too-long: the part ", "outside: the part ")
 # Gets the number of a row, and whether it failed.
 Watch = Callable[[int, bool], object]
 
@@ -175,14 +177,23 @@ def next_steps(
         steps.append(
             f"{clips} whose file is missing: mount its folder, or {link}, then the same command"
         )
-    n_failed = len(failures) - n_without_file
+    n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
+    if n_with_wrong_times:
+        clips = count(n_with_wrong_times, "clip")
+        steps.append(
+            f"{clips} with times outside the film: correct the table, import and link it again,"
+            " then the same command; if the film is not whole, replace it, then the same command"
+            " and --retry-failed"
+        )
+    n_failed = len(failures) - n_without_file - n_with_wrong_times
     if n_failed:
         steps.append(
             f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
             " --retry-failed"
         )
     is_sealed = all(state.seal for state in states)
-    if is_sealed and not failures and not without_video:
+    has_features = all(state.ok for state in states)
+    if is_sealed and has_features and not failures and not without_video:
         steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
 

@@ -67,9 +67,9 @@ def write_slurm_script(
     """Write a Slurm script whose tasks share a run.
 
     It takes all options of `obygaze extract run`, which each task gets, and after -- those of
-    sbatch. Exit codes of a task are those of `obygaze extract run`. A task is queued again when it
-    is preempted or its node fails; after a time limit, submit the script again. Logs are in the
-    folder logs of the workspace.
+    sbatch. The weights must be there (`obygaze backbones fetch`). Exit codes of a task are those of
+    `obygaze extract run`. A task is queued again when it is preempted or its node fails; after a
+    time limit, submit the script again. Logs are in the folder logs of the workspace.
 
     Args:
         words: What follows `extract run`; after a word `--`, the options of sbatch, which override
@@ -129,7 +129,14 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     What `extract run` would refuse is an error now: a task may wait for days to refuse it.
     """
     run = command_of(extract, "run")
-    ctx = run.make_context("obygaze extract run", list(run_words))
+    try:
+        ctx = run.make_context("obygaze extract run", list(run_words))
+    except click.NoSuchOption as error:
+        raise FixUsage(
+            error.format_message(),
+            hint="options of sbatch stand at the end, after --; those of a run: obygaze extract run"
+            " --help",
+        ) from error
     values = typed_values(ctx.params, run.params)
     if values["device"] != "cuda:all":
         # How many GPUs are idle is known on their node alone.

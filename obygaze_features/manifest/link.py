@@ -258,6 +258,15 @@ def link_manifest(
     report = link(before, Path(folder))
     if not (report.by_name or report.by_time or report.ambiguous):
         films = dict.fromkeys(clip.movie_id for clip in before)
+        films_without_times = _films_without_times(before, report.unmatched)
+        if films_without_times:
+            raise NotFound(
+                "the films have files, but their clips have no times",
+                where=str(folder),
+                hint="import the table again with --map start_s=COLUMN --map end_s=COLUMN --force,"
+                " then link",
+                details=[f"films: {few(films_without_times, SHOWN_CLIPS)}"],
+            )
         raise NotFound(
             "no file matches a clip",
             where=str(folder),
@@ -269,6 +278,17 @@ def link_manifest(
         )
     update_manifest(before, report.manifest, path)
     return replace(report, path=path)
+
+
+def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]:
+    """Return the films that have a file, but a clip without times in the film."""
+    originals = [_original(clip) for clip in manifest]
+    files = _Files(videos, originals)
+    films: dict[str, None] = {}
+    for clip in originals:
+        if files.of_film(clip) and clip.start_s is None and not span_in_film(clip):
+            films[clip.movie_id] = None
+    return list(films)
 
 
 def _original(clip: Clip) -> Clip:

@@ -55,6 +55,10 @@ TARGETS = (
 # `manifest windows` makes those of windows, whose rows are films.
 UNITS_OF_ROWS = ("clip", "segment")
 CONSTANT = "="
+# What a table may have between the concepts of a cell, beside `|`.
+SEPARATORS = (";", ",", "/")
+# How the last row of a table is called if it is a row of totals.
+TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
 
@@ -139,8 +143,8 @@ def read(
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
-        mapping: Map columns, levels and concepts in a TOML file, which may also say how the table
-            is written: separator, header_row.
+        mapping: Map columns, levels and concepts in a TOML file, which may also have separator,
+            which stands between the concepts of a cell, and header_row.
         form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
             film, and the number in the column n with three digits.
         sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
@@ -379,10 +383,19 @@ def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
     for word in words:
         name = mapping.concept(word.strip())
         if name is None:
-            row.add("concepts", f"unknown concept {word.strip()!r}")
+            row.add("concepts", _unknown_concept(word.strip()))
         elif name not in names:
             names.append(name)
     return "|".join(names)
+
+
+def _unknown_concept(word: str) -> str:
+    """Return the sentence on an unknown concept; one with a `,` may be several concepts."""
+    sentence = f"unknown concept {word!r}"
+    for sign in SEPARATORS:
+        if sign in word:
+            return f"{sentence}; several concepts need separator = {toml_string(sign)} in a mapping"
+    return sentence
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
@@ -474,7 +487,8 @@ def _check_totals(
     """Add a violation for each row that has ids alone, where other rows have times.
 
     Where no row has times, it is the last row, if it alone has only ids, and only there the film is
-    a number.
+    a number. A last row with more cells is one if its clip is called total, and is alone in its
+    film.
     """
     of_ids = {"", *columns_of_form(mapping.id)}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
@@ -483,6 +497,11 @@ def _check_totals(
         filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
         if filled_columns <= of_ids:
             only_ids.append(row)
+    if _last_is_called_total(cells) and rows[-1] not in only_ids:
+        rows[-1].add(
+            "clip_id",
+            f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
+        )
     if not any(values["start_s"] for values in cells):
         numbered = [row for row in rows if _film_is_number(row, mapping)]
         is_last = len(rows) > 1 and only_ids == [rows[-1]]
@@ -490,6 +509,16 @@ def _check_totals(
             return
     for row in only_ids:
         row.add(None, "only ids; delete the row if it is a row of totals")
+
+
+def _last_is_called_total(cells: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether the last clip is called as totals are, and is alone in its film."""
+    films = [values["movie_id"] for values in cells]
+    return (
+        len(cells) > 1
+        and cells[-1]["clip_id"].casefold() in TOTALS
+        and films.count(films[-1]) == 1
+    )
 
 
 def _film_is_number(row: TableRow, mapping: TableMapping) -> bool:

@@ -14,21 +14,24 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 
 
 @pytest.mark.parametrize(
-    ("array", "levels", "expected"),
+    ("array", "levels", "n_ok", "expected"),
     [
         (
             "pooled",
             ("EN", "HN", "S"),
-            "obygaze run honest --manifest m --store a/s",
+            3,
+            ["next: obygaze run honest --manifest m --store a/s"],
         ),
-        ("pictures", ("EN", "HN", "S"), "obygaze store info a/s"),
-        ("frames", ("EN", "HN", "S"), "obygaze store info a/s"),
-        ("pooled", ("EN", "S", "S"), "obygaze store info a/s"),
-        ("pooled", ("", "", ""), "obygaze store info a/s"),
+        ("pictures", ("EN", "HN", "S"), 3, ["next: obygaze store info a/s"]),
+        ("frames", ("EN", "HN", "S"), 3, ["next: obygaze store info a/s"]),
+        ("pooled", ("EN", "S", "S"), 3, ["next: obygaze store info a/s"]),
+        ("pooled", ("", "", ""), 3, ["next: obygaze store info a/s"]),
+        # The command would have nothing to read.
+        ("pooled", ("EN", "HN", "S"), 0, []),
     ],
 )
 def test_an_experiment_comes_next_where_array_and_levels_allow_one(
-    array: str, levels: tuple[str, ...], expected: str
+    array: str, levels: tuple[str, ...], n_ok: int, expected: list[str]
 ) -> None:
     clips = [
         Clip(f"c{i}", "f", level=level, concepts=("Look",))
@@ -42,6 +45,6 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
         arrays=[SimpleNamespace(name=array)],
         work=SimpleNamespace(is_needed=False),
     )
-    state: Any = SimpleNamespace(store="a/s", seal="1", failures={})
+    state: Any = SimpleNamespace(store="a/s", seal="1", ok=n_ok, failures={})
     plan = ExtractionPlan("m", (), None, [store])
-    assert next_steps(plan, [state], manifest) == [f"next: {expected}"]
+    assert next_steps(plan, [state], manifest) == expected

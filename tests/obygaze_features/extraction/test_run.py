@@ -94,6 +94,32 @@ def test_nothing_extracted_is_an_error(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.code == 1
     assert "no clip was extracted" in done.stderr
+    again = run(tmp_path)
+    assert again.code == 1
+    assert "next:" not in again.stderr
+
+
+def test_clips_that_failed_by_their_times_are_computed_with_corrected_ones(
+    tmp_path: Path,
+) -> None:
+    """The same command said the old reasons again, and an experiment as the next command."""
+    manifest = film_folder(tmp_path, 3)
+    # A video has 18 pictures, less than a second.
+    spans = [(0.0, 120.0), (120.0, 125.0), (None, None)]
+    clips = []
+    for clip, (start_s, end_s) in zip(manifest.clips, spans, strict=True):
+        clips.append(replace(clip, start_s=start_s, end_s=end_s))
+    keep_manifest(manifest.with_clips(clips), tmp_path)
+    wrong = run(tmp_path)
+    assert wrong.code == 3
+    assert "failed: too-long: the part ends at 120 s" in wrong.stderr
+    assert "failed: outside: the part begins at 120 s" in wrong.stderr
+    assert "2 clips with times outside the film: correct the table" in wrong.stderr
+    assert "correct their files" not in wrong.stderr
+    keep_manifest(manifest, tmp_path)
+    corrected = run(tmp_path).ok()
+    assert "2 clips failed before with other times" in corrected.stderr
+    assert open_store(tmp_path / STORE).status().counts == {"ok": 3}
 
 
 # --- Clips without a video ---
@@ -220,6 +246,11 @@ def test_a_film_that_cannot_be_decoded_does_not_hide_the_seconds(
     keep_manifest(film_folder(tmp_path, 3, bad={0: b"bad"}), tmp_path)
     planned = extract(tmp_path, "plan", "films", "-b", "descriptors")
     assert "decoding takes about" in planned.ok().stdout
+    for path in (tmp_path / "videos").rglob("*.mp4"):
+        path.write_bytes(b"bad")
+    planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
+    reason = "unreadable: the file is not a video, or its beginning is damaged"
+    assert f"3 with video; no clip could be decoded ({reason})" in planned.stdout
     shutil.rmtree(tmp_path / "videos")
     planned = extract(tmp_path, "plan", "films", "-b", "descriptors").ok()
     assert "3 clips, 0 with video; no clip could be decoded" in planned.stdout

@@ -132,6 +132,7 @@ def test_names_that_no_script_can_have(here: Path) -> None:
     [
         (["--devise", "cuda"], "'--devise'. Did you mean '--device'"),
         (["--device", "cudda"], "unknown device 'cudda'"),
+        (["--gres", "gpu:1"], "options of sbatch stand at the end, after --"),
         (["-b", "descriptorz"], "no backbone called 'descriptorz'"),
         (["--tasks", "0"], "must be a whole number"),
         (["--tasks", "3"], "--tasks 3 is more than the 2 blocks of clips"),

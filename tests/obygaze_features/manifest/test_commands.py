@@ -198,6 +198,28 @@ def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
     assert (titled / "manifests" / "m.csv").read_bytes() == before
 
 
+def test_linking_clips_without_times_to_films_says_so(tmp_path: Path) -> None:
+    """It said that no file has the name of a film, which is not true."""
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "lake.mp4").touch()
+    table = "clip_id,movie_id,Begin,End\nlake-1,lake,0,4\nsea-1,sea,4,8\n"
+    (tmp_path / "m.csv").write_text(table)
+    words = ("manifest", "import", "csv", "m.csv", "-o", "m")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    refused = call_obygaze("manifest", "link", "m", "films", cwd=tmp_path)
+    assert refused.code == 1
+    assert refused.stderr == (
+        "films: lake\n"
+        "Error: the films have files, but their clips have no times\n  in: films\n"
+        "  Try: import the table again with --map start_s=COLUMN --map end_s=COLUMN --force,"
+        " then link\n"
+    )
+    columns = ("--map", "start_s=Begin", "--map", "end_s=End", "--force")
+    call_obygaze(*words, *columns, cwd=tmp_path).ok()
+    linked = call_obygaze("manifest", "link", "m", "films", cwd=tmp_path).ok()
+    assert "1 as parts of films, 1 without a video" in linked.stdout
+
+
 def clips_of_films(folder: Path, n_clips: int = 24) -> Path:
     """A workspace with the manifest `clips` of one film."""
     levels = ("EN", "", "S")

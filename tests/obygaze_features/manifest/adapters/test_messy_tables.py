@@ -206,6 +206,37 @@ def test_a_last_row_of_sums_is_refused_also_where_no_row_has_times(
     assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, S 1)"
 
 
+def test_a_last_row_that_is_called_total_is_refused_also_with_times_and_a_level(
+    tmp_path: Path,
+) -> None:
+    """It became a clip of the film ALL."""
+    rows = b"clip_id,movie_id,start_s,end_s,level\na1,lake,0,4,S\na2,sea,4,8,EN\n"
+    lines = imported(tmp_path, rows + b"TOTAL,ALL,0,12,S\n")
+    assert lines[0] == (
+        "t.csv:4: column 'clip_id': 'TOTAL' names a row of totals; delete the row, or rename the"
+        " clip"
+    )
+    # A film with other clips has one of this name, and a film may be called so.
+    for last in (b"total,lake,4,8,S\n", b"a1-all,ALL,4,8,S\n"):
+        lines = imported(tmp_path, rows + last, "--force")
+        assert lines[0].startswith("manifests/t.toml: 3 clips")
+
+
+def test_several_concepts_in_a_cell_are_told_the_key_that_divides_them(
+    tmp_path: Path,
+) -> None:
+    rows = b'clip_id,movie_id,concepts\na1,lake,"Look, Body"\n'
+    key = 'separator = ","'
+    lines = imported(tmp_path, rows, *mapping(tmp_path, 'separator = ";"'))
+    assert lines[0] == (
+        "t.csv:2: column 'concepts': unknown concept 'Look, Body'; several concepts need"
+        f" {key} in a mapping"
+    )
+    lines = imported(tmp_path, rows, *mapping(tmp_path, key))
+    assert lines[0] == "manifests/t.toml: 1 clip of 1 film"
+    assert read_manifest("t", workspace=tmp_path).clips[0].concepts == ("Look", "Body")
+
+
 def test_rows_without_a_film_or_a_clip_are_named(tmp_path: Path) -> None:
     data = b"clip_id,movie_id,level\nlake-001,lake,S\nlake-002,,EN\n,lake,S\n"
     lines = imported(tmp_path, data)
