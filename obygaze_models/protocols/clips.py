@@ -229,10 +229,12 @@ def _levels_changed(selected: Manifest, viewed: Manifest) -> str:
         return ""
     n_of_level = Counter(clip.level for clip in changed)
     levels = [f"{n_of_level[level]} {level}" for level in sorted(n_of_level)]
-    names = sorted({name for clip in changed for name in clip.concepts})
+    names: set[str] = set()
+    for clip in changed:
+        names.update(clip.concepts)
     return (
         f"{count(len(changed), selected.header.unit)} with concepts, but no visual one "
-        f"({', '.join(levels)}; {few(names, 3)}): EN in the visual view; "
+        f"({', '.join(levels)}; {few(sorted(names), 3)}): EN in the visual view; "
         "--set data.view=raw keeps the levels."
     )
 

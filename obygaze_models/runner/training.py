@@ -146,7 +146,9 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
-    n_of_concept = Counter(name for clip in manifest for name in clip.concepts)
+    n_of_concept: Counter[str] = Counter()
+    for clip in manifest:
+        n_of_concept.update(clip.concepts)
     tasks = {}
     left_out = []
     for name, modality in manifest.header.concepts.items():
