@@ -106,20 +106,25 @@ class Side:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """A training and a test task, and a model in each run; None in a run without it."""
+    """A training and a test task, and a model in each run; None in a run without it.
+
+    `store` is "" where no run has several stores.
+    """
 
     train: str
     test: str
     sides: Sequence[Side | None]
+    store: str = ""
 
     @property
     def name(self) -> str:
-        """The name of the model; where runs differ, each name."""
+        """The name of the model; where runs differ, each name. The store, if a run has several."""
         names: dict[str, None] = {}
         for side in self.sides:
             if side is not None:
                 names[side.model] = None
-        return " / ".join(names)
+        name = " / ".join(names)
+        return f"{name} ({self.store})" if self.store else name
 
     @property
     def is_the_same(self) -> bool:
@@ -329,8 +334,8 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
             p = item.row.get("p_all", math.nan)
             sides[key][number] = replace(tested, difference_p=p)
     cells = []
-    for (train, test, _, _), of_key in sides.items():
-        cells.append(ComparedCell(train, test, of_key))
+    for (train, test, _, store), of_key in sides.items():
+        cells.append(ComparedCell(train, test, of_key, store))
     warnings = [
         *_warnings(names, opened, chosen),
         *_nothing_shared(names, opened, cells),

@@ -106,6 +106,7 @@ def results(run: ReportRun) -> Section:
     section.figures += figures_of_tasks(run)
     if run.cells:
         section.tables.append(_table_beside_guess(run))
+        section.sentences += _sentences_of_stores(run)
     if run.main is not None and run.main.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, pair_of(run.main)))
     return section
@@ -214,6 +215,23 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     )
 
 
+def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
+    """Yield the difference of the first store to each other one, of the model of the answer."""
+    if run.main is None:
+        return
+    for pair, cells in grouped(run.cells, pair_of).items():
+        of_model = [cell for cell in cells if cell.model == run.main.model]
+        for other in of_model[1:]:
+            first = of_model[0]
+            row = run.difference(first, other)
+            if row is not None and row["metric"] == run.ranking:
+                yield (
+                    f"{run.task_name(pair)}: {run.label(first)} minus {run.label(other)} is "
+                    f"{metric_name(run.ranking)} {Number.of(row)} on {row['clips']} clips that "
+                    "both were tested on."
+                )
+
+
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = f"{cell.n_clips:,} clips of {count(cell.n_films, 'film')}"
@@ -258,13 +276,14 @@ def questions(run: ReportRun) -> Section:
     compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:
         of_question = [row for row in compared if asks_for(Question(**question), row)]
-        rows.append(Heading(question["text"] or "a question without a text"))
-        rows += [_row_of_difference(run, row) for row in of_question]
-        if not of_question:
+        if of_question:
+            rows.append(Heading(question["text"] or "a question without a text"))
+            rows += [_row_of_difference(run, row) for row in of_question]
+        else:
             section.sentences.append(
                 f"No difference of this run answers: {question['text']}"
             )
-    if any(not isinstance(row, Heading) for row in rows):
+    if rows:
         note = (
             "Difference: first minus second, with its interval over films. p: corrected for all "
             "differences of this table, which the protocol named before the run. Other differences "

@@ -146,10 +146,18 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
+    n_of_concept: Counter[str] = Counter()
+    for clip in manifest:
+        n_of_concept.update(clip.concepts)
     tasks = {}
     left_out = []
     for name, modality in manifest.header.concepts.items():
         if modality != "visual" or name not in has:
+            if n_of_concept[name]:
+                clips = count(n_of_concept[name], manifest.header.unit)
+                left_out.append(f"{name} ({clips}, not visual)")
+            continue
+        if not n_of_concept[name]:
             continue
         positive = has[name] & rated
         n_clips = int(positive.sum())
@@ -166,8 +174,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     if left_out:
         listed = ", ".join(left_out)
         text = (
-            f"No vector is found for concepts with fewer than {MIN_CLIPS} HN or S clips or 2 "
-            f"films: {listed}."
+            f"No vector is found for concepts that are not visual, or with fewer than {MIN_CLIPS} "
+            f"HN or S clips or 2 films: {listed}."
         )
         warnings.warn(text, ObygazeWarning, stacklevel=3)
         report = replace(report, notes=(*report.notes, text))

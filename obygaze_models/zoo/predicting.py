@@ -30,6 +30,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store.importing.features import IMPORTED, film_of_id
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -44,6 +45,7 @@ Floats = NDArray[np.float64]
 OUT_OF_FOLD = "out-of-fold"
 UNSEEN = "unseen"
 FILM_SEEN = "film-seen"
+FILM_UNKNOWN = "film-unknown"
 IN_SAMPLE = "in-sample"
 GIVEN = "given"
 
@@ -59,6 +61,8 @@ class Predicted:
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
     - `film-seen`: the model was not trained on the clip, but on others of its film;
+    - `film-unknown`: the model was not trained on the clip, and its film is not known: the store
+      was imported without a manifest;
     - `in-sample`: the model was trained on the clip, and the score is its own;
     - `given`: the score is that of a table, not of a model.
 
@@ -235,7 +239,18 @@ class PredictedFiles:
                     " of the model itself, not only these; --clips with it chooses the clips",
                 )
             )
-        n_in_sample = Counter(self.predicted.basis)[IN_SAMPLE]
+        n_of_basis = Counter(self.predicted.basis)
+        n_unknown = n_of_basis[FILM_UNKNOWN]
+        if n_unknown:
+            warnings.append(
+                (
+                    f"the store was imported without a manifest, so that the films of {n_unknown}"
+                    " clips are not known: the model may have been trained on other clips of these"
+                    " films",
+                    "--manifest NAME, a manifest with these clips and their films",
+                )
+            )
+        n_in_sample = n_of_basis[IN_SAMPLE]
         if n_in_sample:
             warnings.append(
                 f"the model was trained on {n_in_sample} of these clips: their in-sample scores"
@@ -260,12 +275,14 @@ def predict(
 ) -> Predicted:
     """Predict the clips of a store with a model.
 
-    One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
-    of each concept and its contribution. A store of other features is an error (exit code 5). A
+    One row per clip: the decision, the probability of each class (of a model without probabilities,
+    such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
+    each concept and its contribution. A store of other features is an error (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
-    film. film-seen: it was trained on other clips of the film. out-of-fold: it was trained on the
+    film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
+    is not known, as the store was imported without a manifest. out-of-fold: it was trained on the
     clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
     no margins. in-sample: it was trained on the clip, and the score is its own (only with
     --in-sample).
@@ -380,7 +397,14 @@ def _predict(
     trained_on = (
         {} if model.clips is None else _training_rows(model.clips, list(film_of))
     )
-    basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
+    basis = _basis(
+        model,
+        ids,
+        film_of,
+        trained_on,
+        _clips_of_unknown_films(store, clips or ()),
+        in_sample=in_sample,
+    )
     refused = {}
     if not in_sample:
         refused = _refused(model, ids, basis)
@@ -444,6 +468,9 @@ def read_features(
         films = dict(
             zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         )
+        for clip_id, movie_id in _films_of_manifest(listed).items():
+            if clip_id in films:
+                films[clip_id] = movie_id
         matrix = store.matrix(
             wanted.array, clips=None if clips is None else ids, missing="drop"
         )
@@ -509,6 +536,30 @@ def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     )
 
 
+def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
+    """Return the films that clips of a manifest name, by each id that a store may have of them."""
+    films = {}
+    for clip in listed:
+        if isinstance(clip, Clip):
+            films[clip.clip_id] = clip.movie_id
+            films[unannotated_id(clip)] = clip.movie_id
+    return films
+
+
+def _clips_of_unknown_films(store: Store, listed: Iterable[str | Clip]) -> set[str]:
+    """Return the clips whose film is only what an import without a manifest made of their ids."""
+    if store.record.manifest.name != IMPORTED:
+        return set()
+    known = _films_of_manifest(listed)
+    unknown = set()
+    for clip, film in zip(
+        store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True
+    ):
+        if clip not in known and film in (clip, film_of_id(clip)):
+            unknown.add(clip)
+    return unknown
+
+
 def _training_rows(clips: TrainingClips, ids: Sequence[str]) -> dict[str, int]:
     """Return the row in the training clips of each clip that the model was trained on."""
     return {clip: clips.row_of[clip] for clip in ids if clip in clips.row_of}
@@ -519,6 +570,7 @@ def _basis(
     ids: Sequence[str],
     film_of: Mapping[str, str],
     trained_on: Mapping[str, int],
+    of_unknown_films: set[str],
     *,
     in_sample: bool,
 ) -> list[str]:
@@ -528,6 +580,8 @@ def _basis(
     if model.clips is None:
         if training.n_clips > 0 and not films:
             return [IN_SAMPLE] * len(ids)
+        if training.n_clips > 0:
+            films |= {film_of[clip] for clip in ids if clip in of_unknown_films}
         return [IN_SAMPLE if film_of[clip] in films else UNSEEN for clip in ids]
     has_score = model.clips.has_score
     # A store may use other film ids than the manifest of the training.
@@ -537,8 +591,10 @@ def _basis(
         if clip in trained_on:
             scored = has_score[trained_on[clip]] and not in_sample
             basis.append(OUT_OF_FOLD if scored else IN_SAMPLE)
+        elif film_of[clip] in films:
+            basis.append(FILM_SEEN)
         else:
-            basis.append(FILM_SEEN if film_of[clip] in films else UNSEEN)
+            basis.append(FILM_UNKNOWN if clip in of_unknown_films else UNSEEN)
     return basis
 
 

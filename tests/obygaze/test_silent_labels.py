@@ -67,6 +67,34 @@ def test_levels_that_the_visual_view_drops_are_counted_in_run_and_report(
     assert "without concepts" not in raw.stdout + raw.stderr
 
 
+def test_clips_whose_concepts_are_only_heard_are_counted_in_run_and_training(
+    workspace: Path,
+) -> None:
+    manifest = films(5, 24)
+    heard = manifest.header.of_modality("audio")[0]
+    rated = [clip for clip in manifest if clip.level in ("HN", "S")]
+    chosen = {clip.clip_id for clip in rated[:7]}
+    clips = []
+    for clip in manifest:
+        concepts = (heard,) if clip.clip_id in chosen else clip.concepts
+        clips.append(replace(clip, concepts=concepts))
+    manifest = manifest.with_clips(clips)
+    write_workspace(workspace, manifest, planted(manifest))
+    n_s = sum(clip.level == "S" for clip in rated[:7])
+    sentence = (
+        f"! 7 clips with concepts, but no visual one ({7 - n_s} HN, {n_s} S; {heard}): EN in the "
+        "visual view; --set data.view=raw keeps the levels."
+    )
+    call = ("-C", workspace)
+    words = ("run", "honest", "--store", "x=sig", *ONE_CELL)
+    assert sentence in call_obygaze(*call, *words, "-o", "r").ok().stdout
+    raw = call_obygaze(*call, *words, "-o", "raw", "--set", "data.view=raw").ok()
+    assert "no visual one" not in raw.stdout
+    fast = ("--set", "report.replicates=20")
+    words = ("train", "ridge", "sig", "made-up", "--task", "EN_S", *fast)
+    assert sentence in call_obygaze(*call, *words).ok().stdout
+
+
 def test_a_training_a_dataset_and_a_check_count_them_too(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

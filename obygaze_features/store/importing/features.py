@@ -57,6 +57,8 @@ FORMATS: Mapping[str, Callable[..., Reader]] = {
 }
 WITH_ID_KEY = ("npz", "hdf5", "parquet")
 POOLED = "pooled"
+# The name of the manifest in the record of a store that was imported without one.
+IMPORTED = "imported"
 NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
 OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
@@ -291,7 +293,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         clip_ids = list(map(model.ascii_id, reader.clip_ids))
         _check_unique(clip_ids, reader)
         rows = list(map(Row, clip_ids, map(model.ascii_id, _films_of(reader))))
-        record = _manifest_record("imported", rows)
+        record = _manifest_record(IMPORTED, rows)
         return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
     names = _Names(manifest)
     ids = [names.clip_of(name) for name in reader.clip_ids]
@@ -362,7 +364,7 @@ def _films_of(reader: Reader) -> list[str]:
     """
     named = [film for film in reader.movie_ids if film is not None]
     if not named:
-        return [film_of(clip) for clip in reader.clip_ids]
+        return [film_of_id(clip) for clip in reader.clip_ids]
     if len(named) == len(reader.clip_ids):
         return named
     pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)
@@ -377,7 +379,7 @@ def _films_of(reader: Reader) -> list[str]:
     )
 
 
-def film_of(clip_id: str) -> str:
+def film_of_id(clip_id: str) -> str:
     """Return the film of a clip by its id: the part before the last hyphen, or the whole id."""
     head, hyphen, _ = clip_id.rpartition("-")
     return head if hyphen and head else clip_id

@@ -112,6 +112,24 @@ def test_training_concept_vectors_names_those_without_a_task(
         assert "of other levels" in note
 
 
+def test_training_concept_vectors_names_only_concepts_that_clips_have(
+    manifest: Manifest,
+) -> None:
+    """One that can only be heard has no vector; of one that no clip has, nothing is said."""
+    clips = []
+    for number, clip in enumerate(manifest):
+        names = tuple(name for name in clip.concepts if name != "Look")
+        if number < 5:
+            names = (*names, "Voice")
+        clips.append(replace(clip, concepts=names))
+    has_voice = sum("Voice" in clip.concepts for clip in clips)
+    with pytest.warns(ObygazeWarning, match="Voice") as caught:
+        protocol = training_protocol("cav", "EN_S", manifest.with_clips(clips))
+    assert f"Voice ({has_voice} clips, not visual)" in str(caught[-1].message)
+    assert "Look" not in str(caught[-1].message)
+    assert not {"Voice", "Look"} & set(protocol.tasks)
+
+
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:
     """A vector is found from HN and S clips: those of NS do not count."""
     clips = []

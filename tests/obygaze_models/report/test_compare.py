@@ -116,6 +116,19 @@ def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
     assert rows["store"][:2] == ["x", "y"]
 
 
+def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
+    stores = {"x": {"location": "stores/x"}, "y": {"location": "stores/y"}}
+    two = [cell(seed=1), cell(seed=2, store="y")]
+    runs = [
+        made_run(tmp_path / "two", two, stores=stores),
+        made_run(tmp_path / "b", [cell("forest", seed=3)]),
+    ]
+    compared = compare_runs(runs)
+    names = [item.name for item in compared.cells]
+    assert names == ["ridge / forest (x)", "ridge (y)"]
+    assert all(f"EN_S  {name}" in str(compared) for name in names)
+
+
 def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
     names = ("ridge", "mlp")
     cells = [cell(name, seed=seed) for seed, name in enumerate(names)]

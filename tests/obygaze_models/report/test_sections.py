@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.run_tables import (
     FILMS,
+    STORE,
     MadeCell,
     clips_of,
     difference_row,
@@ -396,3 +397,27 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     dots = re.findall(r'<circle[^>]* class="([^"]*)"', figure.markup)
     assert Counter(dots)["film model"] == 7 + 1  # and one in the legend
     assert Counter(dots)["open"] == 1 + 1
+
+
+def test_a_question_without_an_answer_has_no_heading(tmp_path: Path) -> None:
+    changes = [
+        'report.questions=[{text="Is it better?", first="ridge", second="neighbour"}, '
+        '{text="Nobody asked", first="mlp", second="neighbour"}]'
+    ]
+    row = difference_row(RIDGE, GUESS, 0.1, 0.4, 0.012)
+    run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
+    rows = rows_of(sections_by_key(run)["questions"].tables[0])
+    assert [row for row in rows if len(row) == 1] == [["Is it better?"]]
+
+
+def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
+    other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.5, 4), store="noise")
+    row = difference_row(RIDGE, other, 0.1, 0.4, 0.012)
+    stores = {"x": STORE, "noise": STORE}
+    run = made_run(tmp_path / "run", [RIDGE, other], [row], stores=stores)
+    (sentence,) = sections_by_key(run)["results"].sentences
+    value = f"AP {RIDGE.ap - other.ap:.2f} [0.10, 0.40]"
+    names = "ridge (x) minus ridge (noise)"
+    assert f"{names} is {value} on {row['clips']} clips" in sentence
+    alone = made_run(tmp_path / "alone", [RIDGE], [])
+    assert sections_by_key(alone)["results"].sentences == []

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.experiments import films, planted, store_of
+from support.saved_models import write_model_json
 
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.zoo import load_model, predict
@@ -102,3 +103,49 @@ def test_model_and_report_name_what_to_cite_for_the_features(lab: Path) -> None:
     assert CITATION in report and "CC-BY-4.0" in report
     unnamed = json.loads((lab / "models" / "mine" / "model.json").read_text("utf-8"))
     assert not {"licence", "citation"} & set(unnamed["features"])
+
+
+def test_a_clip_of_a_store_without_a_manifest_is_not_called_unseen(
+    tmp_path: Path,
+) -> None:
+    """The ids say nothing of the films; a manifest does."""
+    manifest = films(6, 30, seed=2)
+    renamed = []
+    for number, clip in enumerate(manifest):
+        renamed.append(replace(clip, clip_id=f"c{number:03d}"))
+    manifest = manifest.with_clips(renamed)
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    ids = [clip.clip_id for clip in manifest]
+    X = planted(manifest, width=14)
+    np.savez(tmp_path / "bare.npz", clip_id=ids, clip=X)
+    call = ("-C", tmp_path)
+    words = ("store", "import", "npz", tmp_path / "bare.npz")
+    call_obygaze(*call, *words, "-o", "bare").ok()
+    call_obygaze(*call, *words, "-o", "whole", "--manifest", "films").ok()
+    # No clip of the last film trains, and none that is not EN or S.
+    last = manifest.clips[-1].movie_id
+    where = f'data.where=movie_id != "{last}"'
+    settings = ("--set", where, "--set", "report.replicates=20", "--task", "EN_S")
+    call_obygaze(*call, "train", "ridge", "whole", "films", "-o", "m", *settings).ok()
+
+    bare = call_obygaze(*call, "models", "predict", "m", "bare", "-o", "bare.csv").ok()
+    found = predict("m", "bare", workspace=tmp_path)
+    film_of = {clip.clip_id: clip.movie_id for clip in manifest}
+    assert set(found.basis) == {"out-of-fold", "film-unknown"}
+    n_unknown = found.basis.count("film-unknown")
+    assert f"the films of {n_unknown} clips are not known" in bare.stderr
+    assert "Try: --manifest NAME" in bare.stderr
+
+    words = ("models", "predict", "m", "bare", "--manifest", "films", "-o", "known.csv")
+    assert "not known" not in call_obygaze(*call, *words).ok().stderr
+    known = predict("m", "bare", manifest="films", workspace=tmp_path)
+    assert known.films["movie_id"] == [film_of[clip] for clip in known.clip_ids]
+    for clip, basis in zip(known.clip_ids, known.basis, strict=True):
+        assert (basis == "unseen") == (film_of[clip] == last)
+    assert set(known.basis) == {"out-of-fold", "film-seen", "unseen"}
+    # A model that lists no clip of its training may have been trained on any of these.
+    document = json.loads((tmp_path / "models/m/model.json").read_text("utf-8"))
+    del document["files"]["training-clips.csv"]
+    write_model_json(tmp_path / "models" / "m", document)
+    with pytest.raises(FixInput, match="may have been trained on this one"):
+        predict("m", "bare", workspace=tmp_path)
