@@ -16,6 +16,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.importing.features import IMPORTED as WITHOUT_MANIFEST
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
@@ -257,18 +258,21 @@ def _read(
 def _check_clips(store: Store, clips: Sequence[Clip], ids: Sequence[str]) -> None:
     """Raise an error if a clip has the id of another one in the store: its film or times differ.
 
-    A time that is not known on both sides says nothing.
+    A time that is not known on both sides says nothing, nor does a film that was only guessed from
+    an id, as in a store that was imported without a manifest.
     """
+    knows_films = store.record.manifest.name != WITHOUT_MANIFEST
     numbers = store.table.find(ids)
     known = np.flatnonzero(numbers >= 0)
     rows = store.table.some(numbers[known])
     for at, row in zip(known.tolist(), rows, strict=True):
         clip = clips[at]
-        sides = (
-            ("film", row.movie_id, clip.movie_id),
+        sides: list[tuple[str, object, object]] = [
             ("start_s", row.start_s, clip.start_s),
             ("end_s", row.end_s, clip.end_s),
-        )
+        ]
+        if knows_films:
+            sides.insert(0, ("film", row.movie_id, clip.movie_id))
         for what, there, here in sides:
             if there is None or here is None or there == here:
                 continue

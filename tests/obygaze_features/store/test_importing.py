@@ -17,7 +17,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing.features import (
-    film_of,
+    film_of_id,
     import_features,
     open_features,
 )
@@ -79,7 +79,7 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")],
 )
 def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> None:
-    assert film_of(clip) == film
+    assert film_of_id(clip) == film
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_experiment_comes_next_where_the_clips_allow_one(
 ) -> None:
     clips = []
     for clip_id, level in zip(IDS, levels, strict=True):
-        clips.append(Clip(clip_id, film_of(clip_id), level=level, concepts=concepts))
+        clips.append(Clip(clip_id, film_of_id(clip_id), level=level, concepts=concepts))
     header = Header("made up", {"Look": "visual"})
     values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, frames=values)
