@@ -128,7 +128,9 @@ def test_a_clip_of_a_store_without_a_manifest_is_not_called_unseen(
     settings = ("--set", where, "--set", "report.replicates=20", "--task", "EN_S")
     call_obygaze(*call, "train", "ridge", "whole", "films", "-o", "m", *settings).ok()
 
-    bare = call_obygaze(*call, "models", "predict", "m", "bare", "-o", "bare.csv").ok()
+    bare = call_obygaze(
+        *call, "models", "predict", "m", "bare", "-o", tmp_path / "bare.csv"
+    ).ok()
     found = predict("m", "bare", workspace=tmp_path)
     film_of = {clip.clip_id: clip.movie_id for clip in manifest}
     assert set(found.basis) == {"out-of-fold", "film-unknown"}
@@ -136,7 +138,16 @@ def test_a_clip_of_a_store_without_a_manifest_is_not_called_unseen(
     assert f"the films of {n_unknown} clips are not known" in bare.stderr
     assert "Try: --manifest NAME" in bare.stderr
 
-    words = ("models", "predict", "m", "bare", "--manifest", "films", "-o", "known.csv")
+    words = (
+        "models",
+        "predict",
+        "m",
+        "bare",
+        "--manifest",
+        "films",
+        "-o",
+        tmp_path / "known.csv",
+    )
     assert "not known" not in call_obygaze(*call, *words).ok().stderr
     known = predict("m", "bare", manifest="films", workspace=tmp_path)
     assert known.films["movie_id"] == [film_of[clip] for clip in known.clip_ids]
