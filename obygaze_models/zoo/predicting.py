@@ -30,7 +30,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.importing.features import IMPORTED, film_of_id
+from obygaze_features.store.importing.features import WITHOUT_MANIFEST, film_of_id
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -548,7 +548,7 @@ def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
 
 def _clips_of_unknown_films(store: Store, listed: Iterable[str | Clip]) -> set[str]:
     """Return the clips whose film is only what an import without a manifest made of their ids."""
-    if store.record.manifest.name != IMPORTED:
+    if store.record.manifest.name != WITHOUT_MANIFEST:
         return set()
     known = _films_of_manifest(listed)
     unknown = set()

@@ -58,7 +58,7 @@ FORMATS: Mapping[str, Callable[..., Reader]] = {
 WITH_ID_KEY = ("npz", "hdf5", "parquet")
 POOLED = "pooled"
 # The name of the manifest in the record of a store that was imported without one.
-IMPORTED = "imported"
+WITHOUT_MANIFEST = "imported"
 NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
 OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
@@ -293,7 +293,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         clip_ids = list(map(model.ascii_id, reader.clip_ids))
         _check_unique(clip_ids, reader)
         rows = list(map(Row, clip_ids, map(model.ascii_id, _films_of(reader))))
-        record = _manifest_record(IMPORTED, rows)
+        record = _manifest_record(WITHOUT_MANIFEST, rows)
         return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
     names = _Names(manifest)
     ids = [names.clip_of(name) for name in reader.clip_ids]
