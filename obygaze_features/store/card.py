@@ -294,6 +294,9 @@ def maker_text(maker: Maker) -> str:
 
 # --- The recipe in words ---
 
+# What only the program itself reads in a recipe; `obygaze store info --json` has it.
+_INTERNAL = ("card_sha256", "family", "geometry", "levels")
+
 
 def recipe_sentences(recipe: Recipe) -> list[str]:
     """Return how the numbers were made, one sentence for each section."""
@@ -301,11 +304,13 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     if recipe.is_unknown:
         facts = _words(value.get(FACTS, {})) or "nothing"
         return [
-            "How they were made is not known: they were imported from"
-            f" {value.get('source', '?')}. Stated at the import: {facts}."
+            "How they were made is not known: they were imported. Stated at the import:"
+            f" {facts}."
         ]
     backbone = dict(value["backbone"])
     unverified = backbone.pop(UNVERIFIED, "")
+    for key in _INTERNAL:
+        backbone.pop(key, None)
     sampling = dict(value["sampling"])
     n_frames = sampling.pop("frames", "Some")
     rule = sampling.pop("rule", "")

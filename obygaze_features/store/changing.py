@@ -45,13 +45,7 @@ from obygaze_features.store.making import (
     was_first,
     write_store,
 )
-from obygaze_features.store.placing import (
-    before_of,
-    finish_waiting,
-    next_of,
-    remove_tree,
-    seal_at,
-)
+from obygaze_features.store.placing import finish_waiting, next_of, seal_at
 from obygaze_features.store.reading import Store, StoreName, location_of, open_store
 from obygaze_features.store.records import (
     Maker,
@@ -62,7 +56,6 @@ from obygaze_features.store.records import (
 )
 from obygaze_features.store.rows import WITHDRAWN, Row
 from obygaze_features.store.sealing import file_of_store
-from obygaze_features.store.verifying import verify
 
 # Rows that are in two stores are compared so many at a time.
 _COMPARED_ROWS = 256
@@ -132,7 +125,6 @@ def subset(
     without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
     reason: str = "",
     author: str = "",
-    remove_old: bool = False,
     progress: Annotated[Progress | None, Bar("copy")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
@@ -156,7 +148,6 @@ def subset(
         without: The id of a film or clip that is left out, or withdrawn.
         reason: Why they are withdrawn, in one sentence.
         author: Who withdraws them.
-        remove_old: Remove the store that was replaced, after the new one was verified.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
@@ -178,7 +169,6 @@ def subset(
             without,
             reason=one_line(reason),
             author=one_line(author),
-            remove_old=remove_old,
             workspace=here,
         )
     if path is None:
@@ -370,7 +360,6 @@ def _withdraw(
     *,
     reason: str,
     author: str,
-    remove_old: bool,
     workspace: Workspace,
 ) -> Changed:
     """Let a store without some films or clips take the place of a store; see `subset`."""
@@ -421,10 +410,6 @@ def _withdraw(
         warnings = ("these clips were withdrawn before",)
         written = Written(target, before.seal, warnings)
     changed = open_store(target)
-    if remove_old:
-        verify(changed, hashes=True).require_whole()
-        for entry in changed.record.replaces:
-            remove_tree(before_of(target, entry.seal))
     copies = find_copies(changed, named.films, named.clips, workspace)
     clips = [rows[number].clip_id for number in named.rows.tolist()]
     return Changed.of(written, clips=clips, copies=copies)
@@ -457,7 +442,6 @@ def merge(
     stores: Sequence[StoreName],
     path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
-    mixed: bool = False,
     progress: Annotated[Progress | None, Bar("copy")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
@@ -471,7 +455,6 @@ def merge(
     Args:
         stores: The stores, near or far.
         path: The new store: a name or a folder.
-        mixed: Allow rows that were made by other programs, devices or precisions.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
@@ -487,7 +470,7 @@ def merge(
         )
     _check_different(opened)
     arrays = _common_arrays(opened)
-    _check_kinds(opened, mixed)
+    _check_kinds(opened)
     source, makers = _merged_rows(opened, arrays)
     clips = [row.clip_id for row in source.rows if row.is_ok]
     withdrawn = withdrawn_elsewhere(opened[0].recipe.title, clips, here)
@@ -527,11 +510,17 @@ def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
     first = stores[0]
     arrays = list(first.record.arrays)
     for store in stores[1:]:
+        hint = "obygaze store info of both: only stores of one recipe are merged"
+        if first.recipe.is_unknown and store.recipe.is_unknown:
+            hint = (
+                "if both were made in the same way, import both with the same --backbone"
+                " and --fact"
+            )
         first.recipe.require(
             store.recipe,
             where=store.location,
             message=f"this store and {first.location} have different recipes",
-            hint="obygaze run --help",
+            hint=hint,
         )
         if {array.name for array in arrays} != {a.name for a in store.record.arrays}:
             raise Mismatch(
@@ -556,9 +545,8 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
     return (array.dtype, array.shape, array.dims, array.chunk_rows)
 
 
-def _check_kinds(stores: Sequence[Store], mixed: bool) -> None:
-    if mixed:
-        return
+def _check_kinds(stores: Sequence[Store]) -> None:
+    """Raise an error unless the same programs, devices and precisions made all stores."""
     first = {maker.kind for maker in stores[0].record.makers}
     for store in stores[1:]:
         kinds = {maker.kind for maker in store.record.makers}
@@ -567,7 +555,6 @@ def _check_kinds(stores: Sequence[Store], mixed: bool) -> None:
                 f"other programs, devices or precisions made this store than"
                 f" {stores[0].location}",
                 where=store.location,
-                hint="--mixed allows it",
                 details=[str(kind) for kind in sorted(map(str, kinds ^ first))],
             )
 

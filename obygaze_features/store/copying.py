@@ -122,7 +122,7 @@ class Copied:
         return {**vars(self), "copies": copies}
 
     def __str__(self) -> str:
-        sent = f"{count(self.n_sent, 'file')} copied, {human(self.n_bytes_transferred)}"
+        sent = f"{human(self.n_bytes_transferred)} copied"
         lines = [f"{self.place}: {sent}", *self.changes]
         return "\n".join([*lines, *text_of_copies(self.copies)])
 

@@ -30,6 +30,7 @@ from obygaze_features.store.reading import (
 )
 from obygaze_features.store.records import Replaced
 from obygaze_features.store.rows import WITHDRAWN
+from obygaze_features.store.verifying import STATUS_WORDS
 
 SHOWN_ROWS = 20
 
@@ -68,7 +69,6 @@ def summary(store: Store) -> dict[str, Any]:
         "makers": msgspec.to_builtins(record.makers),
         "replaces": msgspec.to_builtins(record.replaces),
         "origins": msgspec.to_builtins(record.origins),
-        "n_files": len(record.files) + 1,
         "n_bytes": sum(mark.n_bytes for mark in record.files.values()),
         "licence": terms.licence,
         "citation": terms.citation,
@@ -78,23 +78,26 @@ def summary(store: Store) -> dict[str, Any]:
 def describe(store: Store) -> str:
     """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
     facts = summary(store)
-    counts = store.record.rows.by_status
-    parts = ", ".join(f"{number} {status}" for status, number in counts.items())
+    parts = []
+    for status, number in store.record.rows.by_status.items():
+        parts.append(f"{number} {STATUS_WORDS[status]}")
     arrays = [array_facts(array, len(store)) for array in store.record.arrays]
     first_lines = [
         f"{store.location}: {count(len(store), 'clip')} of"
-        f" {store.record.manifest.text} ({parts})",
+        f" {store.record.manifest.text} ({', '.join(parts)})",
         *recipe_sentences(store.recipe),
     ]
     last_lines = [
-        f"{count(facts['n_files'], 'file')}, {human(facts['n_bytes'])}",
+        f"size: {human(facts['n_bytes'])}",
         *_maker_lines(store),
-        *(f"rows from {one.place} (seal {one.seal})" for one in store.record.origins),
+        *(f"made from {one.place} ({one.seal})" for one in store.record.origins),
         *map(_change_text, store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
         f"fingerprint: {store.fingerprint}",
+        "  (of how they were made: stores with the same fingerprint can be merged)",
         f"seal: {store.seal}",
+        "  (of all files of the store: whoever has this seal has the same numbers)",
         *_lines_of_absent(store),
     ]
     return "\n".join(
@@ -123,7 +126,7 @@ def _maker_lines(store: Store) -> list[str]:
 
 def _change_text(entry: Replaced) -> str:
     """Return a change of a store as one line."""
-    line = f"{entry.date}: took the place of {entry.seal}"
+    line = f"{entry.date}: replaced the store with the seal {entry.seal}"
     if entry.reason:
         line += f": {entry.reason}"
     if entry.author:

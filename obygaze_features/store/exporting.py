@@ -168,6 +168,7 @@ def export_features(
     chosen = _chosen_arrays(opened, format, arrays)
     job = Export.of(opened, chosen, labels, progress)
     job.progress.expect(len(job.rows) * len(chosen))
+    target.parent.mkdir(parents=True, exist_ok=True)
     with _new(target, is_folder=kind.is_folder) as hidden:
         kind.write(job, hidden)
     left_out = {}

@@ -59,8 +59,10 @@ UNKNOWN = "unknown"
 IMPORTED = " (imported)"
 # The section of an unknown recipe with the facts that the importer was given.
 FACTS = "told"
-# The fact that describes the files of an import; it differs from import to import.
+# The fact that describes the files of an import of which no backbone was stated.
 ORIGIN = "origin"
+# The source of imported features of which a backbone was stated.
+STATED = "the importer"
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,6 @@ class VerifyReport:
     how: str
     # Whether the seal is the one that was expected; False if none was.
     is_expected: bool = False
-    n_files: int = 0
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -117,8 +116,8 @@ class VerifyReport:
         parts = [
             f"{number} {STATUS_WORDS[status]}" for status, number in self.counts.items()
         ]
-        size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
         extent = "whole" if self.how == HASHES else "complete"
+        size = human(self.n_bytes)
         lines = [f"{extent}: {size} ({self.how}); clips: {', '.join(parts)}"]
         if self.how == LENGTHS:
             lines.append(
@@ -194,7 +193,6 @@ def verify(
         seal_sha256=opened.seal,
         how=HASHES if hashes else LENGTHS,
         is_expected=expect is not None or is_in_address,
-        n_files=len(files) + 1,
         n_bytes=sum(mark.n_bytes for mark in files.values()),
     )
     progress = progress or Quiet()
@@ -392,7 +390,12 @@ def compare_with_source(
     theirs = compared.record
     origins = [origin.seal for origin in ours.origins]
     if has_replaced(copy, compared):
-        return Comparison("a later store than its source, which it replaces")
+        seals = [entry.seal for entry in ours.replaces]
+        n_clips = _n_withdrawn(compared, ours.replaces[seals.index(compared.seal) :])
+        sentence = "a later store than its source, which it replaces"
+        if n_clips:
+            sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
+        return Comparison(sentence)
     for place, entry in enumerate(theirs.replaces):
         if entry.seal == copy.seal:
             sentence = "its source was replaced since (obygaze store pull)"
@@ -406,7 +409,9 @@ def compare_with_source(
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
         return Comparison(sentence, changes_of(since))
     if compared.seal in origins:
-        return Comparison("rows of it are from this store")
+        return Comparison(
+            "rows of it are from this store; their numbers were not compared"
+        )
     if changed_apart(copy, compared):
         raise Mismatch(
             "this store and that one come from the same earlier store, and were changed in"

@@ -31,6 +31,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
 from obygaze_features.store.importing.features import WITHOUT_MANIFEST, film_of_id
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -447,7 +448,7 @@ def read_features(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=_stores_that_fit(wanted, workspace),
+            hint=_hint_for_other_recipe(wanted, store, workspace),
         )
     dtype = store.array(wanted.array).dtype
     if dtype != wanted.dtype:
@@ -481,6 +482,29 @@ def read_features(
             where=store.location,
         )
     return matrix, films
+
+
+def _hint_for_other_recipe(
+    wanted: FeatureSpec, store: Store, workspace: PathLike | None
+) -> str:
+    """Return what to do about a store of another recipe than that of a model.
+
+    Imports have the same recipe if the importer states the same of both.
+    """
+    if not store.recipe.is_unknown:
+        return _stores_that_fit(wanted, workspace)
+    if wanted.backbone.endswith(IMPORTED):
+        name = shlex.quote(wanted.backbone.removesuffix(IMPORTED))
+        return (
+            f"if they were made in the same way, import them with --backbone {name} and"
+            f" each --fact of the store {wanted.store!r}"
+        )
+    if wanted.backbone.startswith(UNKNOWN):
+        return (
+            "if both were made in the same way, import both with the same --backbone and"
+            " --fact, and train again"
+        )
+    return _stores_that_fit(wanted, workspace)
 
 
 def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:

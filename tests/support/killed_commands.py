@@ -54,7 +54,6 @@ def withdraw(target: Path, start: int = 0) -> None:
             target,
             without=[FILM],
             reason="asked",
-            remove_old=True,
             workspace=Workspace(target.parent),
         )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import zarr
 
+from obygaze_features.store.changing import Changed
+from obygaze_features.store.finding import EARLIER
 from obygaze_features.store.making import write_store
 from obygaze_features.store.records import Kind, Maker
 from obygaze_features.store.rows import FAILED, Row
@@ -42,6 +46,13 @@ def values_of(seed: int = 0) -> dict[str, np.ndarray]:
     for rows in values.values():
         rows[PLANTED_ROWS] = PLANTED
     return values
+
+
+def remove_replaced(made: Changed) -> None:
+    """Remove the stores that were replaced by a withdrawal, by the lines that it lists."""
+    for copy in made.copies:
+        if copy.kind == EARLIER:
+            subprocess.run(shlex.split(copy.command), check=True)  # noqa: S603
 
 
 def write(

@@ -41,8 +41,8 @@ from obygaze_features.store.importing.reader import (
 from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import VECTORS, Array
 from obygaze_features.store.making import new_store, rows_not_finite, write_store
-from obygaze_features.store.recipe import ORIGIN, Recipe
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
+from obygaze_features.store.records import Manifest, Origin
 from obygaze_features.store.rows import FAILED, Row
 
 Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
@@ -147,9 +147,10 @@ def import_features(
 ) -> Imported:
     """Make a store from features in another format.
 
-    The recipe of the new store is marked unknown and has only the facts that you give. Clips
-    without usable features are failed rows. Numbers become float32; several float16 vectors a clip
-    stay float16.
+    The recipe of the new store is marked unknown and has only the facts that you give. Imports with
+    the same --backbone and --fact have the same recipe: they can be merged, and a model of one
+    takes the other. Without --backbone, no other file has the recipe. Clips without usable features
+    are failed rows. Numbers become float32; several float16 vectors a clip stay float16.
 
     pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
     [1, tokens, D]. Files that could run code are refused.
@@ -211,6 +212,7 @@ def import_features(
             arrays=imported.arrays,
             recipe=_recipe_of(reader, backbone, facts or {}, pool),
             manifest=clips.manifest,
+            origins=[_origin_of(reader)],
             terms=Terms(licence, citation),
         )
     finally:
@@ -422,13 +424,26 @@ def _check_some_known(
 def _recipe_of(
     reader: Reader, backbone: str, given_facts: Mapping[str, str], pool: Pool
 ) -> Recipe:
-    """Return the recipe of imported features: what is not known, and the facts that are given."""
-    facts: dict[str, Any] = {ORIGIN: dict(reader.origin), **given_facts}
+    """Return the recipe of imported features: the facts that are given.
+
+    Without a backbone, nobody says how they were made: the files are a part of the recipe, so that
+    no other file has it.
+    """
+    facts: dict[str, Any] = dict(given_facts)
+    source = STATED
     if backbone:
         facts["backbone"] = backbone
+    else:
+        facts[ORIGIN] = dict(reader.origin)
+        source = str(reader.origin["format"])
     if pool != "none":
         facts["pooling"] = "maximum over all tokens, by the importer"
-    return Recipe.unknown(str(reader.origin["format"]), facts)
+    return Recipe.unknown(source, facts)
+
+
+def _origin_of(reader: Reader) -> Origin:
+    """Return what the store records of the files of which its rows were taken."""
+    return Origin(os.path.basename(reader.where), str(reader.origin["sha256"]))
 
 
 # How the numbers of the files become those of the store.

@@ -237,7 +237,13 @@ def test_texts_from_outside_are_only_text() -> None:
 
 def test_a_recipe_in_words() -> None:
     recipe = Recipe.of(
-        backbone={"name": "clip-b16", "checkpoint": "openai/clip", "preset": ""},
+        backbone={
+            "name": "clip-b16",
+            "checkpoint": "openai/clip",
+            "preset": "",
+            "geometry": {"frames": 16, "order": "hw"},
+            "levels": {"clip": "frame-mean"},
+        },
         weights={"model.safetensors": "ab" * 32},
         sampling={"frames": 16, "rule": "int(i * total / T)", "audio": False},
         decoder={"name": "pyav", "version": 18},
@@ -254,7 +260,7 @@ def test_a_recipe_in_words() -> None:
     ]
     unknown = Recipe.unknown("npz", {"backbone": "x-clip", "origin": {"file": "a.npz"}})
     assert recipe_sentences(unknown) == [
-        "How they were made is not known: they were imported from npz. Stated at the import:"
+        "How they were made is not known: they were imported. Stated at the import:"
         " backbone x-clip, origin (file a.npz)."
     ]
     assert maker_text(Maker("obygaze 1.0")) == "obygaze 1.0"

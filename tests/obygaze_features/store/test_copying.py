@@ -16,6 +16,7 @@ from support.withdrawn_stores import (
     FILM,
     has_planted,
     holds_planted,
+    remove_replaced,
     rows_of,
     values_of,
     write,
@@ -61,13 +62,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def withdraw(store: Path, workspace: Workspace, name: str = FILM) -> None:
-    subset(
-        store,
-        without=[name],
-        reason="the owner asked",
-        remove_old=True,
-        workspace=workspace,
-    )
+    made = subset(store, without=[name], reason="the owner asked", workspace=workspace)
+    remove_replaced(made)
 
 
 def is_copy(copy: Path, store: Path) -> bool:

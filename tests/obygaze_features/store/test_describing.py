@@ -41,8 +41,8 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
     assert list(facts["replaces"][0]["films"]) == [FILM]
     json.dumps(facts)
     text = describe(store)
-    assert "94 clips of the manifest 'films' (90 ok, 1 failed, 3 withdrawn)" in text
-    assert f"took the place of {seal}: asked" in text
+    assert "94 clips of the manifest 'films' (90 with features, 1 could" in text
+    assert f"replaced the store with the seal {seal}: asked" in text
     assert f"by A (withdrawn: {FILM})" in text
     assert "\x1b" not in text
     for fact in ("CC-BY-4.0", "Doe 2026", store.seal, store.fingerprint, "tokens"):

@@ -296,8 +296,7 @@ def test_no_licence_holds_for_features_and_labels_of_two(
 def test_nothing_is_replaced_and_nothing_half_is_left(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, format: Any
 ) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
+    out = tmp_path / "made" / "too"
     target = exported(store, out, format, arrays=["clip"])
     second = out / f"second-{target.name}"
     with pytest.raises(AlreadyThere):

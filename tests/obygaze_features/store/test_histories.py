@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.seeds import SEED
+from support.withdrawn_stores import remove_replaced
 from support.written_stores import MANIFEST, ArraySource, a_recipe, check_all, files_of
 
 from obygaze_features.core.errors import AlreadyThere, FixInput
@@ -226,13 +227,13 @@ class History:
         for each in chosen:
             self.forget(clips[each])
             clips[each] = Clip(clips[each].film, WITHDRAWN)
-        subset(
+        made = subset(
             self.path,
             without=[name if a_clip else film],
             reason="asked for",
-            remove_old=True,
             workspace=self.workspace,
         )
+        remove_replaced(made)
         if is_new:
             films = self.model.films_withdrawn
             if not a_clip:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+)
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
+from obygaze_features.store.changing import merge
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing.features import (
     film_of_id,
@@ -22,6 +31,7 @@ from obygaze_features.store.importing.features import (
     open_features,
 )
 from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.records import Origin
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -237,9 +247,9 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     )
     assert store.recipe.is_unknown
     told = store.recipe.to_json()["told"]
-    assert (told["backbone"], told["frames"]) == ("x-clip", "8")
-    assert told["origin"]["arrays"] == {"clip": "X"}
-    assert told["origin"]["file"] == "f.npz"
+    assert told == {"backbone": "x-clip", "frames": "8"}
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert store.record.origins == (Origin("f.npz", digest),)
     card = (tmp_path / "s/README.md").read_bytes()
     assert read_terms(card) == ("CC0-1.0", "Doe (2026).")
     assert b"Stated at the import: " in card
@@ -247,6 +257,48 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
         import_features("npz", file, tmp_path / "t", facts={"origin": "here"})
     with pytest.raises(AlreadyThere):
         import_features("npz", file, tmp_path / "s")
+
+
+def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -> None:
+    first = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "first")
+    second = made(saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1), tmp_path / "second")
+    assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
+    assert first.recipe.facts["origin"]["file"] == "f.npz"
+    assert first.fingerprint != second.fingerprint
+    hint = "import both with the same --backbone and --fact"
+    with pytest.raises(Mismatch, match="have different recipes") as raised:
+        merge([first, second], tmp_path / "both")
+    assert hint in raised.value.hint
+
+
+def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
+    """Two deliveries of one lab: other clips, another format, the same words."""
+    first = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    with h5py.File(tmp_path / "g.h5", "w") as file:
+        file["names"] = [f"later-{clip}" for clip in IDS]
+        file["model/features"] = X + 1
+    stated = {"backbone": "x-clip", "facts": {"frames": "8"}}
+    one = made(first, tmp_path / "one", **stated)
+    import_features(
+        "hdf5",
+        tmp_path / "g.h5",
+        tmp_path / "two",
+        arrays={"clip": "model/features"},
+        id_key="names",
+        **stated,
+    )
+    two = open_store(tmp_path / "two")
+    assert one.fingerprint == two.fingerprint
+    merge([one, two], tmp_path / "both")
+    assert len(open_store(tmp_path / "both")) == 2 * len(IDS)
+    # Other words are another recipe, also where only the kept vectors differ.
+    for name, changed in (
+        ("backbone", {"backbone": "x-clip-l"}),
+        ("fact", {"facts": {"frames": "16"}}),
+        ("pool", {"pool": "only"}),
+    ):
+        other = made(first, tmp_path / name, **{**stated, **changed})
+        assert other.fingerprint != one.fingerprint
 
 
 @pytest.mark.parametrize(

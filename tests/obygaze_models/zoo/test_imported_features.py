@@ -1,4 +1,4 @@
-"""A model of imported features: another import is another recipe."""
+"""A model of imported features: the recipe is what the importer states."""
 
 from __future__ import annotations
 
@@ -47,21 +47,29 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     terms = ("--licence", "CC-BY-4.0", "--citation", CITATION)
     import_as(root, "named", manifest, *facts, *terms)
     import_as(root, "later-named", later, *facts)
+    import_as(root, "later-16", later, "--backbone", "my ViViT", "--fact", "frames=16")
     for store, model in (("first", "mine"), ("named", "mine-named")):
         words = ("train", "ridge", store, "films", "-o", model)
         call_obygaze("-C", root, *words, "--set", "report.replicates=20").ok()
     return root
 
 
-def test_a_later_import_is_refused(lab: Path) -> None:
-    for model, store, backbone in (
-        ("mine", "later", "unknown (npz)"),
-        ("mine-named", "later-named", "my ViViT (imported)"),
+def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
+    lab: Path,
+) -> None:
+    again = "import both with the same --backbone and --fact, and train again"
+    named = "--backbone 'my ViViT' and each --fact of the store 'named'"
+    for model, store, backbone, hint in (
+        ("mine", "later", "unknown (npz)", again),
+        ("mine-named", "later", "my ViViT (imported)", named),
+        ("mine-named", "later-16", "my ViViT (imported)", named),
     ):
         refused = call_obygaze("-C", lab, "models", "predict", model, store)
         assert refused.code == 5
         assert f"expects features of {backbone}" in refused.stderr
-        assert "of the same recipe" in refused.stderr
+        assert hint in refused.stderr
+    scores = predict("mine-named", "later-named", workspace=lab)
+    assert set(scores.basis) == {"unseen"}
 
 
 def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
