@@ -197,6 +197,7 @@ def load_backbone(
     *,
     device: str = "cpu",
     dtype: str = "float32",
+    download: bool = True,
     workspace: PathLike | None = None,
 ) -> "Backbone":
     """Load a backbone: a model that turns pictures of a clip into features.
@@ -208,9 +209,10 @@ def load_backbone(
         name: A card, its name, or a function of yours that returns one (FILE.py:NAME);
             `obygaze backbones ls` lists the names.
         weights: A file or folder of weights. The default is the card's own checkpoint, which is
-            downloaded if it is not in the hub's cache.
+            taken from the hub's cache.
         device: cpu, cuda or cuda:N.
         dtype: float32, bfloat16 or float16.
+        download: Download the card's own checkpoint if it is not in the cache.
         workspace: The workspace whose own cards are found too, if it is not the current one.
 
     Example:
@@ -222,7 +224,8 @@ def load_backbone(
     card = _card_of(name, workspace)
     placement = Placement(device, dtype, card.input.attention)
     check_device(card, device)
-    return load_from(card, find_weights(card, weights, download=True), placement)
+    files = find_weights(card, weights, download=download)
+    return load_from(card, files, placement)
 
 
 def _card_of(name: str | Card, workspace: PathLike | None) -> Card:

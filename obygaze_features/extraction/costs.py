@@ -113,8 +113,8 @@ def plan_extraction(
 
     One clip is decoded, and one is computed with each backbone. No store is changed or made. On a
     disk without hard links, a run needs twice the size. The weights must be there (`obygaze
-    backbones fetch`). The exit code is 5 where `extract run`
-    would refuse to add to a store.
+    backbones fetch`); none are downloaded. The exit code is 5 where `extract run` would refuse to
+    add to a store.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).

@@ -272,6 +272,7 @@ def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
             retry_failed=run.retry_failed,
             mixed=run.mixed,
             as_planned=run.as_planned,
+            download=True,
         )
         plan.refuse()
         begun = []

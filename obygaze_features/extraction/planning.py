@@ -218,8 +218,12 @@ def plan_stores(
     retry_failed: bool = False,
     mixed: bool = False,
     as_planned: bool = False,
+    download: bool = False,
 ) -> ExtractionPlan:
-    """Load the backbones and compare the manifest with their stores; nothing is written."""
+    """Load the backbones and compare the manifest with their stores; no store is written.
+
+    Weights that are missing are an error unless `download` fetches them.
+    """
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:
@@ -243,6 +247,7 @@ def plan_stores(
             target.weights,
             device=device,
             dtype=target.dtype,
+            download=download,
             workspace=workspace,
         )
         backbones.append(backbone)

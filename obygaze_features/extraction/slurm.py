@@ -67,9 +67,10 @@ def write_slurm_script(
     """Write a Slurm script whose tasks share a run.
 
     It takes all options of `obygaze extract run`, which each task gets, and after -- those of
-    sbatch. The weights must be there (`obygaze backbones fetch`). Exit codes of a task are those of
-    `obygaze extract run`. A task is queued again when it is preempted or its node fails; after a
-    time limit, submit the script again. Logs are in the folder logs of the workspace.
+    sbatch. The weights must be there (`obygaze backbones fetch`); none are downloaded. Exit codes
+    of a task are those of `obygaze extract run`. A task is queued again when it is preempted or its
+    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
+    workspace.
 
     Args:
         words: What follows `extract run`; after a word `--`, the options of sbatch, which override
@@ -134,8 +135,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     except click.NoSuchOption as error:
         raise FixUsage(
             error.format_message(),
-            hint="options of sbatch stand at the end, after --; those of a run: obygaze extract run"
-            " --help",
+            hint=f"if it is an option of sbatch, write it at the end: -- {error.option_name}",
         ) from error
     values = typed_values(ctx.params, run.params)
     if values["device"] != "cuda:all":

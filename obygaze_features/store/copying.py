@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,

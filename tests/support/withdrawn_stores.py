@@ -52,7 +52,7 @@ def remove_replaced(made: Changed) -> None:
     """Remove the stores that were replaced by a withdrawal, by the lines that it lists."""
     for copy in made.copies:
         if copy.kind == EARLIER:
-            subprocess.run(shlex.split(copy.command), check=True)  # noqa: S603
+            subprocess.run(shlex.split(copy.command), check=True)
 
 
 def write(

@@ -443,7 +443,7 @@ def _recipe_of(
 
 def _origin_of(reader: Reader) -> Origin:
     """Return what the store records of the files of which its rows were taken."""
-    return Origin(os.path.basename(reader.where), str(reader.origin["sha256"]))
+    return Origin(Path(reader.where).name, str(reader.origin["sha256"]))
 
 
 # How the numbers of the files become those of the store.

@@ -19,6 +19,7 @@ from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
 from support.slurm import Slurm, running_slurm
 
+from obygaze_features.backbones import weights
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.slurm import write_slurm_script
 from obygaze_features.manifest.model import Manifest
@@ -132,7 +133,7 @@ def test_names_that_no_script_can_have(here: Path) -> None:
     [
         (["--devise", "cuda"], "'--devise'. Did you mean '--device'"),
         (["--device", "cudda"], "unknown device 'cudda'"),
-        (["--gres", "gpu:1"], "options of sbatch stand at the end, after --"),
+        (["--gres", "gpu:1"], "option of sbatch, write it at the end: -- --gres"),
         (["-b", "descriptorz"], "no backbone called 'descriptorz'"),
         (["--tasks", "0"], "must be a whole number"),
         (["--tasks", "3"], "--tasks 3 is more than the 2 blocks of clips"),
@@ -143,6 +144,22 @@ def test_what_tasks_would_refuse_is_refused_at_once(
 ) -> None:
     tasks = [] if "--tasks" in words else ["--tasks", "2"]
     assert expected in refused(*tasks, *words)
+
+
+@pytest.mark.parametrize("name", ["plan", "slurm"])
+def test_a_plan_downloads_no_weights(
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setenv("HF_HUB_CACHE", str(here / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(weights, "download_files", lambda card: asked.append(card.name))
+    more = ("--tasks", "2", "-o", "night.sh") if name == "slurm" else ()
+    done = call_obygaze("extract", name, "films", "-b", "clip-b16", *more)
+    assert done.code == 1
+    assert "no weights for clip-b16" in done.stderr
+    assert "obygaze backbones fetch clip-b16" in done.stderr
+    assert asked == []
 
 
 def test_another_script_is_replaced_only_with_force(here: Path) -> None:

@@ -15,7 +15,6 @@ from support.store_servers import web_server
 from support.withdrawn_stores import (
     FILM,
     KIND,
-    MAKER,
     N_ROWS,
     PLANTED,
     PLANTED_ROWS,
