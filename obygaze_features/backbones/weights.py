@@ -189,9 +189,7 @@ def download_files(card: Card) -> None:
         name = _preferred([file.rfilename for file in repository.siblings])
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
-        stem, _, suffix = name.removesuffix(".index.json").partition(".")
-        shards = [] if name in _PREFERRED else [f"{stem}-*.{suffix}"]
-        files = [*_OTHER_FILES, name, *shards]
+        files = [*_OTHER_FILES, name]
         hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
@@ -205,11 +203,10 @@ def download_files(card: Card) -> None:
 
 
 def _preferred(names: Collection[str]) -> str:
-    """Return the file that holds the weights or lists their files, or ''."""
+    """Return the file that holds the weights, or ''."""
     for name in _PREFERRED:
-        for form in (name, f"{name}.index.json"):
-            if form in names:
-                return form
+        if name in names:
+            return name
     return ""
 
 
@@ -217,10 +214,8 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
     """Return the weights of a folder: those with a name of the hub, or the only file of tensors."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     name = _preferred([path.name for path in files])
-    if name in _PREFERRED:
-        return (folder / name,)
     if name:
-        return _shards(folder, folder / name)
+        return (folder / name,)
     checkpoints = [path for path in files if _FORMS.search(path.name)]
     if not checkpoints:
         raise NotFound(
@@ -236,23 +231,6 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
             hint=f"--weights {checkpoints[-1]}",
         )
     return tuple(checkpoints)
-
-
-def _shards(folder: Path, index: Path) -> tuple[Path, ...]:
-    tree = read_json(index.read_bytes(), str(index), error=Corrupt).tree
-    names = tree.get("weight_map")
-    if not isinstance(names, dict):
-        raise Corrupt("the key weight_map is missing", where=str(index))
-    shards = sorted({str(name) for name in names.values()})
-    files = [folder / Path(name).name for name in shards]
-    missing = [path.name for path in files if not path.is_file()]
-    if missing:
-        names_of_missing = ", ".join(missing[:3])
-        raise NotFound(
-            f"{len(missing)} of {len(files)} weight files are missing: {names_of_missing}",
-            where=str(folder),
-        )
-    return tuple(files)
 
 
 # --- What is in them ---

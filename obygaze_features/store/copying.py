@@ -6,7 +6,6 @@ no store. A copy whose source was replaced becomes the new store; the copy befor
 
 import os
 import secrets
-import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -80,7 +79,6 @@ from obygaze_features.store.targets import (
     write_pieces,
 )
 from obygaze_features.store.verifying import (
-    changed_apart,
     changes_of,
     has_replaced,
     verify,
@@ -205,7 +203,6 @@ def _copy_at(target: Path, store: Store) -> Store | None:
             return None
         has_store = bool(seal_at(target))
     taken = "a folder or file that is not a copy of this store has this name"
-    hint = ""
     if has_store:
         copy = open_store(target)
         if copy.seal == store.seal or has_replaced(store, copy):
@@ -213,14 +210,7 @@ def _copy_at(target: Path, store: Store) -> Store | None:
         taken = "another store has this name"
         if has_replaced(copy, store):
             taken = "the store here is later than this one, which it replaces"
-        elif changed_apart(copy, store):
-            taken = (
-                "the store that has this name comes from the same earlier store, and was"
-                " changed in another way since"
-            )
-            source = shlex.quote(store.location)
-            hint = f"obygaze store pull {source} -o NAME, where NAME is a new name"
-    raise AlreadyThere(taken, where=str(target), hint=hint)
+    raise AlreadyThere(taken, where=str(target))
 
 
 def _hidden_of(target: Path, seal: str) -> Path:

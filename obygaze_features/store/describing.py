@@ -29,8 +29,7 @@ from obygaze_features.store.reading import (
     open_store,
 )
 from obygaze_features.store.records import Replaced
-from obygaze_features.store.rows import WITHDRAWN
-from obygaze_features.store.verifying import STATUS_WORDS
+from obygaze_features.store.rows import STATUS_WORDS, WITHDRAWN
 
 SHOWN_ROWS = 20
 

@@ -33,7 +33,6 @@ from obygaze_features.core.notebook import (
     unknown_name,
 )
 from obygaze_features.core.workspace import EXPECTED, Workspace, is_url
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import MOST_CARD_BYTES, Terms, read_terms
@@ -607,6 +606,9 @@ class Store:
 
         None if the workspace has none, or it cannot be read.
         """
+        # Few commands need it, and it imports the readers of all kinds of tables.
+        from obygaze_features.manifest.io import read_manifest
+
         name = self.record.manifest.name
         # A name from outside is looked for here, and never followed as a path.
         if name not in workspace.names("manifests"):

@@ -14,6 +14,13 @@ NO_VIDEO = "no-video"
 WITHDRAWN = "withdrawn"
 # In the order of their numbers in the array `status`.
 STATUSES = (OK, FAILED, NO_VIDEO, WITHDRAWN)
+# What is said of the rows of each status.
+STATUS_WORDS = {
+    OK: "with features",
+    FAILED: "could not be extracted",
+    NO_VIDEO: "without a video",
+    WITHDRAWN: "withdrawn",
+}
 
 
 class Row(NamedTuple):

@@ -40,18 +40,11 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced, withdrawn_by
-from obygaze_features.store.rows import STATUSES
+from obygaze_features.store.rows import STATUS_WORDS, STATUSES
 
 LENGTHS = "lengths"
 HASHES = "hashes"
 SHOWN_EXTRA = 5
-# What is said of the rows of each status.
-STATUS_WORDS = {
-    "ok": "with features",
-    "failed": "could not be extracted",
-    "no-video": "without a video",
-    "withdrawn": "withdrawn",
-}
 
 
 @dataclass(frozen=True)
@@ -412,14 +405,6 @@ def compare_with_source(
         return Comparison(
             "rows of it are from this store; their numbers were not compared"
         )
-    if changed_apart(copy, compared):
-        raise Mismatch(
-            "this store and that one come from the same earlier store, and were changed in"
-            " different ways since",
-            where=copy.location,
-            hint=f"obygaze store pull {shlex.quote(compared.location)} -o NAME, where NAME"
-            " is a new name",
-        )
     raise Mismatch(
         "this is not a copy of that store, or of one that it replaced",
         where=copy.location,
@@ -437,12 +422,6 @@ def has_replaced(later: Store, earlier: Store) -> bool:
     arrays_before = {array.name for array in earlier.record.arrays}
     has_all_arrays = arrays_before <= {array.name for array in later.record.arrays}
     return earlier.seal in seals and len(later) >= len(earlier) and has_all_arrays
-
-
-def changed_apart(one: Store, other: Store) -> bool:
-    """Return whether two different stores were both changed since an earlier one."""
-    earlier = {entry.seal for entry in one.record.replaces}
-    return any(entry.seal in earlier for entry in other.record.replaces)
 
 
 def _n_withdrawn(copy: Store, changes: Sequence[Replaced]) -> int:

@@ -496,8 +496,8 @@ def _hint_for_other_recipe(
     if wanted.backbone.endswith(IMPORTED):
         name = shlex.quote(wanted.backbone.removesuffix(IMPORTED))
         return (
-            f"if they were made in the same way, import them with --backbone {name} and"
-            f" each --fact of the store {wanted.store!r}"
+            f"if they were made in the same way, import them with --backbone {name} and the"
+            " same --fact"
         )
     if wanted.backbone.startswith(UNKNOWN):
         return (

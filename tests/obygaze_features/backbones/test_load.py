@@ -199,31 +199,12 @@ def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
         assert named["tensors"] == other["tensors"] != chosen["tensors"]
 
 
-def test_weights_in_several_files(tmp_path: Path) -> None:
-    save_tiny("dinov2", tmp_path / "one")
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    tensors = load_file(tmp_path / "two" / "model.safetensors")
-    (tmp_path / "two" / "model.safetensors").unlink()
-    names = sorted(tensors)
-    halves = {"model-00001-of-00002": names[::2], "model-00002-of-00002": names[1::2]}
-    index = {}
-    for stem, some in halves.items():
-        chosen = {n: tensors[n].clone() for n in some}
-        save_file(
-            chosen, tmp_path / "two" / f"{stem}.safetensors", metadata={"format": "pt"}
-        )
-        index |= dict.fromkeys(some, f"{stem}.safetensors")
-    (tmp_path / "two" / "model.safetensors.index.json").write_text(
-        json.dumps({"metadata": {"total_size": 1}, "weight_map": index})
-    )
-    card = tiny_card("dinov2")
-    one, two = (load_backbone(card, tmp_path / name) for name in ("one", "two"))
-    x = torch.randn(1, 3, 3, 28, 28)
-    assert torch.equal(one.forward(x)["tokens"], two.forward(x)["tokens"])
-    assert one.recipe()["weights"]["tensors"] == two.recipe()["weights"]["tensors"]
-    (tmp_path / "two" / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(NotFound, match="1 of 2 weight files are missing"):
-        load_backbone(card, tmp_path / "two")
+def test_weights_in_several_files_are_refused(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"model-0000{number}-of-00002.safetensors").touch()
+    (tmp_path / "model.safetensors.index.json").touch()
+    with pytest.raises(FixInput, match="this folder holds several checkpoints"):
+        load_backbone(tiny_card("dinov2"), tmp_path)
 
 
 @pytest.mark.parametrize(

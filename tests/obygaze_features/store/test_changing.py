@@ -456,19 +456,17 @@ def test_a_store_with_other_films_is_listed_with_its_withdrawal(
     assert first.reason.endswith(": Ann's wish")
 
 
-def test_stores_that_were_changed_apart_are_said_to_be_so(
+def test_stores_that_were_changed_apart_are_not_copies(
     store: Path, workspace: Workspace
 ) -> None:
     stores = workspace.root / "stores"
     pull(store, stores / "received", workspace=workspace)
     for name, reason in (("received", "we were asked"), ("films", "asked")):
         subset(stores / name, without=[FILM], reason=reason, workspace=workspace)
-    with pytest.raises(Mismatch, match="same earlier store") as compared:
+    with pytest.raises(Mismatch, match="not a copy of that store"):
         verify(stores / "received", source=store)
-    with pytest.raises(AlreadyThere, match="same earlier store") as pulled:
+    with pytest.raises(AlreadyThere, match="another store has this name"):
         pull(store, stores / "received", workspace=workspace)
-    for error in (compared, pulled):
-        assert f"obygaze store pull {store} -o NAME" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

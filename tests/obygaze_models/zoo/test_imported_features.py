@@ -58,7 +58,7 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
     lab: Path,
 ) -> None:
     again = "import both with the same --backbone and --fact, and train again"
-    named = "--backbone 'my ViViT' and each --fact of the store 'named'"
+    named = "import them with --backbone 'my ViViT' and the same --fact"
     for model, store, backbone, hint in (
         ("mine", "later", "unknown (npz)", again),
         ("mine-named", "later", "my ViViT (imported)", named),
