@@ -66,7 +66,7 @@ def test_a_function_returns_what_its_command_prints(tmp_path: Path) -> None:
     store = open_store(path)
     for named in (path, str(path), store):
         assert describe_store(named).to_json()["seal_sha256"] == store.seal
-        assert verify(named).n_files == report.n_files
+        assert verify(named).n_bytes == report.n_bytes
 
 
 def test_a_store_whose_change_was_interrupted_is_listed(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         assert f"expects features of {backbone}" in refused.stderr
         assert hint in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
-    assert set(scores.basis) == {"unseen"}
+    assert set(scores.basis) == {"film-unknown"}
 
 
 def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
