@@ -93,10 +93,9 @@ def describe(store: Store) -> str:
         *map(_change_text, store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
-        f"fingerprint: {store.fingerprint}",
-        "  (of how they were made: stores with the same fingerprint can be merged)",
-        f"seal: {store.seal}",
-        "  (of all files of the store: whoever has this seal has the same numbers)",
+        f"fingerprint: {store.fingerprint} (of how they were made: only stores with the"
+        " same fingerprint can be merged)",
+        f"seal: {store.seal} (of all files: only an exact copy has the same seal)",
         *_lines_of_absent(store),
     ]
     return "\n".join(
