@@ -93,7 +93,7 @@ class Descriptors(Backbone):
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the pixels."""
-        return {"side": SIDE, "samples": _SAMPLES, "version": _VERSION}
+        return {"side": SIDE, "block": _SAMPLES, "version": _VERSION}
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers."""

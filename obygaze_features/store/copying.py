@@ -356,6 +356,7 @@ def push(
     target: str | os.PathLike[str],
     *,
     licence: Annotated[str, Option(group=TERMS)] = "",
+    citation: Annotated[str, Option(group=TERMS)] = "",
     no_licence: Annotated[bool, Option(group=TERMS)] = False,
     publish: Annotated[bool, Option(group=PUBLICATION)] = False,
     creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
@@ -369,8 +370,8 @@ def push(
     bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
     set on the hub is private.
 
-    A store without a licence is refused. --licence states it: it is written into the head of
-    README.md of the store. The citation is in this head too, which may be edited: it is not sealed.
+    A store without a licence is refused. --licence and --citation state them: they are written into
+    the head of README.md of the store, which may also be edited, and which is not sealed.
 
     With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
     too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB.
@@ -379,6 +380,7 @@ def push(
         store: The store, in a folder of this machine.
         target: A folder, s3://BUCKET/NAME or hf://OWNER/NAME.
         licence: Under which licence the features are: CC-BY-4.0.
+        citation: What to cite for them.
         no_licence: Send the store also if it states no licence.
         publish: Make it ready for others to find, cite and read.
         creators: Who made it: "Family, Given", or the name of an institution.
@@ -402,8 +404,8 @@ def push(
         raise FixUsage("--creator belongs to --publish")
     if publish:
         require_names(creators or [""])
-    if licence:
-        state_licence(opened, licence)
+    if licence or citation:
+        state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
         hint = "--licence CC-BY-4.0 states it"
         hint += "" if publish else ", or --no-licence"
@@ -414,18 +416,22 @@ def push(
         return _push(opened, open_target(target), extra, folder, progress or Quiet())
 
 
-def state_licence(store: Store, licence: str) -> None:
-    """Write the licence into the card of a store; another one that is there is an error."""
+def state_terms(store: Store, terms: Terms) -> None:
+    """Write licence and citation into the card of a store; others that are there are an error."""
     stated = store.terms
-    if stated.licence not in ("", licence):
-        raise AlreadyThere(
-            f"this store states another licence: {stated.licence}",
-            where=store.location,
-            hint="edit the head of README.md of the store",
-        )
+    for name, value, there in zip(terms._fields, terms, stated, strict=True):
+        if value and there and value != there:
+            raise AlreadyThere(
+                f"this store states another {name}: {there}",
+                where=store.location,
+                hint="edit the head of README.md of the store",
+            )
     path = Path(store.files.address) / CARD
     card = path.read_bytes() if path.exists() else full_card(store).encode()
-    write_atomic(path, with_terms(card, Terms(licence, stated.citation)))
+    new_terms = Terms(
+        terms.licence or stated.licence, terms.citation or stated.citation
+    )
+    write_atomic(path, with_terms(card, new_terms))
 
 
 def _push(

@@ -303,14 +303,13 @@ def test_what_a_publication_needs(tmp_path: Path, typed: Typed) -> None:
     typed("push", "films", "out", "--creator", "Doe, Jane", code=2)
     assert not (tmp_path / "out").exists()
     bare = tmp_path / "stores/bare"
-    terms = Terms(citation="Doe (2026).")
-    made_store(bare, some_rows(5), some_values(5), terms=terms)
+    made_store(bare, some_rows(5), some_values(5), terms=Terms())
     line = ["push", "bare", "out", "--publish", "--creator", "Doe, Jane"]
     assert "--licence CC-BY-4.0 states it" in typed(*line, code=2).stderr
     assert not (tmp_path / "out").exists()
     refused = typed("card", "bare", "--croissant", "bare.json", code=2)
     assert "head of README.md" in refused.stderr
-    typed(*line, "--licence", "CC-BY-4.0")
+    typed(*line, "--licence", "CC-BY-4.0", "--citation", "Doe (2026).")
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert card.startswith('---\nlicense: cc-by-4.0\ncitation: "Doe (2026)."\n')
-    assert og.open_store(bare).terms == Terms("CC-BY-4.0", "Doe (2026).")
+    assert og.open_store(bare).terms.citation == "Doe (2026)."
