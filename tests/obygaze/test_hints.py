@@ -52,7 +52,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [
                 "have different recipes: told.backbone differ",
                 "told.backbone: my-model here, other-model there",
-                "Try: obygaze run --help",
+                "Try: if both were made in the same way, import both with the same --backbone",
             ],
         ),
         ("manifest folds made-up -k 50", ["cannot make 50 folds", "from 2 to 3 folds"]),
