@@ -397,10 +397,9 @@ def test_films_that_are_named_as_their_files_are_found(tmp_path: Path) -> None:
     """Tables of clips often have the name of the file as the film, with its ending."""
     names = {"Am_See_Cafe.mkv": "Am See Café.mkv", "IMG_2041.mov": "IMG_2041.mov"}
     clips = []
-    for film, given in names.items():
-        (tmp_path / given).touch()
-        extra = {} if film == given else {"given_movie_id": given}
-        clips.append(Clip(f"{film}-1", film, start_s=0.0, end_s=4.0, extra=extra))
+    for film, file in names.items():
+        (tmp_path / file).touch()
+        clips.append(Clip(f"{film}-1", film, start_s=0.0, end_s=4.0))
     report = link(manifest_of(*clips), tmp_path)
     assert [clip.video for clip in report.manifest] == list(names.values())
     assert len(report.by_time) == 2
