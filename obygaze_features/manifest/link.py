@@ -103,7 +103,10 @@ class LinkReport:
         name = self.manifest.name
         if self.path is not None and self.path.parent.name != "manifests":
             name = str(self.path)
-        notes.append(f"next: obygaze extract plan {shlex.quote(name)} -b descriptors")
+        if self.by_name or self.by_time:
+            notes.append(
+                f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
+            )
         return notes
 
     @property

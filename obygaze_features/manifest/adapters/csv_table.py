@@ -356,7 +356,8 @@ def _hint(table: CsvTable, required: Sequence[str]) -> str:
         )
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
-        f"[concepts] translate words; the columns of the table: {few(table.columns)}"
+        "[concepts] translate words (obygaze manifest group lists the concepts);"
+        f" the columns of the table: {few(table.columns)}"
     )
 
 
@@ -653,7 +654,8 @@ def read_mapping(path: Path) -> TableMapping:
         if concept not in concepts() and concept not in mapping.modalities:
             document.add(
                 f"concepts.{word}",
-                f"unknown concept {concept!r}; give its modality in [modalities]",
+                f"unknown concept {concept!r}, expected {', '.join(concepts())}, or one of your own"
+                " with its modality in [modalities]",
             )
     document.raise_if_any("the mapping is not valid")
     return mapping

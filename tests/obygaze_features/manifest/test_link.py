@@ -362,6 +362,12 @@ def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(
     assert report.unmatched == ("Les Yeux-007.mp4", "Les Yeux.mov")
 
 
+def test_without_any_video_no_next_command_is_said(tmp_path: Path) -> None:
+    touch(tmp_path, "a/lake.mp4", "b/lake.mp4")
+    report = link(manifest_of(Clip("lake-1", "lake", start_s=0.0, end_s=4.0)), tmp_path)
+    assert report.notes == ["lake-1: not linked, matches a/lake.mp4, b/lake.mp4"]
+
+
 def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None:
     touch(tmp_path / "videos", "tt01.mp4", "lecture.mkv", "a/trailer.mp4")
     times = {"start_s": 0.0, "end_s": 4.0}

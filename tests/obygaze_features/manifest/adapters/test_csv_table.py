@@ -24,6 +24,7 @@ from obygaze_features.manifest.adapters.csv_table import (
 from obygaze_features.manifest.io import read_manifest, update_manifest
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.model import COLUMNS, unannotated_id
+from obygaze_features.manifest.vocabulary import concepts
 
 MAPPING = """
 dataset = "film-club"
@@ -294,6 +295,19 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in caught.value.details] == [
         *("unit", "levels.yes", "modalities.a|b", "concepts.sun")
     ]
+
+
+def test_the_concepts_of_the_vocabulary_are_on_the_page_and_in_the_error(
+    tmp_path: Path,
+) -> None:
+    """Who translated `Gaze` to itself was only asked for its modality."""
+    page = (ROOT / "docs" / "guide" / "data.md").read_text(encoding="utf-8")
+    _, path = write(tmp_path, mapping='[concepts]\nGaze = "Gaze"\n')
+    with pytest.raises(FixInput) as caught:
+        read_mapping(path)
+    for concept in concepts():
+        assert f"| {concept} |" in page
+        assert concept in caught.value.details[0]
 
 
 def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
