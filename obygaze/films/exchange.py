@@ -44,7 +44,6 @@ from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
-from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.times import (
@@ -316,8 +315,8 @@ def export_segments(
 
     FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
     film becomes a file; ELAN also gets the time that was watched, as a tier. Of csv it is one table
-    of all clips, with times in seconds: -o names it, .csv or .xlsx. --predictions takes what
-    `models predict` and `search` write with -o, and the predictions.csv of a run.
+    of all clips, which `manifest import csv` reads: -o names it, .csv or .xlsx. --predictions takes
+    what `models predict` and `search` write with -o, and the predictions.csv of a run.
 
     Args:
         kind: The format.
@@ -343,7 +342,7 @@ def export_segments(
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
         clips = [clip for clip in marked if not _says_only_watched(clip)]
-        columns = manifest_columns(marked.with_clips(clips))
+        columns = marked.with_clips(clips).cells_by_column()
         return ExportedSegments((write_table(folder, columns, force=force),), ())
     without_times: list[str] = []
     marks_table = _table_of_marks(manifest)

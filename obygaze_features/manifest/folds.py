@@ -77,8 +77,8 @@ class SplitReport:
     def notes(self) -> list[str]:
         """How a run takes these folds."""
         return [
-            f"to run with these folds, in each task TASK: obygaze run PROTOCOL "
-            f"--set splits.kind=published --set tasks.TASK.folds={self.split}"
+            "to run with these folds: obygaze run PROTOCOL --set splits.kind=published"
+            f" --set splits.folds=0 and for each task --set tasks.TASK.folds={self.split}"
         ]
 
 

@@ -32,7 +32,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import Clip, Manifest, ascii_id
+from obygaze_features.manifest.model import Clip, Manifest, ascii_id, unannotated_id
 from obygaze_features.manifest.times import (
     FILM_COLUMNS,
     NAME_COLUMN,
@@ -103,7 +103,10 @@ class LinkReport:
         name = self.manifest.name
         if self.path is not None and self.path.parent.name != "manifests":
             name = str(self.path)
-        notes.append(f"next: obygaze extract plan {shlex.quote(name)} -b descriptors")
+        if self.by_name or self.by_time:
+            notes.append(
+                f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
+            )
         return notes
 
     @property
@@ -362,10 +365,10 @@ class _Files:
         keys: list[Key] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and has_times):
-            given = composed(clip.extra.get("given_clip_id", ""))
-            keys += [("stem", clip.clip_id), ("stem", given)]
+            bare_id = unannotated_id(clip)
+            keys += [("stem", clip.clip_id), ("stem", bare_id)]
             keys += [("scene", clip.movie_id, clip.scene)]
-            keys += [("stem as id", clip.clip_id)]
+            keys += [("stem as id", clip.clip_id), ("stem as id", bare_id)]
         for key in keys:
             files = self._same_film(clip, self.by_key.get(key, ()))
             if files:
@@ -374,12 +377,11 @@ class _Files:
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
-        given = composed(clip.extra.get("given_movie_id", ""))
         keys: tuple[Key, ...] = (
             ("stem", clip.movie_id),
             # Where a table has the names of files as films, the id ends with that of the file.
             ("name", clip.movie_id),
-            ("name", given),
+            ("name as id", clip.movie_id),
             ("stem as id", clip.movie_id),
         )
         for key in keys:
@@ -395,6 +397,7 @@ class _Files:
         scene = _SCENE.fullmatch(path.stem)
         if scene:
             yield "scene", scene[1], int(scene[2])
+        yield "name as id", ascii_id(path.name)
         stem_as_id = ascii_id(path.stem)
         if stem_as_id != path.stem:
             yield "stem as id", stem_as_id

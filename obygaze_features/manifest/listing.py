@@ -8,6 +8,8 @@ from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Windows, cl
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLOCK_DECIMALS = 3
+# The columns that may have the title of a film, the first of them first.
+TITLES = ("movie_title", "title")
 
 
 def manifest_columns(manifest: Manifest) -> Columns:
@@ -115,11 +117,8 @@ def titles_of(
 
 
 def title_of_clip(clip: Clip) -> str:
-    """Return the title of the film that a clip's row has; "" if it has none.
-
-    Where the table had `Cléo de 5 à 7` in its column of ids, that is the title.
-    """
-    for column in ("movie_title", "title", "given_movie_id"):
+    """Return the title of the film that a clip's row has; "" if it has none."""
+    for column in TITLES:
         if clip.extra.get(column):
             return clip.extra[column]
     return ""

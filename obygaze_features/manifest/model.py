@@ -353,18 +353,23 @@ class Manifest:
             )
         return replace(manifest, header=structs.replace(self.header, view=name))
 
+    def cells_by_column(self) -> dict[str, list[Any]]:
+        """Return the cells of the CSV file by column, the concepts of a clip joined with '|'."""
+        columns: dict[str, list[Any]] = {}
+        for name in COLUMNS:
+            columns[name] = [getattr(clip, name) for clip in self.clips]
+        columns["concepts"] = ["|".join(clip.concepts) for clip in self.clips]
+        for name in self.columns:
+            columns[name] = [clip.extra.get(name, "") for clip in self.clips]
+        return columns
+
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row a clip, indexed by `clip_id`.
 
         It has the columns of the CSV file, typed: `scene` and the fold columns are integers that
         may be missing, times are floats, `concepts` is joined with '|'. Needs the extra `frames`.
         """
-        columns: dict[str, list[Any]] = {
-            name: [getattr(clip, name) for clip in self.clips] for name in COLUMNS
-        }
-        columns["concepts"] = ["|".join(names) for names in columns["concepts"]]
-        for name in self.columns:
-            columns[name] = [clip.extra.get(name, "") for clip in self.clips]
+        columns = self.cells_by_column()
         for split in self.folds:
             columns[FOLD_PREFIX + split] = [clip.fold(split) for clip in self.clips]
         frame = data_frame(columns, index="clip_id")
@@ -437,8 +442,7 @@ def unannotated_id(clip: Clip) -> str:
 
     A table with rows of several annotators for one clip is read with the annotator in each id.
     """
-    given_id = clip.extra.get("given_clip_id", "")
-    suffix = "." + ascii_id(clip.extra.get("annotator", ""))
-    if given_id and suffix != "." and clip.clip_id.endswith(suffix):
-        return clip.clip_id.removesuffix(suffix)
-    return given_id or clip.clip_id
+    annotator = ascii_id(clip.extra.get("annotator", ""))
+    if not annotator:
+        return clip.clip_id
+    return clip.clip_id.removesuffix(f".{annotator}")

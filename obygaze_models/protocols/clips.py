@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,6 @@ from obygaze_features.manifest.model import (
     unannotated_id,
 )
 from obygaze_features.manifest.times import Span, spans_in_films
-from obygaze_features.manifest.vocabulary import subconstructs
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
 Words = NDArray[np.str_]
@@ -45,6 +44,8 @@ class ClipTable:
     remarks: Mapping[str, str] = field(default_factory=dict)
     # The view of the annotations, such as `visual`.
     view: str = ""
+    # The concepts that a clip of the manifest may have, of every modality.
+    vocabulary: Collection[str] = ()
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -178,6 +179,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, data),
         view=data.view,
+        vocabulary=tuple(viewed.header.concepts),
     )
     if not len(table):
         raise FixInput(
@@ -265,23 +267,12 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
                 "no clip has a level: obygaze manifest import csv TABLE --map level=COLUMN "
                 "reads them, or a protocol of your own asks for other columns (docs/files.md)"
             )
-        if _names_sub_construct(task, table):
-            hint = (
-                f"obygaze manifest group {table.name} -o NAME makes a manifest whose "
-                "concepts are sub-constructs"
-            )
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
             hint=hint,
         )
     return labels
-
-
-def _names_sub_construct(task: Task, table: ClipTable) -> bool:
-    """Return whether a task asks for a sub-construct that is no concept of these clips."""
-    absent = set(subconstructs()) - set(table.concept_names)
-    return any(f'"{name}"' in task.positive for name in absent)
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
@@ -302,10 +293,13 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
-    positive = parse(task.positive, where=f"tasks.{name}.positive")
+    known = table.vocabulary or None
+    where = f"tasks.{name}.positive"
+    positive = parse(task.positive, vocabulary=known, where=where)
     negative = None
     if task.negative:
-        negative = parse(task.negative, where=f"tasks.{name}.negative")
+        where = f"tasks.{name}.negative"
+        negative = parse(task.negative, vocabulary=known, where=where)
     ones = np.array(
         [positive.holds(clip.values) for clip in table.clips], dtype=np.bool_
     )

@@ -18,7 +18,6 @@ from obygaze_features.core.schema_check import Document, Table, read_toml, table
 from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.vocabulary import concepts, subconstructs
 from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
@@ -228,7 +227,7 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
     if not text:
         return
     try:
-        parse(text, vocabulary=[*concepts(), *subconstructs()])
+        parse(text)
     except BadExpression as error:
         reason = error.message.removeprefix("label expression, ")
         document.add(key_path, f"{reason}: {text}")

@@ -82,14 +82,14 @@ def with_annotators(manifest: Manifest) -> Manifest:
             extra = {
                 **clip.extra,
                 "annotator": name,
-                "given_clip_id": clip.clip_id,
+                "about": clip.clip_id,
             }
             clips.append(
                 replace(
                     clip, clip_id=f"{clip.clip_id}.{name}", level=level, extra=extra
                 )
             )
-    columns = (*manifest.columns, "annotator", "given_clip_id")
+    columns = (*manifest.columns, "annotator", "about")
     return Manifest(manifest.name, manifest.header, tuple(clips), columns)
 
 
@@ -229,7 +229,7 @@ def must_not_be_learned(way: Way, held: HeldOut, *, by_film: bool) -> NDArray[np
         tested = {table.films[row] for row in held.test.tolist()}
         kept[:] = [film in tested for film in table.films]
         return kept
-    ids = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
+    ids = [clip.extra.get("about") or clip.clip_id for clip in table.clips]
     tested_ids = {ids[row] for row in held.test.tolist()}
     kept[:] = [name in tested_ids for name in ids]
     # A scheme finds concept vectors in the training folds of its file only.

@@ -119,7 +119,7 @@ class Experiment:
 
 def about(clip: Clip) -> tuple[str, str]:
     """What a row is about: rows of several annotators may be about one clip."""
-    return clip.movie_id, clip.extra.get("given_clip_id") or clip.clip_id
+    return clip.movie_id, clip.extra.get("about") or clip.clip_id
 
 
 def seen_clip(clip: Clip) -> Clip:
@@ -218,7 +218,7 @@ def draw_manifest(random: Random) -> Manifest:
                 }
                 clip_id = f"{film}-{number:03d}"
                 if annotator:
-                    extra |= {"annotator": annotator, "given_clip_id": clip_id}
+                    extra |= {"annotator": annotator, "about": clip_id}
                     clip_id = f"{clip_id}.{annotator.replace('Ç', 'C')}"
                 own = tuple(sorted(chosen))
                 clips.append(Clip(clip_id, film, scene, "", *times, level, own, extra))

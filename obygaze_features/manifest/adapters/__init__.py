@@ -171,7 +171,11 @@ class SavedManifest:
                 f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
             )
         else:
-            notes.append(f"next: obygaze manifest link {shlex.quote(name)} FOLDER")
+            quoted = shlex.quote(name)
+            notes.append(
+                f"next: obygaze manifest link {quoted} FOLDER, or with features alone"
+                f" obygaze store import FORMAT FILE --manifest {quoted} -o STORE"
+            )
         return notes
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
@@ -21,6 +21,7 @@ from obygaze_features.manifest.adapters import (
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
 from obygaze_features.manifest.io import clips_of, toml_string
+from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
@@ -37,6 +38,7 @@ from obygaze_features.manifest.tables import (
     read_table,
     whole_number,
 )
+from obygaze_features.manifest.times import NAME_COLUMN
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
@@ -179,20 +181,24 @@ def read(
         header_row=chosen.header_row,
     )
     sources = _sources(table, chosen)
+    given_ids: list[dict[str, str]] = []
     cells = []
     for row in table.rows:
         given = _cells_by_target(row, sources, chosen.id)
+        given_ids.append({column: given[column].strip() for column in NEEDED})
         cells.append(
             _values_of_clip(
                 row, given, chosen, has_decimal_comma=table.delimiter != ","
             )
         )
     _check_totals(table.rows, cells, chosen)
-    _check_ids(table.rows, cells, chosen)
+    _check_swapped(cells, chosen, path)
+    _check_ids(table.rows, cells, given_ids, chosen)
+    one_clip_a_film = _one_clip_a_film(cells, chosen)
     _name_by_annotator(cells)
-    changed = [column for column in NEEDED if _given_names(column, cells)]
     extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
-    extra |= dict.fromkeys(f"given_{column}" for column in changed)
+    if not any(column in sources for column in TITLES):
+        extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
@@ -212,8 +218,7 @@ def read(
         sources=(source,),
     )
     warnings = []
-    made = [f"given_{column}" for column in changed]
-    for hidden in _hidden(table, chosen, made):
+    for hidden in _hidden(table, chosen):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"
         )
@@ -221,13 +226,14 @@ def read(
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
-    warnings += [_changed_ids(column, cells) for column in changed]
+    warnings += _changed_ids(cells, given_ids)
+    warnings += one_clip_a_film
     if write_mapping is not None:
         used_mapping = _used_mapping(chosen, table.rows)
         write_mapping_file(Path(write_mapping), used_mapping)
     manifest = Manifest(name or path.stem, header, clips, tuple(extra))
     imported = ImportedTable(manifest, tuple(warnings))
-    imported.kept = _kept_columns(extra, [*made, *columns_of_form(chosen.id)])
+    imported.kept = _kept_columns(extra, columns_of_form(chosen.id))
     return imported
 
 
@@ -260,7 +266,7 @@ def _names_in_table(mapping: TableMapping) -> dict[str, str]:
 
 def _kept_columns(extra: Iterable[str], used: Collection[str]) -> tuple[str, ...]:
     """Return the columns that are neither known nor used for something else."""
-    known = {*TARGETS, *used}
+    known = {*TARGETS, NAME_COLUMN, *used}
     return tuple(
         name for name in extra if name not in known and not name.startswith(FOLD_PREFIX)
     )
@@ -277,13 +283,27 @@ def _is_file(path: Path) -> bool:
 def _required(mapping: TableMapping) -> list[str]:
     """Return the columns that the table must have."""
     mapped = mapping.columns
-    for target in mapped:
-        if target not in TARGETS and not target.startswith(FOLD_PREFIX):
-            raise FixUsage(
-                f"a manifest has no column {target!r}{near(target, TARGETS)}",
-                hint=f"--map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME;"
-                " other columns of the table keep their name",
-            )
+    unknown = [
+        target
+        for target in mapped
+        if target not in TARGETS and not target.startswith(FOLD_PREFIX)
+    ]
+    swapped = {
+        target: mapped[target] for target in unknown if mapped[target] in TARGETS
+    }
+    if swapped:
+        names = few([repr(target) for target in swapped], 3)
+        turned = [f"--map {column}={target}" for target, column in swapped.items()]
+        raise FixUsage(
+            f"a manifest has no column {names}; write the manifest's column first",
+            hint=" ".join(turned),
+        )
+    for target in unknown:
+        raise FixUsage(
+            f"a manifest has no column {target!r}{near(target, TARGETS)}",
+            hint=f"--map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME;"
+            " other columns of the table keep their name",
+        )
     sources = [*_names_in_table(mapping).values()]
     needed = [*NEEDED, *columns_of_form(mapping.id)]
     if mapping.id:
@@ -292,12 +312,9 @@ def _required(mapping: TableMapping) -> list[str]:
     return list(dict.fromkeys(sources))
 
 
-def _hidden(table: CsvTable, mapping: TableMapping, made: Iterable[str]) -> list[str]:
-    """Return the columns of a table whose name another column of the manifest takes.
-
-    `made` are columns that the import makes.
-    """
-    taken = {*mapping.columns, *made}
+def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the columns of a table whose name another column of the manifest takes."""
+    taken = {*mapping.columns}
     if mapping.id:
         taken.add("clip_id")
     used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
@@ -339,7 +356,8 @@ def _hint(table: CsvTable, required: Sequence[str]) -> str:
         )
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
-        f"[concepts] translate words; the columns of the table: {few(table.columns)}"
+        "[concepts] translate words (obygaze manifest group lists the concepts);"
+        f" the columns of the table: {few(table.columns)}"
     )
 
 
@@ -353,10 +371,7 @@ def _values_of_clip(
     """Return the cells of one row with ids, seconds and canonical words."""
     cells = dict(given)
     for column in NEEDED:
-        given_name = cells[column].strip()
-        cells[column] = ascii_id(given_name)
-        if cells[column] != given_name:
-            cells[f"given_{column}"] = given_name
+        cells[column] = ascii_id(cells[column].strip())
     for column in TIMES:
         cell = cells.get(column, "")
         cells[column] = in_seconds(
@@ -461,22 +476,35 @@ def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
     return lines
 
 
-def _given_names(column: str, cells: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the name in the table for each id that is another."""
-    given_names = {}
-    for values in cells:
-        given = values.get(f"given_{column}")
-        if given:
-            given_names[values[column]] = given
-    return given_names
+def _add_titles(
+    cells: Iterable[dict[str, str]], given_ids: Iterable[Mapping[str, str]]
+) -> dict[str, None]:
+    """Add a title to each film that the table names otherwise than by its id.
+
+    Returns the column that was added, if there is such a film.
+    """
+    columns: dict[str, None] = {}
+    for values, given in zip(cells, given_ids, strict=True):
+        if values["movie_id"] != given["movie_id"]:
+            values[TITLES[0]] = given["movie_id"]
+            columns[TITLES[0]] = None
+    return columns
 
 
-def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
-    """Return a sentence that names the first ids that are not what the table has."""
-    given_names = _given_names(column, cells)
-    changes = [f"{given!r} is now {new_id!r}" for new_id, given in given_names.items()]
+def _changed_ids(
+    cells: Sequence[Mapping[str, str]], given_ids: Sequence[Mapping[str, str]]
+) -> list[str]:
+    """Return sentences that name the first ids that are not what the table has."""
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
-    return f"{column}: {rule}; {few(changes, 3)} (given_{column})"
+    sentences = []
+    for column in NEEDED:
+        changes: dict[str, None] = {}
+        for values, given in zip(cells, given_ids, strict=True):
+            if values[column] != given[column]:
+                changes[f"{given[column]!r} is now {values[column]!r}"] = None
+        if changes:
+            sentences.append(f"{column}: {rule}; {few(list(changes), 3)}")
+    return sentences
 
 
 def _check_totals(
@@ -527,9 +555,53 @@ def _film_is_number(row: TableRow, mapping: TableMapping) -> bool:
     return whole_number(row.cells.get(column, "").strip()) is not None
 
 
+def _check_swapped(
+    cells: Sequence[Mapping[str, str]], mapping: TableMapping, path: Path
+) -> None:
+    """Raise an error if each film has one clip and a clip has several films.
+
+    Clips that are numbers may begin anew in each film, and ids of a form are of several columns.
+    """
+    clips = {values["clip_id"] for values in cells}
+    films = {values["movie_id"] for values in cells}
+    pairs = {(values["clip_id"], values["movie_id"]) for values in cells}
+    has_one_clip_a_film = len(pairs) == len(films)
+    are_names = "" not in clips and all(whole_number(clip) is None for clip in clips)
+    if (
+        mapping.id
+        or not has_one_clip_a_film
+        or len(clips) == len(films)
+        or not are_names
+    ):
+        return
+    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
+    raise FixInput(
+        f"the columns of clips and films look swapped: each film ({film!r}) has one clip,"
+        f" and a clip ({clip!r}) has several films",
+        where=str(path),
+        hint=f"--map clip_id={film} --map movie_id={clip}",
+    )
+
+
+def _one_clip_a_film(
+    cells: Sequence[Mapping[str, str]], mapping: TableMapping
+) -> list[str]:
+    """Return a sentence if ids are made by a form, and each film has one clip."""
+    n_films = len({values["movie_id"] for values in cells})
+    n_clips = len({values["clip_id"] for values in cells})
+    if not mapping.id or n_films < 2 or n_films < n_clips:
+        return []
+    film = mapping.columns.get("movie_id", "movie_id")
+    return [
+        f"{count(n_clips, 'clip')} of {count(n_films, 'film')}: each film has one clip; the films"
+        f" are those of the column {film!r}"
+    ]
+
+
 def _check_ids(
     rows: Sequence[TableRow],
     cells: Sequence[Mapping[str, str]],
+    given_ids: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
     """Add violations: names that become one id, clip ids that several films have.
@@ -541,11 +613,11 @@ def _check_ids(
     given_names: dict[tuple[str, str], str] = {}
     first_spelling: dict[tuple[str, str], str] = {}
     film_of_clip: dict[str, str] = {}
-    for row, values in zip(rows, cells, strict=True):
+    for row, values, given in zip(rows, cells, given_ids, strict=True):
         movie_id = values["movie_id"]
         for column in NEEDED:
             id_ = values[column]
-            given_name = values.get(f"given_{column}", id_)
+            given_name = given[column]
             first_given = given_names.setdefault((column, id_), given_name)
             if first_given != given_name:
                 row.add(
@@ -570,7 +642,6 @@ def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
     ids = Counter(values["clip_id"] for values in cells)
     if len(ids) < len(cells) and all(values.get("annotator") for values in cells):
         for values in cells:
-            values.setdefault("given_clip_id", values["clip_id"])
             values["clip_id"] += "." + ascii_id(values["annotator"].strip())
 
 
@@ -583,7 +654,8 @@ def read_mapping(path: Path) -> TableMapping:
         if concept not in concepts() and concept not in mapping.modalities:
             document.add(
                 f"concepts.{word}",
-                f"unknown concept {concept!r}; give its modality in [modalities]",
+                f"unknown concept {concept!r}, expected {', '.join(concepts())}, or one of your own"
+                " with its modality in [modalities]",
             )
     document.raise_if_any("the mapping is not valid")
     return mapping

@@ -15,7 +15,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
-from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id
+from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id, unannotated_id
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
 CLIP = "clip_id"
@@ -58,7 +58,7 @@ def join_columns(
 
     CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
     several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
-    lake-001 is also one of the clips that annotators made of it (given_clip_id).
+    lake-001 is also one of the clips that annotators made of it, such as lake-001.ada.
 
     A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
     get the values of its rows.
@@ -195,15 +195,15 @@ def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
 def _ids_in_table(
     manifest: Manifest, rows: Mapping[str, object], key: str
 ) -> dict[str, str]:
-    """Return, for each clip, its id (or its film's) if the table has it, else the one given first.
+    """Return, for each clip, its id if the table has it, else the one without the annotator.
 
-    `key` is clip_id or movie_id.
+    With movie_id as `key`, it is the id of its film.
     """
     id_in_table: dict[str, str] = {}
     for clip in manifest:
         id_of_row = clip.movie_id if key == FILM else clip.clip_id
-        if id_of_row not in rows:
-            id_of_row = ascii_id(clip.extra.get(f"given_{key}", ""))
+        if key == CLIP and id_of_row not in rows:
+            id_of_row = unannotated_id(clip)
         id_in_table[clip.clip_id] = id_of_row
     return id_in_table
 

@@ -326,16 +326,15 @@ def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
 class _Names:
     """The names by which a clip of a manifest is known.
 
-    These are its id, the id that it had in the table that the manifest was made of, the name of
-    its video, and what becomes its id by the rule of manifests. A name of two clips is none.
+    These are its id, the id without the annotator, the name of its video, and what becomes its id
+    by the rule of manifests. A name of two clips is none.
     """
 
     def __init__(self, manifest: model.Manifest) -> None:
         self.ids = manifest.by_id
         clips_of_name: dict[str, set[str]] = {}
         for clip in manifest:
-            given_id = clip.extra.get("given_clip_id", "")
-            for name in (given_id, Path(clip.video).stem):
+            for name in (model.unannotated_id(clip), Path(clip.video).stem):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(clip.clip_id)
         self.clip_of_name = {}
@@ -345,13 +344,12 @@ class _Names:
 
     def clip_of(self, name: str) -> str:
         """Return the id of the clip of a name, or the name where no clip has it."""
-        if name in self.ids:
-            return name
-        other = self.clip_of_name.get(composed(name), "")
-        if other:
-            return other
-        cleaned = model.ascii_id(name)
-        return cleaned if cleaned in self.ids else name
+        for known_name in (name, composed(name), model.ascii_id(name)):
+            if known_name in self.ids:
+                return known_name
+            if known_name in self.clip_of_name:
+                return self.clip_of_name[known_name]
+        return name
 
 
 def _manifest_record(name: str, rows: Sequence[Row]) -> Manifest:

@@ -362,6 +362,12 @@ def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(
     assert report.unmatched == ("Les Yeux-007.mp4", "Les Yeux.mov")
 
 
+def test_without_any_video_no_next_command_is_said(tmp_path: Path) -> None:
+    touch(tmp_path, "a/lake.mp4", "b/lake.mp4")
+    report = link(manifest_of(Clip("lake-1", "lake", start_s=0.0, end_s=4.0)), tmp_path)
+    assert report.notes == ["lake-1: not linked, matches a/lake.mp4, b/lake.mp4"]
+
+
 def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None:
     touch(tmp_path / "videos", "tt01.mp4", "lecture.mkv", "a/trailer.mp4")
     times = {"start_s": 0.0, "end_s": 4.0}
@@ -397,10 +403,9 @@ def test_films_that_are_named_as_their_files_are_found(tmp_path: Path) -> None:
     """Tables of clips often have the name of the file as the film, with its ending."""
     names = {"Am_See_Cafe.mkv": "Am See Café.mkv", "IMG_2041.mov": "IMG_2041.mov"}
     clips = []
-    for film, given in names.items():
-        (tmp_path / given).touch()
-        extra = {} if film == given else {"given_movie_id": given}
-        clips.append(Clip(f"{film}-1", film, start_s=0.0, end_s=4.0, extra=extra))
+    for film, file in names.items():
+        (tmp_path / file).touch()
+        clips.append(Clip(f"{film}-1", film, start_s=0.0, end_s=4.0))
     report = link(manifest_of(*clips), tmp_path)
     assert [clip.video for clip in report.manifest] == list(names.values())
     assert len(report.by_time) == 2

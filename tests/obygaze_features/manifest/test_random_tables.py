@@ -21,7 +21,7 @@ import pytest
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
+from obygaze_features.manifest.model import Manifest, unannotated_id
 
 N_TABLES = int(os.environ.get("OBYGAZE_TABLES", "100"))
 FIRST = int(os.environ.get("OBYGAZE_SEED", "0"))
@@ -157,11 +157,6 @@ def as_table(random: Random, columns: list[str], rows: list[dict[str, str]]) -> 
     return mark + text.encode()
 
 
-def given(clip: Clip, column: str) -> str:
-    """The id of a row as its table has it."""
-    return clip.extra.get(f"given_{column}") or getattr(clip, column)
-
-
 def same_classes(first: list[str], second: list[str]) -> bool:
     """Whether two lists put the same rows together."""
     pairs = set(zip(first, second, strict=True))
@@ -174,10 +169,14 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
     if len(manifest) != len(rows):
         return [f"{len(manifest)} clips of {len(rows)} rows"]
     for row, clip in zip(rows, manifest, strict=True):
-        expected: dict[str, Any] = {
-            name: row[name].strip() for name in ("clip_id", "movie_id")
-        }
-        got: dict[str, Any] = {name: given(clip, name) for name in expected}
+        film = row["movie_id"].strip()
+        name_of_clip = row["clip_id"].strip()
+        title = clip.extra.get("movie_title", "")
+        expected: dict[str, Any] = {"movie_id": film}
+        got: dict[str, Any] = {"movie_id": title or clip.movie_id}
+        if re.fullmatch(r"\w[\w.+-]*", name_of_clip, re.ASCII):
+            expected["clip_id"] = name_of_clip
+            got["clip_id"] = unannotated_id(clip)
         for name in ("remark", "my col", "annotator"):
             if name in row:
                 expected[name], got[name] = row[name], clip.extra[name]

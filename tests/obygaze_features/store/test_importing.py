@@ -144,16 +144,16 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
 
 def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
     clips = [
-        Clip("Amelie_1", "a", extra={"given_clip_id": "Am\u00e9lie 1"}),
+        Clip("Amelie_1.ada", "a", extra={"annotator": "ada"}),
         Clip("tt1-002", "a", video="tt1/scene_two.mp4"),
         Clip("Juno_3", "a"),
     ]
-    # The accent as a character of its own, the name of a video, a name that no table had.
+    # Without the annotator and with an accent, the name of a video, a name with a blank.
     ids = ["Ame\u0301lie 1", "scene_two", "Juno 3"]
     file = saved(tmp_path / "f.npz", clip_id=ids, X=X)
     store = made(file, tmp_path / "s", manifest=a_manifest(clips))
     np.testing.assert_array_equal(
-        values_of(store, "clip", ["Amelie_1", "tt1-002", "Juno_3"]), X
+        values_of(store, "clip", ["Amelie_1.ada", "tt1-002", "Juno_3"]), X
     )
     twice = saved(tmp_path / "g.npz", clip_id=["Juno_3", "Juno 3", "x"], X=X)
     with pytest.raises(FixInput, match="1 clip id more than once in the files: Juno_3"):

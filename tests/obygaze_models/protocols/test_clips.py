@@ -90,6 +90,21 @@ def test_classes_by_expressions() -> None:
     assert task_labels("t", named, table).tolist() == [1, -1, 0, -1]
 
 
+def test_expressions_of_a_task_take_the_concepts_of_the_manifest() -> None:
+    """A concept of one's own was refused with `did you mean 'male gaze'?`."""
+    films = Header("films", {"Light": "visual", "Speech": "speech"})
+    clips = (
+        Clip("a", "m", level="S", concepts=("Light",)),
+        Clip("b", "m", level="S", concepts=("Speech",)),
+    )
+    table = clip_table(Manifest("films", films, clips), Data(view="raw"))
+    task = Task(positive="Light in concept")
+    assert task_labels("t", task, table).tolist() == [1, 0]
+    with pytest.raises(FixInput) as caught:
+        task_labels("t", Task(positive="Gaze in concept"), table)
+    assert caught.value.message.endswith("unknown concept 'Gaze'; known: Light, Speech")
+
+
 def test_rated_clips_without_any_concept_have_no_visual_view() -> None:
     films = Header(dataset="made up")
     rated = Manifest("films", films, (Clip("a", "m", level="S"),))

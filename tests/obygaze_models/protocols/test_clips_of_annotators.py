@@ -28,20 +28,19 @@ def by_annotator(manifest: Manifest) -> Manifest:
         replace(
             clip,
             clip_id=f"{clip.clip_id}.{name}",
-            extra={"annotator": name, "given_clip_id": clip.clip_id},
+            extra={"annotator": name},
         )
         for clip in manifest
         for name in ("x", "y")
     ]
-    columns = ("annotator", "given_clip_id")
-    return replace(manifest, clips=tuple(rows), columns=columns)
+    return replace(manifest, clips=tuple(rows), columns=("annotator",))
 
 
 def test_the_id_of_a_clip_is_that_without_the_annotator() -> None:
-    extra = {"annotator": "Zoé B", "given_clip_id": "Amélie 1"}
+    extra = {"annotator": "Zoé B"}
     assert unannotated_id(Clip("Amelie_1.Zoe_B", "f", extra=extra)) == "Amelie_1"
-    assert unannotated_id(Clip("c-1", "f", extra={"given_clip_id": "c 1"})) == "c 1"
-    assert unannotated_id(Clip("c.x", "f", extra={"annotator": "x"})) == "c.x"
+    assert unannotated_id(Clip("c-1", "f", extra=extra)) == "c-1"
+    assert unannotated_id(Clip("c.x", "f", extra={"annotator": ""})) == "c.x"
 
 
 def test_a_test_row_leaks_if_another_row_of_its_clip_trained() -> None:

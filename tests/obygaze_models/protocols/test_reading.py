@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.manifest.folds import SplitReport
 from obygaze_models.models.registry import default_settings
 from obygaze_models.protocols.kinds import (
     KINDS,
@@ -159,7 +161,6 @@ class TestRefused:
         [
             ('[tasks.X]\npositive = "open(level)"', "expected a column or a value"),
             ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
-            ("[tasks.X]\npositive = '\"Bdy\" in concept'", "did you mean 'Body'?"),
             (
                 '[tasks.X]\ntitle = "nobody"',
                 "needs one of classes, positive and column",
@@ -394,3 +395,13 @@ def test_a_key_that_the_splits_do_not_read_is_a_violation(
     """It was ignored without a word."""
     (violation,) = violations(MINIMAL, *changes)
     assert problem in violation
+
+
+@pytest.mark.parametrize("n_folds", [0, 5])
+def test_what_folds_of_a_manifest_say_fits_every_protocol(n_folds: int) -> None:
+    """`splits.folds = 5` was refused: it has no meaning in published splits."""
+    (note,) = SplitReport("grouped", 0, {}).notes
+    *of_splits, of_task = re.findall(r"--set (\S+)", note)
+    text = f"{MINIMAL}\n[splits]\nfolds = {n_folds}\n"
+    found = read(text, *of_splits, of_task.replace("TASK", "EN_S"))
+    assert (found.splits.kind, found.tasks["EN_S"].folds) == ("published", "grouped")

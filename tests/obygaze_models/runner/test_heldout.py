@@ -131,14 +131,14 @@ def test_a_clip_is_held_out_under_the_name_of_every_annotator() -> None:
     rows = []
     for clip in clips({}):
         for name in ("ada", "ben"):
-            extra = {"annotator": name, "given_clip_id": clip.clip_id, "part": ""}
+            extra = {"annotator": name, "about": clip.clip_id, "part": ""}
             rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    columns = ("part", "annotator", "given_clip_id")
+    columns = ("part", "annotator", "about")
     manifest = Manifest("few", Header("few", concepts()), tuple(rows), columns)
     for held in folds(manifest, "splits.kind=kfold", "splits.folds=2"):
-        tested = {manifest.clips[row].extra["given_clip_id"] for row in held.test}
+        tested = {manifest.clips[row].extra["about"] for row in held.test}
         trained = [
-            manifest.clips[row].extra["given_clip_id"]
+            manifest.clips[row].extra["about"]
             for row in [*held.train, *held.validation, *np.flatnonzero(held.may_learn)]
         ]
         assert len(tested) > 1 and not tested.intersection(trained)

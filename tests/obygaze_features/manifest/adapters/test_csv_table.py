@@ -23,7 +23,8 @@ from obygaze_features.manifest.adapters.csv_table import (
 )
 from obygaze_features.manifest.io import read_manifest, update_manifest
 from obygaze_features.manifest.link import link
-from obygaze_features.manifest.model import COLUMNS
+from obygaze_features.manifest.model import COLUMNS, unannotated_id
+from obygaze_features.manifest.vocabulary import concepts
 
 MAPPING = """
 dataset = "film-club"
@@ -220,9 +221,8 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     assert (first.clip_id, first.movie_id) == ("Amelie_1", "Le_fabuleux_destin")
     assert (first.start_s, first.end_s, first.level) == (70.0, 80.5, "S")
     assert (second.start_s, second.end_s) == (3600.25, 3600.75)
-    assert first.extra["given_clip_id"] == "Amélie 1"
-    assert second.extra["given_movie_id"] == "Le fabuleux destin"
-    assert imported.manifest.columns == ("given_clip_id", "given_movie_id")
+    assert second.extra == {"movie_title": "Le fabuleux destin"}
+    assert imported.manifest.columns == ("movie_title",)
     assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [
         True,
         False,
@@ -297,6 +297,19 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_the_concepts_of_the_vocabulary_are_on_the_page_and_in_the_error(
+    tmp_path: Path,
+) -> None:
+    """Who translated `Gaze` to itself was only asked for its modality."""
+    page = (ROOT / "docs" / "guide" / "data.md").read_text(encoding="utf-8")
+    _, path = write(tmp_path, mapping='[concepts]\nGaze = "Gaze"\n')
+    with pytest.raises(FixInput) as caught:
+        read_mapping(path)
+    for concept in concepts():
+        assert f"| {concept} |" in page
+        assert concept in caught.value.details[0]
+
+
 def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
     _, path = write(tmp_path, mapping="[columns\n")
     with pytest.raises(FixInput, match=r"not valid TOML(?s:.*)text is in quotes"):
@@ -320,8 +333,7 @@ def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> No
     table, _ = write(tmp_path, text)
     imported = read(table)
     found = [
-        (clip.clip_id, clip.scene, clip.extra["given_clip_id"])
-        for clip in imported.manifest
+        (clip.clip_id, clip.scene, unannotated_id(clip)) for clip in imported.manifest
     ]
     assert found == [
         ("a-001.x", 1, "a-001"),
@@ -345,7 +357,7 @@ def test_films_whose_names_have_the_same_ascii_letters_stay_different(
     )
     clips = read(table).manifest
     films = [clip.movie_id for clip in clips]
-    given = [clip.extra["given_movie_id"] for clip in clips]
+    given = [clip.extra["movie_title"] for clip in clips]
     assert len(set(films)) == 2
     assert films[0] == films[2]
     assert given == ["Сталкер 1979", "Зеркало 1979", "Сталкер 1979"]
@@ -380,7 +392,7 @@ def test_names_without_ascii_letters_become_ids(tmp_path: Path) -> None:
     clips = read(table).manifest
     assert len({clip.movie_id for clip in clips}) == 2
     assert len(set(clips.clip_ids)) == 2
-    assert {clip.extra["given_movie_id"] for clip in clips} == {"東京物語", "花样年华"}
+    assert {clip.extra["movie_title"] for clip in clips} == {"東京物語", "花样年华"}
 
 
 @pytest.mark.parametrize("named", ["lake.mp4", "films/lake.mp4"])
@@ -433,14 +445,79 @@ def test_a_mapping_of_a_text_file_reads_the_spreadsheet_of_the_same_table(
     assert from_sheet.manifest.clips == made.manifest.clips
 
 
-def test_ids_that_an_export_left_empty_are_not_changed_ids(tmp_path: Path) -> None:
-    """A table that was exported here said `'' is now 'lake'`."""
-    table = (
-        "clip_id,movie_id,level,given_movie_id\na-1,lake,S,\nb-1,pond,EN,Der Teich\n"
+@pytest.mark.parametrize("annotators", [("",), ("ada", "Bén")])
+def test_an_exported_table_is_read_as_the_same_manifest(
+    tmp_path: Path, annotators: tuple[str, ...]
+) -> None:
+    """The ids were changed again, and times as clock times became columns."""
+    lines = ["shot,film,annotator,start_s,end_s,level,mood,scene"]
+    for film in ("Taxi noir", "lake", "tt0467406"):
+        for n in (1, 2):
+            cells = f"{2.5 * n},{2.5 * n + 2.5},HN,calm,{n}"
+            lines += [f"{film}_{n},{film},{name},{cells}" for name in annotators]
+    (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
+    typed = ["csv", "t.csv", "--map", "clip_id=shot", "--map", "movie_id=film"]
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "Taxi noir.mp4").touch()
+    for line in (
+        ["import", *typed, "-o", "first"],
+        ["link", "first", "films"],
+        ["export", "csv", "first", "-o", "sent.csv"],
+        ["import", "csv", "sent.csv", "-o", "second"],
+    ):
+        done = call_obygaze("manifest", *line, cwd=tmp_path).ok()
+    assert "Warning" not in done.stderr
+    assert "is now" not in done.stderr
+    first = read_manifest(tmp_path / "manifests" / "first.toml")
+    second = read_manifest(tmp_path / "manifests" / "second.toml")
+    assert first.clips == second.clips
+    assert first.columns == second.columns
+    assert first.clips[0].extra["movie_title"] == "Taxi noir"
+
+
+SHOTS = "shot,title,level\nMarnie_00,Marnie,S\nMarnie_01,Marnie,EN\nJuno_00,Juno,S\n"
+
+
+def test_columns_of_clips_and_films_that_are_swapped_are_said_to_be(
+    tmp_path: Path,
+) -> None:
+    """Each row was a violation, and the hint led to as many films as clips."""
+    (tmp_path / "t.csv").write_text(SHOTS)
+    with pytest.raises(FixInput, match="look swapped") as caught:
+        read(tmp_path / "t.csv", {"clip_id": "title", "movie_id": "shot"})
+    assert caught.value.hint == "--map clip_id=shot --map movie_id=title"
+    right = read(tmp_path / "t.csv", {"clip_id": "shot", "movie_id": "title"})
+    assert right.manifest.films == ("Juno", "Marnie")
+
+
+def test_one_clip_of_each_film_is_said_where_ids_are_made(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(SHOTS)
+    made = read(tmp_path / "t.csv", {"movie_id": "shot"}, form="{title}-{shot}")
+    assert made.warnings == (
+        "3 clips of 3 films: each film has one clip; the films are those of the column 'shot'",
     )
-    (tmp_path / "t.csv").write_text(table, "utf-8")
-    warnings = " ".join(read(tmp_path / "t.csv").warnings)
-    assert "''" not in warnings
+    assert not read(
+        tmp_path / "t.csv", {"clip_id": "shot", "movie_id": "shot"}
+    ).warnings
+
+
+def test_numbers_that_begin_anew_in_films_of_one_clip_are_not_swapped(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.csv").write_text("n,film\n1,lake\n1,pond\n")
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path / "t.csv", {"clip_id": "n", "movie_id": "film"})
+    assert "--id '{film}-{n}' makes unique ids" in caught.value.details[0]
+
+
+def test_the_two_sides_of_a_mapped_column_that_are_swapped_are_said(
+    tmp_path: Path,
+) -> None:
+    """`--map shot=clip_id` said: did you mean 'start_frame'?"""
+    (tmp_path / "t.csv").write_text(SHOTS)
+    with pytest.raises(FixUsage, match="write the manifest's column first") as caught:
+        read(tmp_path / "t.csv", {"shot": "clip_id", "title": "movie_id"})
+    assert caught.value.hint == "--map clip_id=shot --map movie_id=title"
 
 
 def test_a_table_without_levels_says_so(tmp_path: Path) -> None:

@@ -400,16 +400,6 @@ def test_the_line_that_names_the_separator_is_not_the_header(
     assert (clip.clip_id, clip.level) == ("l-1", "S")
 
 
-def test_a_column_that_the_import_makes_anew_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "clips.csv"
-    path.write_text("clip_id,movie_id,given_movie_id\nl 1,l,mine\nm 1,m é,theirs\n")
-    imported = read(path)
-    assert [clip.extra["given_movie_id"] for clip in imported.manifest] != ["mine"] * 2
-    assert any(
-        "'given_movie_id' of the table is left out" in w for w in imported.warnings
-    )
-
-
 @pytest.mark.parametrize("target", ["lvel", "Level", "mood", " level"])
 def test_a_column_that_no_manifest_has_is_no_target(
     tmp_path: Path, target: str
