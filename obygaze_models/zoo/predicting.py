@@ -30,7 +30,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.importing.features import WITHOUT_MANIFEST, film_of_id
+from obygaze_features.store.records import WITHOUT_MANIFEST, film_of_id
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
