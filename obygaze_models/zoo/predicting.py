@@ -132,8 +132,9 @@ class Predicted:
 
         Args:
             output: Write the table to this file, with films and times: .csv or .xlsx.
-            mediaeval: Write a run of MediaEval 2015: the scores of a model of two classes as
-                violence, those of --affect as classes of valence and arousal.
+            mediaeval: Write a file of predictions for MediaEval 2015, a contest on violence and
+                emotion in films: the scores of a model of two classes as violence, those of
+                --affect as classes of valence and arousal.
             no_external_data: --mediaeval: neither model nor backbone saw data from outside the
                 task.
             force: Replace the output if it exists.
