@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "run": (
         "obygaze_models.runner.experiments:command",
-        "Run an experiment: train and test every cell of a protocol.",
+        "Run an experiment: train and test the models of a protocol.",
         "Experiments",
     ),
     "report": (
@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "audit": (
         "obygaze.audits.commands:audit",
-        "Measure bias in vectors and texts, or score MediaEval runs.",
+        "Measure bias in vectors and texts, or score predictions of the contest MediaEval.",
         "More",
     ),
     "manifest project": (

@@ -79,24 +79,18 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
-    drop_missing: bool = False,
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = open_store(store)
     texts = read_texts(text)
     check_spaces(store, ARRAY, texts)
-    missing: Literal["drop", "error"] = "drop" if drop_missing else "error"
     groups: list[VectorGroup] = []
     for name, ids in select_groups((x, y), manifest):
         try:
-            found = store.matrix(ARRAY, clips=ids, missing=missing)
+            found = store.matrix(ARRAY, clips=ids)
         except NotFound as error:
-            error.hint = "--drop-missing"
+            error.hint = "groups of clips that the store has"
             raise
-        if not len(found.rows):
-            raise NotFound(
-                f"the store has no clip of the group {name!r}", where=store.location
-            )
         values = np.asarray(found.values, dtype=np.float64)
         groups.append(VectorGroup(name, values, store.movie_ids_of(found.rows)))
     return groups[0], groups[1], text_pairs(texts, attributes)

@@ -198,6 +198,7 @@ def audit_captions(
         source,
         text,
         groups,
+        hint="--text COLUMN",
         columns=groups.columns,
         cluster=column_names(cluster),
     )

@@ -36,11 +36,11 @@ AUDITS = {
     ),
     "mediaeval": (
         f"{HERE}.mediaeval:command",
-        "Score the runs of a team in MediaEval 2015 and check them against the rules of the task.",
+        "Score predictions for MediaEval 2015, a contest on violence and emotion in films.",
     ),
 }
 
 
 @click.group(cls=LazyGroup, table=AUDITS)
 def audit() -> None:
-    """Measure bias in vectors and texts, or score MediaEval runs."""
+    """Measure bias in vectors and texts, or score predictions of the contest MediaEval."""

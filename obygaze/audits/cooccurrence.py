@@ -94,7 +94,6 @@ def audit_cooc(
     source: TextSource,
     *,
     things: str,
-    text: str = "caption",
     cluster: str | Sequence[str] | None = None,
 ) -> CoocAudit:
     """Count which things are named together with words of which gender.
@@ -103,9 +102,8 @@ def audit_cooc(
     decimals as in published tables.
 
     Args:
-        source: A table, or a folder of .txt files.
+        source: A table with a column caption, or a folder of .txt files.
         things: The column whose values, joined by `|`, are the things, such as "objects".
-        text: The column of the texts.
         cluster: The columns of the film or image; by default each text is its own cluster.
 
     Example:
@@ -113,13 +111,13 @@ def audit_cooc(
 
     Commands:
         obygaze audit cooc captions.csv --things objects --cluster image
-        obygaze audit cooc mobygaze.csv --things concepts --text comment --cluster movie_id
     """
     genders = read_words("gender")
     texts = read_texts(
         source,
-        text,
+        "caption",
         lambda cells: _things_of(cells[things]),
+        hint="a table with the columns caption and --things COLUMN",
         columns=(things,),
         cluster=column_names(cluster),
     )

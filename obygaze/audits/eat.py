@@ -156,7 +156,6 @@ def audit_eat(
     text: str | Path | None = None,
     tail: Tail = "two_sided",
     permutations: Annotated[int, Option(least=1)] = 1_000_000,
-    drop_missing: bool = False,
     workspace: str | Path | None = None,
 ) -> EatAudit:
     """Test whether one group of clips is closer to some words than another group.
@@ -175,7 +174,6 @@ def audit_eat(
         text: The npz file of text vectors that `extract text` wrote.
         tail: The p-value to report and correct: "two_sided", "greater" or "less".
         permutations: How many permutations are drawn if they are too many to count.
-        drop_missing: Leave out clips that the store does not have.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -210,9 +208,7 @@ def audit_eat(
         raise FixUsage("with a store, expected --x, --y and --text")
     opened = open_store(store, workspace=workspace)
     clips = None if manifest is None else in_view(manifest, workspace=workspace)
-    groups_of_store = read_store_vectors(
-        opened, clips, x, y, attributes, text=text, drop_missing=drop_missing
-    )
+    groups_of_store = read_store_vectors(opened, clips, x, y, attributes, text=text)
     audit = EatAudit(
         run_tests(*groups_of_store, **draws),
         Path(opened.location).name,

@@ -118,10 +118,11 @@ def audit_mediaeval(
     precision: Precision = "float32",
     workspace: str | Path | None = None,
 ) -> MediaEvalAudit:
-    """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
+    """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
 
-    Runs for violence rank clips, and are scored by average precision; runs for affect give each
-    clip a class of valence and of arousal, and are scored by accuracy.
+    A run is a file of predictions. Runs for violence rank clips, and are scored by average
+    precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
+    (calm or excited), and are scored by accuracy.
 
     Runs are scored against either --qrels or --manifest. If the official split is known, only its
     test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. A JSON file

@@ -52,6 +52,7 @@ def read_texts(
     text: str,
     labels: Callable[[Mapping[str, str]], frozenset[str]],
     *,
+    hint: str,
     columns: Sequence[str] = (),
     cluster: Sequence[str] = (),
 ) -> list[LabelledText]:
@@ -61,19 +62,17 @@ def read_texts(
         source: The path, or one mapping from column to cell per text.
         text: The column of the text.
         labels: Returns the labels of a text from its cells.
+        hint: What to do where a column or its texts are missing.
         columns: The columns that `labels` needs.
         cluster: The columns of the film or image; without them each text is its own cluster.
     """
     texts = []
-    hint = "--text COLUMN"
     for record in read_records(source, (text, *columns, *cluster), hint=hint):
         cells = record.cells
         labelled = LabelledText(cells[text], labels(cells), record.cluster(cluster))
         texts.append(labelled)
     if not any(labelled.text.strip() for labelled in texts):
-        raise FixInput(
-            f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN"
-        )
+        raise FixInput(f"no texts in {text!r}", where=source_name(source), hint=hint)
     return texts
 
 

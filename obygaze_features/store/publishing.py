@@ -320,7 +320,6 @@ def _citation_lines(publication: Publication, seal: str) -> Iterator[str]:
     yield "  - type: other"
     yield f"    value: {quoted(f'sha256:{seal}')}"
     yield "    description: The sha256 of store.json, which lists every file of the store"
-    yield "version: 1.0.0"
     yield f"date-released: {quoted(publication.created)}"
     spdx = spdx_of(publication.licence)
     if spdx:

@@ -37,6 +37,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 SEVERAL_MANIFESTS = "several manifests"
+# The name of the manifest of a store that was imported without one.
+WITHOUT_MANIFEST = "imported"
 
 
 class Manifest(Record, frozen=True):
@@ -52,6 +54,12 @@ class Manifest(Record, frozen=True):
     def text(self) -> str:
         """What a sentence calls it."""
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
+
+
+def film_of_id(clip_id: str) -> str:
+    """Return the film of a clip by its id: the part before the last hyphen, or the whole id."""
+    head, hyphen, _ = clip_id.rpartition("-")
+    return head if hyphen and head else clip_id
 
 
 class Kind(Record, frozen=True):

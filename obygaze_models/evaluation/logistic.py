@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import special
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.predictions import (
@@ -103,6 +103,9 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
         return _is_split(design[:, 1], y)
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
+    # Late: a page reads results, and separates nothing.
+    from scipy import optimize
+
     solution = optimize.linprog(
         -scaled.sum(axis=0), A_ub=-scaled, b_ub=np.zeros(len(scaled)), bounds=(-1, 1)
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 from sklearn.utils import check_random_state
 
 from obygaze_features.core.errors import FixInput
@@ -22,20 +21,6 @@ from obygaze_models.models.estimator import Classifier
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
-
-
-def random_ap(prevalence: ArrayLike, n: ArrayLike) -> Floats:
-    """Return the mean AP of a random order without ties, a little above the prevalence.
-
-    Args:
-        prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
-        n: The number of clips of each test.
-    """
-    prevalence = np.asarray(prevalence, dtype=np.float64)
-    n = np.asarray(n, dtype=np.float64)
-    first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
-    others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
-    return np.where(prevalence > 0, first + others * (1 - first), np.nan)
 
 
 def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:

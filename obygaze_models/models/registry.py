@@ -77,6 +77,7 @@ WITHOUT_SCORES = (
     " decision_function()"
 )
 UNTRAINED = ("random", "all_positive")
+PERCEPTRON = "mlp"
 
 
 @dataclass(frozen=True)

@@ -51,12 +51,13 @@ from obygaze_models.runner.results import (
     difference,
 )
 from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.summary import CellRows
+from obygaze_models.runner.summary import ALPHA, CellRows
 from obygaze_models.runner.tables import Run
 
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "stores", "versions", "parts")
 HASH_LETTERS = 12
+MOST_SENTENCES = 6
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_LEAK = Leak(
     cell="",
@@ -94,6 +95,18 @@ class Side:
     difference_n_films: int | None = None
 
     @property
+    def certainty(self) -> str:
+        """Whether the difference can be chance, in words."""
+        if math.isnan(self.difference_p):
+            return "whether this is chance is not tested"
+        if (
+            self.difference_p > ALPHA
+            or self.difference_low <= 0 <= self.difference_high
+        ):
+            return "this can be chance"
+        return "this is more than chance"
+
+    @property
     def number(self) -> Number:
         """The value with its interval."""
         return Number(self.value, self.low, self.high)
@@ -115,6 +128,7 @@ class ComparedCell:
     test: str
     sides: Sequence[Side | None]
     store: str = ""
+    is_model: bool = True
 
     @property
     def name(self) -> str:
@@ -125,17 +139,6 @@ class ComparedCell:
                 names[side.model] = None
         name = " / ".join(names)
         return f"{name} ({self.store})" if self.store else name
-
-    @property
-    def is_the_same(self) -> bool:
-        """Whether all runs have the same value, interval and number of clips."""
-        facts = set()
-        for side in self.sides:
-            known = (
-                None if side is None else (str(side.number), side.value, side.n_clips)
-            )
-            facts.add(known)
-        return len(facts) == 1
 
 
 @dataclass(frozen=True)
@@ -199,11 +202,18 @@ class ComparedRuns(Listing):
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        """Yield the output of `obygaze compare`: runs, what differs in them, and their cells."""
+        """Yield the output of `obygaze compare`: runs, differences in words, settings, models."""
         numbers = [str(number) for number in range(1, len(self.runs) + 1)]
         for number, name in zip(numbers, self.runs, strict=True):
             yield f"{number}: {safe_text(name, 'terminal')}"
         yield ""
+        models = [cell for cell in self.cells if cell.is_model]
+        shown = models or self.cells
+        sentences = list(self._sentences(shown))
+        for sentence in sentences[:MOST_SENTENCES]:
+            yield safe_text(sentence, "terminal")
+        if sentences:
+            yield ""
         if self.settings:
             settings = [(key, *values) for key, values in self.settings.items()]
             yield table(("what differs", *numbers), settings)
@@ -213,19 +223,32 @@ class ComparedRuns(Listing):
         headers += [f"{metric_name(self.metric)}, {number}" for number in numbers]
         for number in numbers[1:]:
             headers += [f"{number} - 1", "clips", "films", "p (all)"]
-        rows = [self._line(cell) for cell in self.cells if not cell.is_the_same]
-        if rows:
-            yield ""
-            yield table(headers, rows)
-        n_same = len(self.cells) - len(rows)
-        if n_same:
-            yield f"{count(n_same, 'cell')} with the same value and interval in all runs"
+        yield ""
+        yield table(headers, [self._line(cell) for cell in shown])
         yield (
             "Differences are on the clips that both runs tested. p (all) is corrected for all "
-            "differences that are shown."
+            "differences of the comparison. -o FILE.csv writes the baselines too."
         )
-        for warning in self.warnings:
-            yield f"! {warning}"
+
+    def _sentences(self, cells: Sequence[ComparedCell]) -> Iterator[str]:
+        """Yield who differs and by how much: a sentence for each difference to the first run."""
+        metric = metric_name(self.metric)
+        for cell in cells:
+            name = f"{cell.name}, {pair_name(cell.train, cell.test)}"
+            for run, side in zip(self.runs[1:], cell.sides[1:], strict=True):
+                if side is None or side.difference_n_clips is None:
+                    continue
+                clips = (
+                    f"on the {count(side.difference_n_clips, 'clip')} that both tested"
+                )
+                if side.difference == 0:
+                    yield f"{name}: {metric} of {run} and {self.runs[0]} is the same {clips}."
+                    continue
+                way = "higher" if side.difference > 0 else "lower"
+                yield (
+                    f"{name}: {metric} of {run} is {abs(side.difference):.2f} {way} than that of "
+                    f"{self.runs[0]} {clips}; {side.certainty}."
+                )
 
     def _line(self, cell: ComparedCell) -> tuple[str, ...]:
         texts = [cell.train, cell.test, cell.name]
@@ -315,6 +338,7 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
     evaluation = clips.evaluation(runs[0], chosen)
     draws = Draws(evaluation)
     sides: dict[Key, list[Side | None]] = {}
+    are_models: dict[Key, bool] = {}
     found: list[tuple[Key, int, Difference]] = []
     for number, run in enumerate(opened):
         for key, rows in run.rows.items():
@@ -327,6 +351,7 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
                 if item is not None:
                     found.append((key, number, item))
             of_key[number] = side
+            are_models[key] = rows.is_model
     add_p_of_all([item for _, _, item in found], ())
     for key, number, item in found:
         tested = sides[key][number]
@@ -334,8 +359,9 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
             p = item.row.get("p_all", math.nan)
             sides[key][number] = replace(tested, difference_p=p)
     cells = []
-    for (train, test, _, store), of_key in sides.items():
-        cells.append(ComparedCell(train, test, of_key, store))
+    for key, of_key in sides.items():
+        train, test, _, store = key
+        cells.append(ComparedCell(train, test, of_key, store, are_models[key]))
     warnings = [
         *_warnings(names, opened, chosen),
         *_nothing_shared(names, opened, cells),

@@ -158,7 +158,7 @@ def _figure_of_cells(
         f"{100 * CONFIDENCE:g} % interval over films; each small dot is a film."
     )
     if metric in ("ap", "auc"):
-        caption += " The short line is a random order."
+        caption += " The short line is a guess: clips in random order."
     return Figure(key, title, caption, drawing)
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,12 @@ from typing import Any, Self, TypeVar
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.parts import label_of
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import titles_of_films
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_title
+from obygaze_features.store import open_store
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
@@ -178,6 +179,20 @@ class ReportRun(Run):
             return manifest.view(about["view"])
         except (ObygazeError, OSError):
             return None
+
+    @cached_property
+    def changed_stores(self) -> list[str]:
+        """The stores of the run that are here, but have other content than the run has read."""
+        changed = []
+        for name, facts in self.about["stores"].items():
+            location = facts["location"]
+            if is_url(location):
+                continue
+            # A store that was moved or removed says nothing.
+            with suppress(ObygazeError, OSError):
+                if open_store(Path(location)).seal != facts["seal"]:
+                    changed.append(name)
+        return changed
 
     @cached_property
     def _titles(self) -> dict[str, str]:

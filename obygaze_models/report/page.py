@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import OwnFolder, check_file
@@ -30,8 +31,9 @@ from obygaze_models.runner.summary import (
     metric_name,
     short,
     warnings_of,
+    why_this_model,
 )
-from obygaze_models.runner.tables import read_folder
+from obygaze_models.runner.tables import AGAIN, read_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -132,6 +134,8 @@ def write_report(
         run = ReportRun.of(read_folder(folder))
         with explaining(run):
             chapter = chapter_of(run)
+            for sentence in _changed(run):
+                warnings.warn(sentence, ObygazeWarning, stacklevel=2)
             chapters.append(chapter)
             written += _write_beside(chapter, formats)
     if "html" not in formats:
@@ -162,7 +166,11 @@ def chapter_of(run: ReportRun) -> Chapter:
         _data(run),
         answer(run),
         figure,
-        [*_scale(run), *(warning.text for warning in warnings_of(run))],
+        [
+            *_changed(run),
+            *_scale(run),
+            *(warning.text for warning in warnings_of(run)),
+        ],
         sections_of(run),
     )
 
@@ -190,16 +198,26 @@ def _data(run: ReportRun) -> str:
     return " · ".join(parts)
 
 
+def _changed(run: ReportRun) -> Iterator[str]:
+    """Yield a sentence for each store that was changed after the run."""
+    for name in run.changed_stores:
+        yield (
+            f"The store {name} was changed after the run {run.folder.name}: clips were added or "
+            f"withdrawn. The page shows the run as it was; {AGAIN}, reads the store as it is now."
+        )
+
+
 def _scale(run: ReportRun) -> Iterator[str]:
-    """Yield what a random order has, what an interval is over, and which concepts are found."""
+    """Yield why this model, what a random order has, what intervals are over, and the concepts."""
     cell = run.main
     if cell is None:
         return
     name = metric_name(run.ranking)
-    text = f"A random order has {name} {short(run.chance(cell))}"
+    yield from why_this_model(run, run.all_cells)
+    text = f"Clips in random order have {name} {short(run.chance(cell))}"
     if run.ranking == "ap":
         text += " (the share of positive clips in a film, more where a film has few)"
-    yield f"{text}; a perfect one has 1."
+    yield f"{text}; in perfect order they have 1."
     if cell.has_interval(run.ranking):
         yield (
             f"The interval says how the value depends on the {count(cell.n_films, 'film')} that "

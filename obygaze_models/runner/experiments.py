@@ -90,7 +90,7 @@ def run(
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> Run:
-    """Run an experiment: train and test every cell of a protocol.
+    """Run an experiment: train and test the models of a protocol.
 
     Args:
         protocol: The name of a protocol that comes with obygaze, or a TOML file.
@@ -194,6 +194,7 @@ def train(
     from obygaze_models.models.kept import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
+    from obygaze_models.runner.tables import is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, load_folder
 
@@ -218,7 +219,8 @@ def train(
     resolved_workspace = Workspace.of(workspace)
     folder = _named_folder(resolved_workspace, name)
     model_folder = resolved_workspace.folder("models") / folder.name
-    check_target(model_folder, model_folder.name)
+    is_repeated = is_same_run(folder, inputs.identity)
+    check_target(model_folder, model_folder.name, force=force or is_repeated)
     finished = run_protocol(
         inputs,
         folder,

@@ -16,8 +16,8 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.importing.features import WITHOUT_MANIFEST
 from obygaze_features.store.recipe import IMPORTED
+from obygaze_features.store.records import WITHOUT_MANIFEST
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
     blocks_of,

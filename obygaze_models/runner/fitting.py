@@ -32,7 +32,6 @@ from obygaze_models.runner.heldout import HeldOut
 
 INNER_FOLDS = 3
 NEXT_TO_ZERO = 1e-6
-PERCEPTRON = "mlp"
 BASELINE_HINT = (
     "a baseline is a function of the training clips, their classes and the tested clips, and "
     "returns a number from 0 to 1 for each tested clip: docs/own-parts.md"
@@ -195,7 +194,7 @@ def _log_odds(scores: FloatArray) -> FloatArray:
 
 def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit a model in a fold, with the settings that are best inside its training clips."""
-    if model.kind == PERCEPTRON:
+    if model.kind == registry.PERCEPTRON:
         return fit_perceptrons(model, [held], context, context.seed)[0]
     options = [
         Model(model.kind, for_task(model.kind, settings, context.task))

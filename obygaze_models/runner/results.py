@@ -31,10 +31,9 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
-from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.models.registry import PERCEPTRON, UNTRAINED
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
-from obygaze_models.runner.fitting import PERCEPTRON
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.scores import Cell
 

@@ -14,7 +14,8 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma
 
 from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
 from obygaze_models.evaluation.leakage import Leak
@@ -36,7 +37,6 @@ from obygaze_models.evaluation.metrics import (
     weighted_mean,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
-from obygaze_models.models.baselines import random_ap
 from obygaze_models.models.registry import UNTRAINED
 
 K = TypeVar("K")
@@ -453,3 +453,17 @@ def expected_random(
         }
 
     return compute
+
+
+def random_ap(prevalence: ArrayLike, n: ArrayLike) -> FloatArray:
+    """Return the mean AP of a random order without ties, a little above the prevalence.
+
+    Args:
+        prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
+        n: The number of clips of each test.
+    """
+    prevalence = np.asarray(prevalence, dtype=np.float64)
+    n = np.asarray(n, dtype=np.float64)
+    first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
+    others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
+    return np.where(prevalence > 0, first + others * (1 - first), np.nan)

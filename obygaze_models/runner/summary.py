@@ -267,6 +267,34 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     return f"{text}."
 
 
+def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
+    """Return why the answer is about its model, if another one on its tasks has a higher value."""
+    asked = asked_cell(run, cells)
+    if asked is None:
+        return []
+    metric = compared_metric(run)
+    tasks = (asked.train, asked.test)
+    others = []
+    for cell in cells:
+        is_on_tasks = cell.is_model and (cell.train, cell.test) == tasks
+        if is_on_tasks and cell.value(metric) > asked.value(metric):
+            others.append(cell)
+    if not others:
+        return []
+    best = max(others, key=lambda cell: cell.value(metric))
+    several_stores = len(run.about["stores"]) > 1
+    names = []
+    for cell in (asked, best):
+        store = f" on {cell.store}" if several_stores else ""
+        names.append(f"{label_of(cell.model)}{store}")
+    place = "in its first question" if run.protocol["report"]["questions"] else "first"
+    return [
+        f"The answer is about {names[0]}, which the protocol names {place}, whatever the results "
+        f"are. {names[1]} has {metric_name(metric)} {short(best.value(metric))}; picked for this, "
+        "it looks better than it is."
+    ]
+
+
 def value_text(cell: CellRows, metric: str) -> str:
     """Return the value of a metric for a sentence, with its interval if it has one."""
     value = short(cell.value(metric))
@@ -347,7 +375,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "films on both sides": films_on_both_sides(run, models),
         "guessing": no_better_than_guessing(run, models, cells),
         "chance": chance(run, models),
-        "few films": few_films(run, models),
+        "few films": few_films(models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts(run),
         "skipped folds": skipped_folds(cells),
@@ -456,14 +484,9 @@ def chance(run: Run, models: Sequence[CellRows]) -> str:
     )
 
 
-def few_films(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of intervals over so few films that these may be alike or differ by chance."""
-    over_few = [
-        cell
-        for cell in models
-        if cell.n_films < FEW_GROUPS
-        and (cell.has_interval("ap") or cell.has_interval("auc"))
-    ]
+def few_films(models: Sequence[CellRows]) -> str:
+    """Warn of tests of so few films that these may be alike or differ by chance."""
+    over_few = [cell for cell in models if cell.n_films < FEW_GROUPS]
     if not over_few:
         return ""
     n_films = sorted({cell.n_films for cell in over_few})
@@ -471,8 +494,8 @@ def few_films(run: Run, models: Sequence[CellRows]) -> str:
     if len(n_films) > 1:
         over = f"{n_films[0]} to {over}"
     return (
-        f"{len(over_few)} of {len(models)} intervals are over {over} only, which may "
-        f"be alike or differ by chance: they say little about others."
+        f"{len(over_few)} of {len(models)} cells test {over} only, which may be alike or differ "
+        f"by chance: their values say little about other films."
     )
 
 

@@ -362,10 +362,15 @@ RUN = OwnFolder("run", _not_a_run)
 
 def check_free(folder: Path, identity: str, *, force: bool) -> None:
     """Raise an error if the folder is another run or not a run; the same run may be repeated."""
-    if not force and made_by_obygaze(folder / RUN_FILE):
-        about = parse_json((folder / RUN_FILE).read_bytes())
-        force = about.get("identity") == identity
-    check_folder(folder, RUN, force=force)
+    check_folder(folder, RUN, force=force or is_same_run(folder, identity))
+
+
+def is_same_run(folder: Path, identity: str) -> bool:
+    """Return whether a folder has a run of these inputs."""
+    if not made_by_obygaze(folder / RUN_FILE):
+        return False
+    about = parse_json((folder / RUN_FILE).read_bytes())
+    return bool(about.get("identity") == identity)
 
 
 def write_run(
@@ -376,10 +381,8 @@ def write_run(
     check_folder(folder, RUN, force=True)
     with write_then_rename(folder) as draft:
         draft.mkdir()
-        if (folder / RUN_FILE).is_file():
-            earlier = parse_json((folder / RUN_FILE).read_bytes())
-            if earlier.get("identity") == about["identity"]:
-                shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
+        if is_same_run(folder, about["identity"]):
+            shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
         for name, rows in tables.items():
             data = table_bytes(name, rows)
             files[name] = sha256_bytes(data)

@@ -22,7 +22,7 @@ from obygaze_models.evaluation.predictions import (
     Predictions,
     tune_threshold,
 )
-from obygaze_models.models.registry import find_kind
+from obygaze_models.models.registry import PERCEPTRON, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schedule import (
@@ -36,7 +36,6 @@ from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors
 from obygaze_models.runner.features import CHOSEN, Features
 from obygaze_models.runner.fitting import (
-    PERCEPTRON,
     FitContext,
     Fitted,
     fit_baseline,

@@ -9,7 +9,6 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import RANKING_METRICS
-from obygaze_models.evaluation.permutation import p_equals
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
     CellRows,
@@ -19,8 +18,9 @@ from obygaze_models.runner.summary import (
     metric_name,
     short,
     warnings_of,
+    why_this_model,
 )
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Run
 
 
 def result_text(run: Run) -> str:
@@ -29,9 +29,8 @@ def result_text(run: Run) -> str:
     lines = [_title(run), _clips(run), *_titles_of_tasks(cells, run), answer(run)]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
-    lines = [_about_values(run, cells)]
+    lines = [_about_values(run, cells), *why_this_model(run, cells)]
     lines += _choices(cells)
-    lines += _contrasts(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines]
     files = ", ".join(run.about["files"])
@@ -153,46 +152,6 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
 
 
 # ---- sentences beside the table ----
-
-
-def _contrasts(run: Run, cells: Sequence[CellRows]) -> list[str]:
-    """Return a sentence for each model that was trained on one task and on another."""
-    cell_of = {(c.train, c.test, c.store, c.model): c for c in cells}
-    sentences = []
-    for row in run.shown_results:
-        if not row["against_model"] or row["against_train"] == row["train"]:
-            continue
-        sides = []
-        for train in (row["train"], row["against_train"]):
-            sides.append(cell_of[train, row["test"], row["store"], row["model"]])
-        sentences.append(_contrast(row, sides))
-    return sentences
-
-
-def _contrast(row: Row, sides: Sequence[CellRows]) -> str:
-    metric = row["metric"]
-    ours, theirs = [short(side.value(metric)) for side in sides]
-    interval = ""
-    if math.isfinite(row["low"] + row["high"]):
-        digits = digits_of(row["low"], row["high"])
-        ends = [_signed(row[end], digits) for end in ("low", "high")]
-        interval = f" ({' to '.join(ends)})"
-    p = f", {p_equals(row['p'])}" if math.isfinite(row["p"]) else ""
-    leaked = f", {row['leaked']} of them leaked" if row["leaked"] else ""
-    return (
-        f"{label_of(row['model'])} ({row['store']}), tested on {row['test']}: "
-        f"{metric_name(metric)} "
-        f"{ours} if trained on {row['train']}, {theirs} if trained on {row['against_train']}; "
-        f"difference {_signed(row['value'])}{interval}{p}; {row['clips']} clips{leaked}"
-    )
-
-
-def _signed(value: float, digits: int = 2) -> str:
-    """Return a difference with its sign and without a leading zero: -.14."""
-    if not math.isfinite(value):
-        return MISSING
-    text = f"{value:+.{digits}f}"
-    return text[0] + text[1:].removeprefix("0")
 
 
 def _choices(cells: Sequence[CellRows]) -> list[str]:

@@ -30,8 +30,8 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.importing.features import WITHOUT_MANIFEST, film_of_id
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.store.records import WITHOUT_MANIFEST, film_of_id
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -133,8 +133,9 @@ class Predicted:
 
         Args:
             output: Write the table to this file, with films and times: .csv or .xlsx.
-            mediaeval: Write a run of MediaEval 2015: the scores of a model of two classes as
-                violence, those of --affect as classes of valence and arousal.
+            mediaeval: Write a file of predictions for MediaEval 2015, a contest on violence and
+                emotion in films: the scores of a model of two classes as violence, those of
+                --affect as classes of valence and arousal.
             no_external_data: --mediaeval: neither model nor backbone saw data from outside the
                 task.
             force: Replace the output if it exists.

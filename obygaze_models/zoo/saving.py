@@ -141,7 +141,7 @@ def save_model(
     from obygaze_models.models.estimator import Savable, save_state
     from obygaze_models.models.kept import KeptEstimator, names_to_trust
 
-    check_target(folder, info.name)
+    check_target(folder, info.name, force=True)
     if not isinstance(estimator, Savable):
         estimator = KeptEstimator.of(estimator)
     difference = _difference(info, estimator)
@@ -455,14 +455,14 @@ def pull_model(
     return load_folder(folder)
 
 
-def check_target(folder: Path, name: str) -> None:
+def check_target(folder: Path, name: str, *, force: bool) -> None:
     """Raise an error, before anything is trained, if a model cannot have this name or folder."""
     if not _NAME.fullmatch(name):
         raise FixUsage(
             f"invalid model name {name!r}",
             hint="letters, digits, . _ -, at most 100 characters",
         )
-    check_folder(folder, MODEL, force=True)
+    check_folder(folder, MODEL, force=force)
 
 
 def read_document(folder: Path) -> ModelDocument:

@@ -168,6 +168,17 @@ def test_no_help_imports_what_takes_seconds():
     assert set(heavy_imports_of(commands)) <= {"numpy", "h5py"}
 
 
+def test_what_reads_finished_runs_imports_nothing_that_fits():
+    program = (
+        "import sys\nimport obygaze_models.report.comparison, obygaze_models.report.page\n"
+        "print(sorted({'sklearn', 'h5py', 'scipy.optimize'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
 def heavy_imports_of(commands):
     """What commands import of `HEAVY` in one process, with the first that imports it."""
     program = (

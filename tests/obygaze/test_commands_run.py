@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,6 @@ def test_the_text_has_an_answer_a_table_and_what_misleads(here: Path) -> None:
     assert lines[3].startswith("On further clips of films it has seen, ridge ranks")
     header = next(line for line in lines if line.startswith("AP "))
     assert header.split()[1:] == ["clips", "positive", "ridge", "mlp", "best", "guess"]
-    assert sum(" -> " in line and "(" in line for line in lines) >= 2
     warnings = [line for line in lines if line.startswith("! ")]
     assert any("clips of one film are on both sides" in line for line in warnings)
     assert str(here / "runs" / "mine") in lines[-1]
@@ -262,6 +262,15 @@ class TestTrain:
         assert len({row["task"] for row in of_vectors}) == 8
         kept = json.loads((here / "models" / "bank" / "model.json").read_text("utf-8"))
         assert kept["concepts"][0] == "Type of shot"
+
+    def test_another_model_is_refused_before_the_training(self, here: Path) -> None:
+        words = ("-C", here, "train", "ridge", "sig", "made-up", "-o", "mine")
+        call_obygaze(*words, *self.FAST).ok()
+        call_obygaze(*words, *self.FAST).ok()
+        shutil.rmtree(here / "runs" / "mine")
+        done = call_obygaze(*words, *self.FAST, "--set", "fit.seed=1")
+        assert (done.code, "another model has this name" in done.stderr) == (1, True)
+        assert not (here / "runs" / "mine").exists()
 
     def test_a_path_is_no_name_of_a_run_and_a_model(self, here: Path) -> None:
         words = ("train", "ridge", "sig", "made-up", "-o")

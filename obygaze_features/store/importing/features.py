@@ -42,7 +42,12 @@ from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import VECTORS, Array
 from obygaze_features.store.making import new_store, rows_not_finite, write_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
-from obygaze_features.store.records import Manifest, Origin
+from obygaze_features.store.records import (
+    WITHOUT_MANIFEST,
+    Manifest,
+    Origin,
+    film_of_id,
+)
 from obygaze_features.store.rows import FAILED, Row
 
 Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
@@ -57,8 +62,6 @@ FORMATS: Mapping[str, Callable[..., Reader]] = {
 }
 WITH_ID_KEY = ("npz", "hdf5", "parquet")
 POOLED = "pooled"
-# The name of the manifest in the record of a store that was imported without one.
-WITHOUT_MANIFEST = "imported"
 NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
 OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
@@ -377,12 +380,6 @@ def _films_of(reader: Reader) -> list[str]:
         hint="give each clip its movie_id (or a folder of its film), or add --manifest",
         details=without[:20],
     )
-
-
-def film_of_id(clip_id: str) -> str:
-    """Return the film of a clip by its id: the part before the last hyphen, or the whole id."""
-    head, hyphen, _ = clip_id.rpartition("-")
-    return head if hyphen and head else clip_id
 
 
 def _check_unique(ids: Sequence[str], reader: Reader) -> None:

@@ -125,15 +125,14 @@ def test_groups_by_lists_of_clips(place: Path) -> None:
     assert (done.code, "needs a manifest to select clips" in done.stderr) == (2, True)
 
 
-def test_missing_clips_are_an_error_without_drop_missing(place: Path) -> None:
+def test_missing_clips_are_an_error(place: Path) -> None:
     clips, _ = some_ids(N)
     (place / "x.csv").write_text(
         f"clip_id\n{clips[1]}\n{clips[3]}\nnot-here\n", encoding="utf-8"
     )
     done = eat(place, "toy", x=str(place / "x.csv"))
     assert (done.code, "not-here" in done.stderr) == (1, True)
-    document = eat(place, "toy", "--drop-missing", x=str(place / "x.csv")).ok().json()
-    assert document["n_x"] == 2
+    assert "groups of clips that the store has" in done.stderr
 
 
 def test_texts_of_another_space_are_refused(place: Path) -> None:

@@ -25,13 +25,9 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge
 from obygaze_features.store.importing import features, npz, reader
-from obygaze_features.store.importing.features import (
-    film_of_id,
-    import_features,
-    open_features,
-)
+from obygaze_features.store.importing.features import import_features, open_features
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Origin
+from obygaze_features.store.records import Origin, film_of_id
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)

@@ -23,9 +23,9 @@ from obygaze_models.models.baselines import (
     RandomBaseline,
     film_and_scene,
     oracle,
-    random_ap,
 )
 from obygaze_models.models.common import FixTraining
+from obygaze_models.runner.scores import random_ap
 
 
 @pytest.mark.parametrize("name", BASELINES)

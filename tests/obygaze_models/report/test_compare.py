@@ -96,6 +96,29 @@ def test_a_difference_is_that_of_plain_loops_over_films(
     assert (side.difference_low > 0) == is_shown
 
 
+@pytest.mark.parametrize(
+    ("strength", "certainty"),
+    [(4.0, "this is more than chance"), (1.0, "this can be chance")],
+)
+def test_the_text_says_in_words_who_differs_and_by_how_much(
+    tmp_path: Path, strength: float, certainty: str
+) -> None:
+    first = cell(strength=0.5, seed=1)
+    other = cell(strength=strength, seed=2)
+    guess = cell("neighbour", 0.2, 7, is_model=False, store="")
+    runs = [
+        made_run(tmp_path / "a", [first, guess]),
+        made_run(tmp_path / "b", [other, guess]),
+    ]
+    lines = str(compare_runs(runs)).splitlines()
+    difference = by_film(other, first).mean()
+    assert lines[3] == (
+        f"ridge, EN_S: AP of b is {difference:.2f} higher than that of a on the {len(CLIPS.ids)} "
+        f"clips that both tested; {certainty}."
+    )
+    assert not any("neighbour" in line for line in lines)
+
+
 def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
     tmp_path: Path,
 ) -> None:
@@ -206,7 +229,9 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
             tables={"predictions.csv": rows},
         )
     )
-    (warning,) = compare_runs(runs).warnings
+    compared = compare_runs(runs)
+    (warning,) = compared.warnings
+    assert warning not in str(compared), "the command prints it by itself"
     assert "c tests clips of a in other folds in 1 of 1 cell" in warning
     # With a clip less, too: differences are not of one quantity there either.
     fewer = [row for row in rows if row["clip_id"] != CLIPS.ids[5]]
@@ -238,7 +263,7 @@ def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
     assert compared.settings == {}
     assert compared.warnings == []
     assert the_side(compared).difference == 0
-    assert "1 cell with the same value and interval in all runs" in str(compared)
+    assert f"AP of {run.folder} and {run.folder} is the same" in str(compared)
 
 
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:

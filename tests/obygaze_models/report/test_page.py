@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from support.experiments import films, planted, store_of
 from support.run_tables import (
     FILMS,
+    STORE,
     MadeCell,
     clips_of,
     difference_row,
@@ -21,7 +23,7 @@ from support.run_tables import (
     scores_for,
 )
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeWarning
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.tables import Run
 
@@ -120,7 +122,7 @@ def test_the_first_screen_has_question_answer_figure_and_limits(
     assert "EN_S: easy negatives against sure · 96 clips of 8 films (made-up)" in words
     assert first_screen.count("<figure>") == 1
     assert "What limits it" in words
-    assert "A random order has AP" in words
+    assert "Clips in random order have AP" in words
 
 
 def test_an_answer_says_first_that_nothing_is_shown(tmp_path: Path) -> None:
@@ -388,3 +390,17 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(
     assert page.read_text("utf-8") == "<p>mine</p>"
     with pytest.raises(FixUsage, match="leaves out"):
         write_report([run.folder], tmp_path / "other.html", formats=["csv"])
+
+
+def test_a_page_says_that_the_store_was_changed_after_the_run(tmp_path: Path) -> None:
+    manifest = films(2, 10)
+    store = store_of(tmp_path / "films", manifest, planted(manifest))
+    as_read = {**STORE, "location": store.location, "seal": store.seal}
+    same = made_run(tmp_path / "same", [RIDGE], stores={"x": as_read})
+    page = write_report([same.folder])[0]
+    assert "was changed after the run" not in page.read_text("utf-8")
+    before = {**as_read, "seal": "0" * 64}
+    changed = made_run(tmp_path / "changed", [RIDGE], stores={"x": before})
+    with pytest.warns(ObygazeWarning, match="store x was changed after the run"):
+        page = write_report([changed.folder])[0]
+    assert "was changed after the run changed" in page_of(page).words

@@ -16,6 +16,7 @@ from obygaze_models.runner.summary import (
     short,
     verdict,
     warnings_of,
+    why_this_model,
 )
 from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
 
@@ -204,7 +205,7 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
     assert "may be no better than chance: ridge (EN_S)" in found["chance"]
-    assert "over 5 films only" in found["few films"]
+    assert "1 of 1 cells test 5 films only" in found["few films"]
 
 
 def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
@@ -214,7 +215,14 @@ def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
     fits = [fit("ridge"), fit("ridge", store="t")]
     run = run_of(tmp_path, fits, [*rows("ridge", GOOD, n_films=3), *other])
     text = about_of(run)["few films"]
-    assert text.startswith("2 of 2 intervals are over 3 to 5 films only")
+    assert text.startswith("2 of 2 cells test 3 to 5 films only")
+
+
+def test_few_films_are_said_without_an_interval_too(tmp_path: Path) -> None:
+    values = {"ap": 0.6, "auc": 0.7, "prevalence": 0.4}
+    made = rows("ridge", values, [0.5, 0.7], n_films=2)
+    text = about_of(run_of(tmp_path, [fit("ridge")], made))["few films"]
+    assert text.startswith("1 of 1 cells test 2 films only")
 
 
 def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
@@ -222,6 +230,20 @@ def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> N
     run = run_of(tmp_path, [fit("ridge")], rows("ridge", values))
     text = about_of(run)["chance"]
     assert text.startswith("In 1 of 1 cells the interval of AUC does not lie above one")
+
+
+def test_a_better_model_than_that_of_the_answer_is_named_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    other = [{**row, "model": "mlp"} for row in rows("ridge", GOOD)]
+    fits = [fit("ridge"), fit("mlp", is_model=True, store="s")]
+    run = run_of(tmp_path / "a", fits, [*rows("ridge", GUESS), *other])
+    assert why_this_model(run, cells_of(run)) == [
+        "The answer is about ridge, which the protocol names first, whatever the results are. "
+        "mlp has AP .71; picked for this, it looks better than it is."
+    ]
+    run = run_of(tmp_path / "b", fits[::-1], [*rows("ridge", GUESS), *other])
+    assert why_this_model(run, cells_of(run)) == []
 
 
 def test_the_answer_is_about_the_model_of_either_side_of_a_question(

@@ -766,4 +766,4 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
         save_model(kept.estimator, kept.info, saved, np.ones((2, D)), force=True)
     assert (saved / "thesis.txt").read_text() == "mine"
     with pytest.raises(FixUsage, match="invalid model name"):
-        check_target(saved, "my model")
+        check_target(saved, "my model", force=True)
