@@ -483,13 +483,13 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     ]
     if not without:
         return ""
-    reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
+    reasons = dict.fromkeys(why_no_interval(cell, run) for cell in without)
     return (
         f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
     )
 
 
-def _why_no_interval(cell: CellRows, run: Run) -> str:
+def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
