@@ -615,7 +615,9 @@ def _read(path: Path) -> Any:
         _check_xml(data)
         return elan.Eaf(str(path), suppress_version_warning=True)
     except KeyError as error:
-        problem = f"{error} is missing"
+        # The name of an attribute may have its namespace before it, in braces.
+        name = str(error.args[0]).rpartition("}")[2]
+        problem = f"{name} is missing"
     except (expat.ExpatError, LookupError, TypeError, ValueError) as error:
         problem = str(error)
     raise FixInput(f"not a file of ELAN: {problem}", where=str(path))

@@ -160,7 +160,7 @@ def _seen_in_marks(
     return seen
 
 
-def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
+def read_segments(path: Path, data: bytes | None = None) -> Marks:
     """Return the segments of one table, without what is beside it.
 
     `data` are the bytes of the file, where they were read before.
@@ -176,7 +176,7 @@ def read_segments(path: Path, data: bytes | None = None) -> tuple[Segment, ...]:
         error.hint = "write it in a column framerate of the table"  # there is no --fps
         raise
     violations.raise_if_any("the segments cannot be read")
-    return tuple(segment for segment in segments if segment is not None)
+    return Marks(tuple(filter(None, segments)), rates)
 
 
 def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
@@ -330,11 +330,13 @@ def _concepts_of(row: TableRow) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
-def other_rate(film: str, written: str, rate: Fraction) -> FixInput:
-    """Return the error for pictures that were counted in another copy of a film."""
-    return FixInput(
-        f"the pictures of {film} in your tables are counted at {written} per second, its video has"
-        f" {frame_rate_text(rate)}",
+def check_rate(film: str, counted: Fraction | None, rate: Fraction | None) -> None:
+    """Raise an error if the pictures of a film were counted in a copy of another rate."""
+    if counted is None or rate is None or counted == rate:
+        return
+    raise FixInput(
+        f"the pictures of {film} are counted at {frame_rate_text(counted)} per second,"
+        f" its video has {frame_rate_text(rate)}",
     )
 
 

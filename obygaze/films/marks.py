@@ -20,7 +20,7 @@ from obygaze.films.mark_tables import (
     MORE_COLUMNS,
     SEGMENT_COLUMNS,
     Segment,
-    other_rate,
+    check_rate,
     refuse_other_columns,
     segment_of,
 )
@@ -174,7 +174,7 @@ class MarkTable:
         is_deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
             state = self.read()
-            check_rate(state.marks.values(), mark["movie_id"], rate)
+            check_rates(state.marks.values(), mark["movie_id"], rate)
             before = state.marks.get(mark["mark"])
             _require_newest(wanted, before)
             self._check_concepts(mark, before, vocabulary)
@@ -267,12 +267,11 @@ class MarkTable:
         }
 
 
-def check_rate(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None:
+def check_rates(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None:
     """Raise an error if marks of a film were made of a copy with another frame rate."""
-    written = {mark["framerate"] for mark in marks if mark["movie_id"] == film} - {""}
-    for text in sorted(written):
-        if rate is not None and known_frame_rate(text) != rate:
-            raise other_rate(film, text, rate)
+    for mark in marks:
+        if mark["movie_id"] == film:
+            check_rate(film, known_frame_rate(mark["framerate"]), rate)
 
 
 def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:

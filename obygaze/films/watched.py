@@ -15,7 +15,7 @@ from obygaze.films.mark_tables import (
     WATCHED,
     Marks,
     Segment,
-    other_rate,
+    check_rate,
     read_watched,
 )
 from obygaze.films.projection import Stretches
@@ -49,9 +49,7 @@ class WatchedTable:
         """Add stretches of a film, and return all that was watched of it."""
         with locked(self.path.parent):
             known = self._read()
-            known_rate = known.rates.get(movie_id, rate)
-            if known_rate != rate:
-                raise other_rate(movie_id, frame_rate_text(known_rate), rate)
+            check_rate(movie_id, known.rates.get(movie_id), rate)
             watched = _stretches_by_film(known)
             before = watched.get(movie_id, [])
             watched[movie_id] = Stretches([*before, *stretches]).pairs()

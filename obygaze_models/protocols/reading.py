@@ -255,9 +255,14 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_bars(document, protocol)
     _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
-    _check_known(
-        document, "grid.models", protocol.grid.models, protocol.models, "model"
-    )
+    for name in protocol.grid.models:
+        if name in protocol.models:
+            continue
+        if is_kind(name):
+            problem = f"the protocol has no model {name!r}: --set models.{name}.kind={name} adds it"
+            document.add("grid.models", problem)
+        else:
+            document.unknown("grid.models", name, protocol.models, "model")
     _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )

@@ -30,9 +30,6 @@ from obygaze_models.protocols.splits import (
     Split,
 )
 
-BY_CLIP = ("published", "kfold")  # kinds of splits
-FIXED = "fixed"
-
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
@@ -207,12 +204,13 @@ def _held_out(
     if is_published:
         folds = clips.table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
-    is_by_film = _is_by_film(protocol, whole, clips.table.films)
     units = clips.clip_numbers
     tested = test
+    test_fold = np.union1d(whole.test, test)
+    is_by_film = _is_by_film(protocol, whole, test_fold, clips.table.films)
     if is_by_film:
         units = clips.film_numbers
-        tested = whole.test
+        tested = test_fold
     held = HeldOut(
         whole.name,
         train=whole.train,
@@ -239,13 +237,15 @@ def _held_out(
     return replace(held, excluded=np.flatnonzero(is_outside))
 
 
-def _is_by_film(protocol: Protocol, whole: Split, films: NDArray[np.str_]) -> bool:
+def _is_by_film(
+    protocol: Protocol, whole: Split, test_fold: IntArray, films: NDArray[np.str_]
+) -> bool:
     """Return whether no film has clips on both sides of a split."""
-    kind = protocol.splits.kind
-    if kind != FIXED:
-        return kind not in BY_CLIP
+    splits = protocol.splits
+    if splits.kind == "kfold" or splits.follow_scheme:
+        return False
     others = np.concatenate([whole.train, whole.validation])
-    return not np.isin(films[whole.test], films[others]).any()
+    return not np.isin(films[test_fold], films[others]).any()
 
 
 def _file_folds(protocol: Protocol, table: ClipTable, task: str) -> IntArray | None:
@@ -265,15 +265,18 @@ def repeats_clips(folds: Sequence[HeldOut]) -> bool:
 
 
 def shares_films(folds: Sequence[HeldOut]) -> bool:
-    """Return whether clips of one film are in several sets of test clips.
+    """Return whether models may know films of the clips that they are tested on.
 
-    Of a single fold, return whether a film of its test clips trains or validates too.
+    Either something may learn from clips of a film that the fold tests, or clips of one film are in
+    several sets of test clips.
     """
     films_of_clips = folds[0].films
-    if len(folds) == 1:
-        held = folds[0]
-        seen_rows = np.concatenate([held.train, held.validation])
-        return bool(np.isin(films_of_clips[held.test], films_of_clips[seen_rows]).any())
+    for held in folds:
+        learn = held.may_learn
+        learn[held.train] = True
+        learn[held.validation] = True
+        if np.isin(films_of_clips[held.test], films_of_clips[learn]).any():
+            return True
     test_sets = {held.test.tobytes(): held.test for held in folds}
     films: list[str] = []
     for rows in test_sets.values():

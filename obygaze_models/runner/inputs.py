@@ -83,11 +83,12 @@ def gather(
     protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
     _check_erased(protocol, table)
+    # Of clips that are not in the store, it is said before anything of their labels.
+    features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)
     labels = _labels_of_tasks(protocol, used_tasks, table)
-    features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
 

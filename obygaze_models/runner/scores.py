@@ -90,7 +90,7 @@ class Cell:
         tested: The tests.
         skipped: The folds without a test, and why.
         is_averaged: Whether values are means over folds; else they are pooled.
-        shares_films: Whether films are in several sets of test clips (`heldout.shares_films`).
+        shares_films: Whether models know films of the test clips (`heldout.shares_films`).
         share: The share that is called positive at random, for values in closed form.
         further_metrics: Metrics of own code.
     """
@@ -134,8 +134,8 @@ class Cell:
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others.
 
-        If test sets share films, or a single fit knows films of its test clips, no factor is right:
-        it is infinite, and there is no interval. Runs that share one test set are trained on other
+        If models know films of the test clips, no factor is right: it is infinite, and there is no
+        interval. Runs that share one test set are trained on other
         clips of its films.
         """
         if self.model in UNTRAINED:

@@ -18,7 +18,6 @@ from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.heldout import BY_CLIP
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.tables import Row, Run
 
@@ -245,9 +244,8 @@ def answer(run: Run) -> str:
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess from annotations alone."""
     metric = compared_metric(run)
-    splits = run.protocol["splits"]
     where = "On films it has not seen"
-    if cell.facts["shares_films"] or splits["kind"] in BY_CLIP:
+    if cell.facts["shares_films"]:
         where = "On further clips of films it has seen"
     value = value_text(cell, metric)
     model = label_of(cell.model)
@@ -508,13 +506,13 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     ]
     if not without:
         return ""
-    reasons = dict.fromkeys(_why_no_interval(cell, run) for cell in without)
+    reasons = dict.fromkeys(why_no_interval(cell, run) for cell in without)
     return (
         f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
     )
 
 
-def _why_no_interval(cell: CellRows, run: Run) -> str:
+def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive

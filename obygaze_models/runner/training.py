@@ -37,10 +37,9 @@ from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
-from obygaze_models.runner.heldout import BY_CLIP, nothing_held_out
+from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
-from obygaze_models.runner.summary import CellRows, cells_of
+from obygaze_models.runner.summary import CellRows, cells_of, why_no_interval
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.testing import fit_every_clip, store_runs
 from obygaze_models.zoo.info import (
@@ -308,11 +307,9 @@ def _model_info(
     origin = inputs.stores[0].origin
     film_ids = sorted(set(inputs.table.films[rows].tolist()))
     models = [cell for cell in cells_of(run) if cell.is_model]
-    by_film = protocol.splits.kind not in BY_CLIP and not any(
-        cell.facts["shares_films"] for cell in models
-    )
-    films = "films it had not seen"
-    held_out = films if by_film else "clips it had not seen, of films it may have seen"
+    held_out = "films it had not seen"
+    if any(cell.facts["shares_films"] for cell in models):
+        held_out = "clips it had not seen, of films it may have seen"
     notes = [
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * CONFIDENCE:g} % ones."
@@ -321,11 +318,10 @@ def _model_info(
         cell.has_interval("ap") or cell.has_interval("auc") for cell in models
     ]
     if not any(has_interval):
-        size = f"{count(n_clips, 'clip')} of {count(len(film_ids), 'film')}"
+        reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)
         notes.append(
-            f"No metric of {size} has an interval: the values may be far from those of other films."
-            f" AP and AUC have one from {LEAST_CLIPS} clips of each class and {LEAST_FILMS} films"
-            " on."
+            f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
+            " other films."
         )
     return ModelInfo(
         **facts,

@@ -52,6 +52,16 @@ class FilmAxis:
             return len(self.boundaries) - 1
         return self.times.n_frames
 
+    def is_behind(self, picture: int) -> bool:
+        """Return whether the number of a picture is behind the end of the film.
+
+        What a file says of its length may be a few pictures less than it shows.
+        """
+        rate = self.times.rate
+        if rate is None or not self.has_places:
+            return False
+        return picture >= self.n_pictures + rate
+
     def span(self, first: int, last: int) -> Span:
         """Return start and end of pictures on the time line; the rate must be known."""
         return self._start(first), self._start(last + 1)

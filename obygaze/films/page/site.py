@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
-from obygaze.films.mark_tables import WATCHED, Segment, read_segments, watched_path
-from obygaze.films.marks import (
-    NAME,
-    NO_MARKS,
-    MarkTable,
+from obygaze.films.mark_tables import (
+    WATCHED,
+    Marks,
+    Segment,
     check_rate,
+    read_segments,
+    watched_path,
 )
+from obygaze.films.marks import NAME, NO_MARKS, MarkTable, check_rates
 from obygaze.films.page.axis import FilmAxis, axis_of
 from obygaze.films.page.media import Media
 from obygaze.films.projection import SEEN_SHARE
@@ -33,6 +35,7 @@ from obygaze.films.vocabulary import (
     vocabulary_path,
 )
 from obygaze.films.watched import WatchedTable, checked_stretches
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
@@ -55,11 +58,11 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class _SegmentsRead:
-    """The bytes of a table of segments, the segments in it, and a name for this state of it."""
+class _TableRead:
+    """The bytes of a table of marks, the marks in it, and a name for this state of it."""
 
     data: bytes
-    segments: Sequence[Segment]
+    marks: Marks
     tag: str
 
 
@@ -67,7 +70,8 @@ class _SegmentsRead:
 class Site:
     """The inputs of the page, and the documents made of them.
 
-    With `blind`, no document has predictions, or what others marked.
+    `segments` is one more table of marks to show. With `blind`, no document has predictions, or
+    what others marked.
     """
 
     workspace: Workspace
@@ -75,7 +79,7 @@ class Site:
     run: Run | None = None
     store: Store | None = None
     explainer: Explainer | None = None
-    segments: Sequence[Segment] = ()
+    segments: Path | None = None
     marks: MarkTable | None = None
     blind: bool = False
 
@@ -175,12 +179,15 @@ class Site:
         if self.marks and axis.has_places:
             try:
                 state = self.marks.read()
-                check_rate(state.marks.values(), film, axis.times.rate)
+                marks = state.marks.values()
+                check_rates(marks, film, axis.times.rate)
+                places = [(mark["movie_id"], mark["start_frame"]) for mark in marks]
+                notes += self._notes_on_places(self.marks.path.name, places, film)
             except ObygazeError as error:
                 document["problem"] = _all_of(error)
                 state = NO_MARKS
-        segments, segments_tag = self._segments(notes)
-        document["state"] = f"{state.tag}/{segments_tag}"
+        segments, tag_of_others = self._marks_of_others(film, notes)
+        document["state"] = f"{state.tag}/{tag_of_others}"
         if document["state"] == known:
             return document
         document["marks"] = []
@@ -189,7 +196,7 @@ class Site:
                 document["marks"].append(_placed_mark(mark, axis))
         document["segments"] = []
         for segment in segments:
-            if segment.movie_id == film and axis.has_places:
+            if axis.has_places:
                 start_s, end_s = axis.span(segment.start_frame, segment.end_frame)
                 placed = {**asdict(segment), "start": start_s, "end": end_s}
                 document["segments"].append(placed)
@@ -232,12 +239,9 @@ class Site:
         if type(first) is not int or type(last) is not int:
             return marks.save(sent)
         axis, rate = self._axis_for_marks(film)
-        # What a file says of its length may be a few pictures less than it shows.
-        n_pictures = axis.n_pictures
-        if last >= n_pictures + rate and sent.get("deleted") is not True:
-            raise FixInput(
-                f"the last picture of {film} is {n_pictures - 1}, not {last}"
-            )
+        if axis.is_behind(last) and sent.get("deleted") is not True:
+            last_picture = axis.n_pictures - 1
+            raise FixInput(f"the last picture of {film} is {last_picture}, not {last}")
         span_s = (float(first / rate), float((last + 1) / rate))
         # From the first mark on it is known what was watched: nothing, until it was. A table of
         # marks alone would say that the whole film was watched.
@@ -412,40 +416,76 @@ class Site:
         others = [(other, cosine) for other, cosine in pairs if other != clip_id]
         return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
 
-    def _segments(self, notes: list[str]) -> tuple[list[Segment], str]:
-        """Return the segments of all other annotators, and a tag that changes when they do.
+    def _marks_of_others(
+        self, film: str, notes: list[str]
+    ) -> tuple[list[Segment], str]:
+        """Return what all other annotators marked in a film, and a tag that changes when they do.
 
-        They are those given, and those of `segments/MANIFEST.*.csv`.
+        Notes say which tables are not shown, and which marks have no place.
         """
-        segments = _marked(self.segments)
+        segments: list[Segment] = []
         tags = []
-        tables = [] if self.blind else self._tables()
-        for path in tables:
-            if self.marks and path == self.marks.path:
-                continue
+        axis = self._axis(film)
+        for path in self._tables_of_others():
             try:
-                table = self._segments_in(path)
+                table = self.table_of_marks(path)
+                check_rate(film, table.marks.rates.get(film), axis.times.rate)
             except ObygazeError as error:
                 notes.append(f"{path.name} is not shown: {error.message}")
                 continue
-            segments += table.segments
             tags.append(table.tag)
+            marks = [mark for mark in table.marks.segments if mark.level != WATCHED]
+            segments += [mark for mark in marks if mark.movie_id == film]
+            places = [(mark.movie_id, mark.start_frame) for mark in marks]
+            notes += self._notes_on_places(path.name, places, film)
         return segments, "-".join(tags)
 
-    def _segments_in(self, path: Path) -> _SegmentsRead:
-        """Return the segments of a table; it is parsed only if its bytes have changed."""
+    def _notes_on_places(
+        self, table: str, places: Sequence[tuple[str, int]], film: str
+    ) -> list[str]:
+        """Return what is wrong with marks of a table, of each its film and its first picture."""
+        notes = []
+        unknown = sorted({marked for marked, _ in places}.difference(self.films))
+        if unknown:
+            notes.append(
+                f"{table} has marks in films that are not here: {few(unknown)}"
+            )
+        axis = self._axis(film)
+        behind = [
+            first
+            for marked, first in places
+            if marked == film and axis.is_behind(first)
+        ]
+        if behind:
+            marks = count(len(behind), "mark")
+            notes.append(f"{table} has {marks} behind the end of this film")
+        return notes
+
+    def table_of_marks(self, path: Path) -> _TableRead:
+        """Return the marks of a table; it is parsed only if its bytes have changed."""
         with open_file(path) as stream:
             data = stream.read()
-        last = self._last_segments.get(path)
+        last = self._last_tables.get(path)
         if last is None or last.data != data:
-            last = _SegmentsRead(data, _marked(read_segments(path, data)), token_hex(8))
-            self._last_segments[path] = last
+            last = _TableRead(data, read_segments(path, data), token_hex(8))
+            self._last_tables[path] = last
         return last
 
     @cached_property
-    def _last_segments(self) -> dict[Path, _SegmentsRead]:
+    def _last_tables(self) -> dict[Path, _TableRead]:
         """The tables of others as they were last read, used while they have the same bytes."""
         return {}
+
+    def _tables_of_others(self) -> list[Path]:
+        """Return the tables of other annotators that are shown: none in the blind arm."""
+        if self.blind:
+            return []
+        tables = self._tables()
+        if self.marks and self.marks.path in tables:
+            tables.remove(self.marks.path)
+        if self.segments and self.segments not in tables:
+            tables.append(self.segments)
+        return tables
 
     def _tables(self) -> list[Path]:
         """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""
@@ -467,8 +507,3 @@ def _placed_mark(mark: Mapping[str, Any], axis: FilmAxis) -> Document:
     """Return a mark with its place on the time line."""
     start_s, end_s = axis.span(mark["start_frame"], mark["end_frame"])
     return {**mark, "start": start_s, "end": end_s}
-
-
-def _marked(segments: Iterable[Segment]) -> list[Segment]:
-    """Return the segments that are marks, and not only watched."""
-    return [segment for segment in segments if segment.level != WATCHED]

@@ -110,7 +110,6 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.mark_tables import read_segments
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
@@ -126,13 +125,16 @@ def _with_predictions(
                 f"{kind} must be a bottleneck, with --store",
             )
         explainer = Explainer(saved, features, site.manifest)
-    return replace(
+    shown = replace(
         site,
         run=run,
         store=features,
         explainer=explainer,
-        segments=read_segments(Path(segments)) if segments else (),
+        segments=Path(segments) if segments else None,
     )
+    if shown.segments:
+        shown.table_of_marks(shown.segments)
+    return shown
 
 
 def _store_of(run: Run, workspace: Workspace) -> Store | None:

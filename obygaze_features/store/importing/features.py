@@ -119,8 +119,9 @@ class Imported:
         if n_more > 0:
             notes.append(f"  {count(n_more, 'further reason')}")
         if self.not_in_manifest:
-            n_clips = len(self.not_in_manifest)
-            notes.append(f"{n_clips} clips of the files are not in the manifest")
+            n_others = count(len(self.not_in_manifest), "clip")
+            shown = few(self.not_in_manifest, 3)
+            notes.append(f"{n_others} of the files not in the manifest: {shown}")
         notes.append(f"next: {self.next_command}")
         return notes
 

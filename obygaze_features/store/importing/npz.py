@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from obygaze_features.core.console import human
+from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_rules import near
@@ -94,11 +94,12 @@ def _member(
     path: Path, archive: zipfile.ZipFile, members: Mapping[str, str], key: str
 ) -> "Member":
     if key not in members:
-        there = ", ".join(members) or "nothing"
+        there = few(list(members)) or "nothing"
         raise FixInput(
             f"no array {key!r}{near(key, members)}; the file has {there}",
             where=str(path),
-            hint="--array NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+            hint="an array with a row for each clip, and one of their ids:"
+            " --array NAME=KEY --id-key KEY",
         )
     return Member(path, archive, members[key])
 

@@ -267,7 +267,7 @@ def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
             "type",
         ),
         ("<ANNOTATION_DOCUMENT>", "not a file of ELAN"),
-        ("<ANNOTATION_DOCUMENT/>", "noNamespaceSchemaLocation' is missing"),
+        ("<ANNOTATION_DOCUMENT/>", "noNamespaceSchemaLocation is missing"),
         (f"{DOCUMENT}</ANNOTATION_DOCUMENT>", "no annotation has times"),
     ],
 )

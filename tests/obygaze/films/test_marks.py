@@ -77,7 +77,9 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
         **{"when": saved["when"], "mark": mark(1)["mark"]},
         **{"framerate": "", "start_s": "", "end_s": ""},
     }
-    assert [one.concepts for one in read_segments(marks.path)] == [("Look", "Body")]
+    assert [one.concepts for one in read_segments(marks.path).segments] == [
+        ("Look", "Body")
+    ]
 
 
 def test_marks_become_labels_of_clips_by_the_command(
@@ -398,7 +400,7 @@ def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
 def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
     marks.save(mark(1))
     assert os.access(marks.path, os.R_OK)
-    assert [one.annotator for one in read_segments(marks.path)] == [
+    assert [one.annotator for one in read_segments(marks.path).segments] == [
         segment(0, 1).annotator
     ]
 

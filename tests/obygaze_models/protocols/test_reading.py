@@ -182,6 +182,11 @@ class TestRefused:
                 "must be one of published, inner",
             ),
             ('[grid]\ntrain = ["EN_s"]', "did you mean 'EN_S'?"),
+            ('[grid]\nmodels = ["nb"]', "unknown model 'nb'"),
+            (
+                '[grid]\nmodels = ["logistic"]',
+                "--set models.logistic.kind=logistic adds it",
+            ),
             ('[grid]\nbaselines = ["neighbor"]', "did you mean 'neighbour'?"),
             ('[splits]\nkind = "published"', "the name of a fold column"),
             ('[splits]\nkind = "kfold"', "at least 2"),

@@ -106,9 +106,16 @@ class TestMissing:
         ]
         assert repr(runs[0].results) == repr(runs[1].results)
 
-    def test_another_data_set(self, manifest: Manifest, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("has_labels", [True, False])
+    def test_another_data_set(
+        self, manifest: Manifest, tmp_path: Path, has_labels: bool
+    ) -> None:
+        """It is said before anything of the labels: a wrong manifest may have none."""
         clips = [replace(c, clip_id=f"x{c.clip_id}") for c in manifest]
         store = store_of(tmp_path / "s", manifest.with_clips(clips), planted(manifest))
+        if not has_labels:
+            clips = [replace(c, level="", concepts=()) for c in manifest]
+            manifest = manifest.with_clips(clips)
         with pytest.raises(
             NotFound, match="none of the 120 clips of the manifest is in this store"
         ):

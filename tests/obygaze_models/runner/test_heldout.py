@@ -104,6 +104,21 @@ def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
     assert shares_films([held])
 
 
+def test_published_folds_of_whole_films_are_by_film() -> None:
+    manifest = clips({})
+    cells = {clip.clip_id: str("abcd".index(clip.movie_id)) for clip in manifest}
+    published = ("splits.kind=published", "tasks.EN_S.folds=grouped")
+    first, *others = folds(manifest.with_column("fold:grouped", cells), *published)
+    assert len(others) == 3
+    assert names(manifest, first.test) == "a0 a1"
+    # HN and NS of the tested film find no concept vector.
+    assert names(manifest, np.flatnonzero(~first.may_learn)) == "a0 a1 a2 a3"
+    assert not shares_films([first, *others])
+    # One clip of a tested film in another fold: models know the film.
+    divided = manifest.with_column("fold:grouped", {**cells, "a0": "1"})
+    assert shares_films(folds(divided, *published))
+
+
 def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
     manifest = clips({"a": "test", "b": "train", "c": "train", "d": "train"})
     (held,) = folds(manifest, *FIXED, "splits.validation=none")

@@ -26,7 +26,7 @@ from support.held_out_fits import (
 
 from obygaze_features.core.parts import trust
 from obygaze_models.runner import heldout
-from obygaze_models.runner.heldout import BY_CLIP, HeldOut, folds_of, with_few_films
+from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
 
 FIXED = ("splits.kind=fixed", 'splits.test=["test"]', 'splits.choose=["choose"]')
 PUBLISHED = (
@@ -34,6 +34,11 @@ PUBLISHED = (
     "tasks.EN_S.folds=02_EN_HN_S",
     "tasks.ENHN_S.folds=02_EN_HN_S",
     "data.view=as_published",
+)
+PUBLISHED_BY_FILM = (
+    "splits.kind=published",
+    "tasks.EN_S.folds=grouped",
+    "tasks.ENHN_S.folds=grouped",
 )
 SCHEME = "splits.scheme=obygaze_models.protocols.paper_splits"
 BY_THE_CODE = (
@@ -67,6 +72,7 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
     "by clip, two annotators": (("splits.kind=kfold", "splits.folds=3"), False),
     "published": (PUBLISHED, False),
+    "published, by film": (PUBLISHED_BY_FILM, True),
     "published, by the code": ((*PUBLISHED, *BY_THE_CODE), False),
     "published, by the text": ((*PUBLISHED, *BY_THE_TEXT), False),
     "own": ((), True),
@@ -116,8 +122,7 @@ def case(
 def folds_to_try(way: Way) -> Sequence[HeldOut]:
     """The last fold with clips to test; of folds of films, the first one too."""
     tested = [held for held in way.folds if len(held.test)]
-    is_by_film = way.inputs.protocol.splits.kind not in BY_CLIP
-    return tested[:1] + tested[1:][-1:] if is_by_film else tested[-1:]
+    return tested[:1] + tested[1:][-1:] if tested[0].is_by_film else tested[-1:]
 
 
 SLOW = [
@@ -260,14 +265,19 @@ RULES = [
         "own",
     ),
     (
-        "        units = clips.film_numbers\n        tested = whole.test\n",
+        "        units = clips.film_numbers\n        tested = test_fold\n",
         "        units = clips.clip_numbers\n",
         "nested",
     ),
     (
-        "    if kind != FIXED:\n        return kind not in BY_CLIP\n",
-        "    return kind not in (*BY_CLIP, FIXED)\n",
+        "    return not np.isin(films[test_fold], films[others]).any()\n",
+        "    return False\n",
         "fixed, by film",
+    ),
+    (
+        '    if splits.kind == "kfold" or splits.follow_scheme:\n',
+        '    if splits.kind in ("kfold", "published"):\n',
+        "published, by film",
     ),
     (
         "        numbers_of([table.clip_of[clip] for clip in table.ids]),\n",

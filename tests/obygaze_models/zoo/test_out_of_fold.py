@@ -23,7 +23,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.runner import results, training
+from obygaze_models.runner import results, summary
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run, write_run
@@ -446,15 +446,15 @@ def test_the_card_says_that_few_clips_have_no_interval(
     least_clips: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (results, training):
+    for module in (results, summary):
         monkeypatch.setattr(module, "LEAST_CLIPS", least_clips)
     model, _ = kept(tmp_path, store, "ridge", "report.replicates=200")
     notes: Any = model.info.notes
     interval: Any = model.info.metrics["ap"]["ci"] or [None]
     has_interval = interval[0] is not None
     assert has_interval == (least_clips == 5)
-    says_so = any("has an interval" in note for note in notes)
-    assert says_so == (not has_interval)
+    says_why = any("and 1000 of each are needed" in note for note in notes)
+    assert says_why == (not has_interval)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr", "pcbm-h"])

@@ -26,7 +26,7 @@ export function prepareFilters() {
   options(filters.level, [["", "all"], ...levels.map((level) => [level, levelText(level)])]);
   options(filters.concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
   options(filters.order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
-  for (const name of ["level", "concept"]) filters[name].parentNode.hidden = page.blind;
+  $("filters").hidden = page.blind;
   filters.order.parentNode.hidden = !scores;
   if (!scores) filters.order.value = "film";
 }

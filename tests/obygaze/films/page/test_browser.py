@@ -36,7 +36,6 @@ from support.film_pages import film_clips, segment, served, site
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
-from obygaze.films.mark_tables import read_segments
 from obygaze.films.page.export import export
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import leading_page
@@ -79,12 +78,11 @@ return [...document.body.querySelectorAll("*")].filter(seen).filter((element) =>
 def films(folder: Path, **more: Any) -> Site:
     """A page of a lake with a picture of its number at each time, and marks of two people."""
     write_video(folder / "lake.mp4", numbers=range(250), options={"g": "50"})
-    write_segments(
+    segments = write_segments(
         folder / "segments.csv",
         [segment(25, 49), segment(50, 60, level="HN"), segment(30, 49, "ben")],
     )
     clips = film_clips("lake", "lake.mp4")
-    segments = read_segments(folder / "segments.csv")
     return site(folder, clips, "eva", segments=segments, **more)
 
 
@@ -290,7 +288,8 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
         clips.append(
             Clip(f"lake-{k}", "lake", k, "", start, start + 2.16, "S", (), extra)
         )
-    with served(site(tmp_path, clips, segments=marks)) as server:
+    table = write_segments(tmp_path / "marks.csv", marks)
+    with served(site(tmp_path, clips, segments=table)) as server:
         open_page(browser, f"{server.new_address()}#film=lake", "lake")
         assert len(text(browser, "#lane-names").split("\n")) >= 20
         total = """const levels = state.lanes.filter((lane) => lane.kind === "level");
@@ -443,7 +442,8 @@ def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
     write_video(tmp_path / "lake.mp4", numbers=range(30))
     extra = {"movie_title": MARKUP, "comment": MARKUP, "annotator": MARKUP}
     clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0, "S", ("Look",), extra)]
-    page = site(tmp_path, clips, "eva", segments=[segment(0, 9, MARKUP)])
+    table = write_segments(tmp_path / "marks.csv", [segment(0, 9, MARKUP)])
+    page = site(tmp_path, clips, "eva", segments=table)
     name = MARKUP.replace("|", "/")
     vocabulary = (
         'schema = "obygaze-vocabulary/1"\n[[concepts]]\n'

@@ -78,6 +78,40 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
 
 
+def test_marks_of_a_copy_at_another_rate_are_not_drawn(tmp_path: Path) -> None:
+    """They were drawn by the rate of the video: 500 at 25 a second stood at 20.8 s, not at 20 s."""
+    write_video(tmp_path / "lake.mp4", numbers=range(100))
+    (tmp_path / "segments").mkdir()
+    text = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+    theirs = tmp_path / "segments" / "films.ben.csv"
+    theirs.write_text(f"{text}lake,ben,24,47,S,24\n", encoding="utf-8")
+    page = site(tmp_path, film_clips("lake", "lake.mp4"))
+    document = page.film("lake")
+    assert document["segments"] == []
+    assert document["notes"] == [
+        "films.ben.csv is not shown: the pictures of lake are counted at 24 per second, its video"
+        " has 25"
+    ]
+    theirs.write_text(f"{text}lake,ben,24,47,S,25\n", encoding="utf-8")
+    document = page.film("lake")
+    assert [one["start_frame"] for one in document["segments"]] == [24]
+    assert document["notes"] == []
+
+
+@pytest.mark.parametrize("annotator", ["eva", "ben"])
+def test_marks_without_a_place_are_named(tmp_path: Path, annotator: str) -> None:
+    write_video(tmp_path / "lake.mp4", numbers=range(100))
+    (tmp_path / "segments").mkdir()
+    marks = [segment(0, 9, "eva"), segment(500, 570, "eva")]
+    marks.append(replace(marks[0], movie_id="laek"))
+    write_segments(tmp_path / "segments" / "films.eva.csv", marks)
+    page = site(tmp_path, film_clips("lake", "lake.mp4"), annotator)
+    assert page.film("lake")["notes"] == [
+        "films.eva.csv has marks in films that are not here: laek",
+        "films.eva.csv has 1 mark behind the end of this film",
+    ]
+
+
 def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
     tmp_path: Path,
 ) -> None:
