@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind."""
     _HOME.cleanup()
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Any]:
+    """A real Slurm; its tests are in the group "slurm", so that it is started once."""
+    from support.slurm import running_slurm
+
+    with running_slurm() as running:
+        yield running
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from support.extracted_stores import bytes_of
 from support.extraction import film_folder, keep_manifest
 from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
-from support.slurm import Slurm, running_slurm
+from support.slurm import Slurm
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.slurm import write_slurm_script
@@ -161,12 +160,6 @@ def test_only_what_is_missing_has_tasks(here: Path) -> None:
 
 
 # ---- a real Slurm ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def slurm() -> Iterator[Slurm]:
-    with running_slurm() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
