@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -271,7 +272,7 @@ class TestRealSlurm:
         tmp_path: Path,
     ) -> None:
         world = World.of(slurm, tmp_path, films)
-        job = world.submit("--gres", "gpu:1", seconds=0.4)
+        job = world.submit("--gres", "gpu:1", seconds=0.6)
         world.wait_for_blocks(1)
         urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
         slurm.wait_for_end(urgent)
@@ -299,19 +300,28 @@ URGENT = ("--partition=urgent", "--gres=gpu:2", "--output=/dev/null")
 
 
 def _a_worker(slurm: Slurm, world: World) -> int:
-    """Return a worker that has begun a clip."""
     found: list[int] = []
 
     def there() -> bool:
-        begun = world.log.read_text("utf-8").split()
+        folder = str(world.folder)
         found.clear()
         for pid in slurm.pids():
-            if str(pid) in begun:
+            command = _command(pid)
+            # A shell that starts a worker, and what it starts, are no workers.
+            if f"{folder}/obygaze" in command and "extract" in command:
                 found.append(pid)
         return bool(found)
 
     wait_until(there, "a worker")
+    time.sleep(2)  # past its start
     return found[0]
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8").split("\0")
+    except OSError:
+        return []
 
 
 def _task_of(pid: int) -> int:
