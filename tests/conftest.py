@@ -68,6 +68,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             raise pytest.UsageError(f'{item.nodeid}: write pytest.mark.check("reason")')
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the groups of `make check` together."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from support.groups import GroupScheduling
+
+    return GroupScheduling(config, log)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind."""
     _HOME.cleanup()
@@ -75,7 +85,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Any]:
-    """A real Slurm; its tests are in the group "slurm", so that it is started once."""
+    """A real Slurm; its tests are one group, so that it is started once."""
     from support.slurm import running_slurm
 
     with running_slurm() as running:

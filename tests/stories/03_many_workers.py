@@ -116,7 +116,6 @@ exec '{sys.executable}' -m obygaze "$@"
 
 
 @pytest.mark.check("a real Slurm")
-@pytest.mark.xdist_group("slurm")
 def test_a_slurm_array(ws: Workspace, slurm: Slurm) -> None:
     begin_with_counting_model(ws)
     path = add_command(ws.path("bin"))

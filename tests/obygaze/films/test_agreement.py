@@ -291,8 +291,6 @@ class Replayed:
 
 
 @pytest.mark.check("takes a quarter of a minute")
-# It is compiled once a process.
-@pytest.mark.xdist_group("pygamma")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("null", ["own", "uniform"])
 def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> None:

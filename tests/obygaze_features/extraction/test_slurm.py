@@ -29,10 +29,7 @@ BAD = 5
 FAILED_CLIPS = 3
 RUN = ("films", "-b", "descriptors")
 
-real_slurm = [
-    pytest.mark.check("a real Slurm"),
-    pytest.mark.xdist_group("slurm"),
-]
+real_slurm = pytest.mark.check("a real Slurm")
 
 
 # ---- the script --------------------------------------------------------------------------------

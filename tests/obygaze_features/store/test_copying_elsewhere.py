@@ -19,11 +19,7 @@ from obygaze_features.store.reading import open_store
 from obygaze_features.store.targets import BucketTarget
 from obygaze_features.store.verifying import verify
 
-pytestmark = [
-    pytest.mark.check("servers of buckets and of the hub"),
-    # One server of buckets is enough.
-    pytest.mark.xdist_group("bucket"),
-]
+pytestmark = pytest.mark.check("servers of buckets and of the hub")
 
 pytest.importorskip("obstore")
 URL = "s3://films/features/toy"

@@ -22,9 +22,6 @@ from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.concept_vectors import TOLERANCES
 from obygaze_models.runner.tables import Run
 
-# Both runs are made once.
-pytestmark = pytest.mark.xdist_group("bottlenecks")
-
 WIDTH = 20
 LINEAR: dict[str, Any] = {"kernel": "linear", "class_weight": "balanced"}
 ORDER = (
