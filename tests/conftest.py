@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,9 +68,28 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             raise pytest.UsageError(f'{item.nodeid}: write pytest.mark.check("reason")')
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the groups of `make check` together."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from support.groups import GroupScheduling
+
+    return GroupScheduling(config, log)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind."""
     _HOME.cleanup()
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Any]:
+    """A real Slurm; its tests are one group, so that it is started once."""
+    from support.slurm import running_slurm
+
+    with running_slurm() as running:
+        yield running
 
 
 @pytest.fixture

@@ -22,11 +22,7 @@ from test_public_api import ROOMS
 
 pytest.importorskip("myst_nb")
 
-# What its tests share is made once: they stay in one process.
-pytestmark = [
-    pytest.mark.check("builds the site and opens it in a browser"),
-    pytest.mark.xdist_group("site"),
-]
+pytestmark = pytest.mark.check("builds the site and opens it in a browser")
 CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--no-first-run", "--disable-dev-shm-usage", "--virtual-time-budget=20000"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import ROOT, call_obygaze, environment, run_obygaze
 from support.data import golden, real_data
 from support.servers import free_port, need_program, wait_for_port, wait_until
 from support.videos import encode_video
@@ -77,3 +80,21 @@ def test_videos_in_av1_leave_the_process_as_it_was(tmp_path: Path) -> None:
     options = {"preset": "8", "svtav1-params": "lp=1"}
     encode_video(tmp_path / "v.mp4", "libsvtav1", numbers=range(3), options=options)
     assert os.sched_getscheduler(0) == before == os.SCHED_OTHER
+
+
+@pytest.mark.check("starts pytest with two workers")
+def test_one_worker_does_all_tests_of_a_group(tmp_path):
+    words = ["-m", "pytest", "-v", "-n", "2", "--dist", "loadgroup", "--basetemp"]
+    tests = [tmp_path / "new", "tests/test_docs.py", "-k", "no_link_is_dead"]
+    done = subprocess.run(
+        [sys.executable, *words, *tests],
+        cwd=ROOT,
+        env=environment({"PYTEST_ADDOPTS": "-p no:cacheprovider"}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    workers = re.findall(r"\[(gw\d)\] \[", done.stdout)
+    assert len(workers) > 10
+    assert len(set(workers)) == 1

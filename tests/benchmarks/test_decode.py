@@ -26,7 +26,7 @@ from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 
 # What its tests share is made once: they stay in one process.
-pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench decode")]
+pytestmark = pytest.mark.check("benchmarks")
 
 QUICK = {"preset": "ultrafast"}
 WHOLE = FilmSpec("whole", options=QUICK, n_frames=60, width=320, height=240)

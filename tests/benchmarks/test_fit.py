@@ -11,7 +11,7 @@ from benchmarks import fit
 from obygaze_models.models.mlp import fit_many
 
 # What its tests share is made once: they stay in one process.
-pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench fit")]
+pytestmark = pytest.mark.check("benchmarks")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import ROOT, environment
-from support.slurm import running_slurm
+from support.slurm import Slurm
 
 import obygaze as og
 from stories.counting_model import (
@@ -116,17 +116,15 @@ exec '{sys.executable}' -m obygaze "$@"
 
 
 @pytest.mark.check("a real Slurm")
-@pytest.mark.xdist_group("slurm")
-def test_a_slurm_array(ws: Workspace) -> None:
+def test_a_slurm_array(ws: Workspace, slurm: Slurm) -> None:
     begin_with_counting_model(ws)
     path = add_command(ws.path("bin"))
-    with running_slurm() as slurm:
-        slurm.environment["PATH"] = path
-        line = EXTRACT.replace("run", "slurm") + " --tasks 3 -o night.sh"
-        ws.process(f"{line} -- --cpus-per-task 1", env=slurm.environment)
-        job = slurm.call("sbatch", "--parsable", str(ws.path("night.sh")))
-        states = slurm.wait_for_end(job)
-        assert set(states.values()) == {"COMPLETED"}, ws.path("logs")
+    mine = Slurm(slurm.folder, {**slurm.environment, "PATH": path})
+    line = EXTRACT.replace("run", "slurm") + " --tasks 3 -o night.sh"
+    ws.process(f"{line} -- --cpus-per-task 1", env=mine.environment)
+    job = mine.call("sbatch", "--parsable", str(ws.path("night.sh")))
+    states = mine.wait_for_end(job)
+    assert set(states.values()) == {"COMPLETED"}, ws.path("logs")
     assert_whole_and_as_undisturbed(ws)
 
 

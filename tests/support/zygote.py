@@ -161,6 +161,11 @@ def main(lives: Mapping[str, Callable[[Path, int], object]]) -> None:
 
 
 if __name__ == "__main__":
+    # Exports import them when they need them: each worker would do it again.
+    with suppress(ImportError):
+        import h5py  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
+
     from support.killed_commands import LIVES as COMMANDS
     from support.killed_fillers import LIVES as FILLERS
 

@@ -247,22 +247,6 @@ def test_stores_with_blocks_of_two_sizes_are_filled_together(
     assert bytes_of(world / "stores" / "other") == bytes_of(undisturbed)
 
 
-@pytest.mark.check("six kills of three processes each")
-def test_many_kills(films: Manifest, undisturbed: Path, tmp_path: Path) -> None:
-    random = np.random.default_rng(5)
-    for number in range(2):
-        world = tmp_path / str(number)
-        keep_manifest(films, world)
-        (world / "stores").mkdir()
-        for at in random.integers(1, N_CLIPS + 2, (3, 3)):
-            workers = [start_worker(world, at=int(n)) for n in at]
-            for worker in workers:
-                finished(worker)
-        run("films", world)
-        assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
-        assert no_work_is_left(world / "stores" / STORE)
-
-
 def test_a_block_that_another_process_finishes_is_let_go(
     films: Manifest, world: Path, undisturbed: Path
 ) -> None:

@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from support.extracted_stores import bytes_of
 from support.extraction import film_folder, keep_manifest
 from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
-from support.slurm import Slurm, running_slurm
+from support.slurm import Slurm
 
 from obygaze_features.backbones import weights
 from obygaze_features.core.errors import FixUsage
@@ -31,10 +30,7 @@ BAD = 5
 FAILED_CLIPS = 3
 RUN = ("films", "-b", "descriptors")
 
-real_slurm = [
-    pytest.mark.check("a real Slurm"),
-    pytest.mark.xdist_group("slurm"),
-]
+real_slurm = pytest.mark.check("a real Slurm")
 
 
 # ---- the script --------------------------------------------------------------------------------
@@ -179,12 +175,6 @@ def test_only_what_is_missing_has_tasks(here: Path) -> None:
 
 
 # ---- a real Slurm ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def slurm() -> Iterator[Slurm]:
-    with running_slurm() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
