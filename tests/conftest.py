@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for mark in item.iter_markers("check"):
         if len(mark.args) != 1 or not isinstance(mark.args[0], str):
             raise pytest.UsageError(f'{item.nodeid}: write pytest.mark.check("reason")')
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_decode_workers() -> Iterator[None]:
+    """Start decode workers quickly."""
+    # Imported late: NumPy reads the variables above.
+    from support.decode_workers import forked_decode_workers
+
+    with forked_decode_workers():
+        yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
