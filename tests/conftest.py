@@ -68,6 +68,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Only processes that are killed, and are not forks of this one, need the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def forked_decode_workers() -> Iterator[None]:
     """Start decode workers quickly."""
     # Imported late: NumPy reads the variables above.
