@@ -78,6 +78,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return GroupScheduling(config, log)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Only processes that are killed, and are not forks of this one, need the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_decode_workers() -> Iterator[None]:
+    """Start decode workers quickly."""
+    # Imported late: NumPy reads the variables above.
+    from support.decode_workers import forked_decode_workers
+
+    with forked_decode_workers():
+        yield
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind."""
     _HOME.cleanup()

@@ -320,23 +320,27 @@ class _WorkerExited(Exception):
     """The process of a worker has ended."""
 
 
+def start_process(channel: socket.socket) -> subprocess.Popen[bytes]:
+    """Start the process of a worker with its end of the socket."""
+    command = [sys.executable, "-P", "-m", "obygaze_features.video.worker"]
+    return subprocess.Popen(
+        [*command, str(channel.fileno())],
+        pass_fds=[channel.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=None if os.environ.get("OBYGAZE_DEBUG") else subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+
 class _Worker:
     """One worker process and the socket to it."""
 
     def __init__(self) -> None:
         self.channel, worker_channel = socket.socketpair()
         self.received = bytearray()
-        command = [sys.executable, "-P", "-m", "obygaze_features.video.worker"]
         with worker_channel:
-            self.process = subprocess.Popen(
-                [*command, str(worker_channel.fileno())],
-                pass_fds=[worker_channel.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("OBYGAZE_DEBUG") else subprocess.DEVNULL,
-                env=os.environ
-                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
+            self.process = start_process(worker_channel)
         self.ready = False
 
     def await_ready(self) -> None:

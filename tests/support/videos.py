@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,24 @@ def numbered(number: int, width: int = 160, height: int = 120) -> np.ndarray:
     return picture.astype(np.uint8) + texture.astype(np.int8).astype(np.uint8)[None, :]
 
 
+@cache
+def _averages(n_cells: int, length: int) -> np.ndarray:
+    """The weights [cells, length] that average the inner half of each cell of a side."""
+    weights = np.zeros((n_cells, length), np.float32)
+    for cell in range(n_cells):
+        start, end = (cell * length) / n_cells, ((cell + 1) * length) / n_cells
+        margin = (end - start) / 4
+        weights[cell, int(start + margin) : int(end - margin) + 1] = 1
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def read_number(picture: np.ndarray) -> int:
     """The number in a picture of any size; -1 where it cannot be read beyond doubt."""
     height, width = picture.shape[:2]
-    grey = picture.astype(float).mean(axis=2)
-    cells = []
-    for row in range(ROWS):
-        for column in range(COLUMNS):
-            y0, y1 = (row * height) / ROWS, (row + 1) * height / ROWS
-            x0, x1 = (column * width) / COLUMNS, (column + 1) * width / COLUMNS
-            y, x = (y1 - y0) / 4, (x1 - x0) / 4
-            inner = grey[int(y0 + y) : int(y1 - y) + 1, int(x0 + x) : int(x1 - x) + 1]
-            cells.append(inner.mean())
-    difference = np.array(cells[:BITS]) - np.array(cells[BITS:])
+    lines = _averages(ROWS, height) @ picture.reshape(height, -1).astype(np.float32)
+    grey = lines.reshape(ROWS, width, -1).mean(axis=2)
+    cells = (grey @ _averages(COLUMNS, width).T).ravel()
+    difference = cells[:BITS] - cells[BITS:]
     if np.abs(difference).min() < 60:
         return -1
     return int(sum(1 << bit for bit in range(BITS) if difference[bit] > 0))

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.decode_workers import decode_workers_as_they_are
 from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
@@ -37,6 +38,8 @@ from obygaze_features.video.pool import (
 from obygaze_features.video.resize import Resize
 
 VIEWS = (View(8), View(4, resize=Resize(48)))
+
+__all__ = ["decode_workers_as_they_are"]
 
 
 def results_of(

@@ -1,5 +1,0 @@
-"""What all tests of stores share."""
-
-from support.disk import no_waiting_for_the_disk
-
-__all__ = ["no_waiting_for_the_disk"]

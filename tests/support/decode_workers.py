@@ -1,0 +1,88 @@
+"""Decode workers that are forked from a process which has imported what they need.
+
+A worker of its own imports NumPy and PyAV for a fifth of a second, and hundreds of tests start two.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core import system
+from obygaze_features.video import pool, worker
+
+# A process is asked for its end by one thread at a time; its answer comes once.
+_ASKING = threading.Lock()
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["obygaze_features.video.worker", "av"])
+_AS_IT_IS = pool.start_process
+
+
+class ForkedWorker:
+    """The process of a worker; a pool uses it as it uses a `subprocess.Popen`."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        surroundings = (channel, Path.cwd(), dict(os.environ))
+        self._process = _SERVER.Process(target=_work, args=surroundings, daemon=True)
+        with _ASKING:
+            self._process.start()
+        assert self._process.pid
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """Return the exit code, if the process has ended."""
+        with _ASKING:
+            return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raise an error if the process does not end within the time."""
+        wait([self._process.sentinel], timeout)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired("worker", timeout or 0)
+        return code
+
+    def kill(self) -> None:
+        """Kill the process."""
+        with _ASKING:
+            self._process.kill()
+
+
+def _work(channel: socket.socket, folder: Path, environment: dict[str, str]) -> None:
+    """Become a worker of a process that has this folder and these variables."""
+    system.block_signals()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    worker.main(channel.detach())
+
+
+@contextmanager
+def forked_decode_workers() -> Iterator[None]:
+    """Fork the workers of the pools of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "start_process", ForkedWorker)
+        yield
+    # Their end of Python would wait for them, and they are deaf to its signal.
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def decode_workers_as_they_are() -> Iterator[None]:
+    """Start each worker as a program of its own, where the tests are about that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "start_process", _AS_IT_IS)
+        yield
