@@ -349,7 +349,7 @@ def _hint(table: CsvTable, required: Sequence[str]) -> str:
         )
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
-        "[concepts] translate words (obygaze manifest group lists the concepts);"
+        "[concepts] translate words; the known concepts: obygaze manifest group;"
         f" the columns of the table: {few(table.columns)}"
     )
 
