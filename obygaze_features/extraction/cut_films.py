@@ -20,9 +20,7 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.windows import Film, Grid
-from obygaze_features.manifest.workbooks import is_workbook
 
 GRID = "Grid"
 Frames: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
@@ -74,9 +72,9 @@ def write_windows(
 ) -> WrittenWindows:
     """Cut whole films into windows.
 
-    FILMS is a folder of films, a CSV table with the columns movie_id and video, or a manifest whose
-    clips are linked to films. Each film is read once. Give --window and --stride, or --seconds and
-    --every. Without --stride or --every, windows follow each other.
+    FILMS is a folder of films, or a manifest whose clips are linked to films. Each film is read
+    once. Give --window and --stride, or --seconds and --every. Without --stride or --every, windows
+    follow each other.
 
     Args:
         films: The films.
@@ -91,7 +89,7 @@ def write_windows(
 
     Commands:
         obygaze manifest windows films/ -o films --window 16 --stride 16
-        obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
+        obygaze manifest windows films/ -o every-second --seconds 2 --every 1
         obygaze manifest windows mobygaze -o overlapping --window 16 --stride 8
     """
     here = Workspace.of(workspace)
@@ -118,7 +116,7 @@ def make_windows(
     workspace.
 
     Args:
-        films: A folder of films, a CSV table with `movie_id` and `video`, or a manifest's name.
+        films: A folder of films, or a manifest's name.
         grid: How each film is cut.
         workspace: The workspace of the manifests and of the indexes.
         name: The name of the manifest.
@@ -182,11 +180,6 @@ def _videos_of(
         header = Header(ascii_id(path.resolve().name) or "films")
         folder = path
         pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
-    elif path.suffix == ".csv" or is_workbook(path):
-        header = Header(path.stem)
-        folder = path.parent
-        rows = read_table(path, required=("movie_id", "video"), content="films").rows
-        pairs = [(row["movie_id"], row["video"]) for row in rows]
     else:
         manifest = read_manifest(workspace.existing_manifest(str(films)))
         header = structs.replace(manifest.header, concepts={})
@@ -196,12 +189,6 @@ def _videos_of(
         pairs = [(clip.movie_id, clip.video) for clip in linked]
     videos: dict[str, str] = {}
     for movie_id, video in pairs:
-        if not movie_id or not video:
-            raise FixInput(
-                "a film needs an id and a video, got"
-                f" movie_id {movie_id!r} and video {video!r}",
-                where=str(films),
-            )
         if videos.setdefault(movie_id, video) != video:
             raise FixInput(
                 f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}",

@@ -145,9 +145,7 @@ def test_a_missing_library_is_named(
     assert 'pip install "obygaze[tables]"' in done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in LISTINGS if name not in ("compare", "store info")]
-)
+@pytest.mark.parametrize("name", ["manifest show", "search", "models predict"])
 def test_clips_have_titles_and_times_that_a_person_reads(
     name: str, place: Path, tmp_path: Path
 ) -> None:
@@ -170,9 +168,6 @@ def test_a_manifest_comes_back_from_each_of_its_tables(
         call_obygaze(*words, cwd=place).ok()
         again = call_obygaze("manifest", "show", "again", "--json", cwd=place).json()
         before = call_obygaze("manifest", "show", "made-up", "--json", cwd=place).json()
-        for clip in again["clips"]:
-            del clip["extra"]["start"]
-            del clip["extra"]["end"]
         assert again["clips"] == before["clips"]
 
 

@@ -345,7 +345,6 @@ tt2-001,tt2,,,,,HN,Look,Two,0
 """,
 }
 MAPPING = b"""dataset = "films"
-unit = "clip"
 [columns]
 clip_id = "clip_id"
 movie_id = "movie_id"

@@ -28,7 +28,6 @@ from obygaze_features.manifest.model import (
     LEVELS,
     Header,
     Manifest,
-    Unit,
     ascii_id,
     concept_name,
 )
@@ -54,13 +53,9 @@ TARGETS = (
     *("annotator", "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
-# `manifest windows` makes those of windows, whose rows are films.
-UNITS_OF_ROWS = ("clip", "segment")
 CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")
-# How the last row of a table is called if it is a row of totals.
-TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
 
@@ -87,7 +82,6 @@ class TableMapping:
     header_row: Annotated[int | None, whole(1)] = None
     id: Annotated[str, filled] = ""
     dataset: Annotated[str, filled] = ""
-    unit: Annotated[Unit, choice(UNITS_OF_ROWS)] = "clip"
     licence: Annotated[str, filled] = ""
     citation: Annotated[str, filled] = ""
 
@@ -211,7 +205,6 @@ def read(
     header = Header(
         chosen.dataset or path.stem,
         modality_of,
-        chosen.unit,
         licence=chosen.licence,
         citation=chosen.citation,
         video_root=folder.resolve().as_posix() if is_linked else "",
@@ -356,7 +349,7 @@ def _hint(table: CsvTable, required: Sequence[str]) -> str:
         )
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
-        "[concepts] translate words (obygaze manifest group lists the concepts);"
+        "[concepts] translate words; the known concepts: obygaze manifest group;"
         f" the columns of the table: {few(table.columns)}"
     )
 
@@ -512,47 +505,15 @@ def _check_totals(
     cells: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
-    """Add a violation for each row that has ids alone, where other rows have times.
-
-    Where no row has times, it is the last row, if it alone has only ids, and only there the film is
-    a number. A last row with more cells is one if its clip is called total, and is alone in its
-    film.
-    """
+    """Add a violation for each row that has ids alone, where other rows have times."""
+    if not any(values["start_s"] for values in cells):
+        return
     of_ids = {"", *columns_of_form(mapping.id)}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
-    only_ids = []
     for row in rows:
         filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
         if filled_columns <= of_ids:
-            only_ids.append(row)
-    if _last_is_called_total(cells) and rows[-1] not in only_ids:
-        rows[-1].add(
-            "clip_id",
-            f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
-        )
-    if not any(values["start_s"] for values in cells):
-        numbered = [row for row in rows if _film_is_number(row, mapping)]
-        is_last = len(rows) > 1 and only_ids == [rows[-1]]
-        if not is_last or numbered != [rows[-1]]:
-            return
-    for row in only_ids:
-        row.add(None, "only ids; delete the row if it is a row of totals")
-
-
-def _last_is_called_total(cells: Sequence[Mapping[str, str]]) -> bool:
-    """Return whether the last clip is called as totals are, and is alone in its film."""
-    films = [values["movie_id"] for values in cells]
-    return (
-        len(cells) > 1
-        and cells[-1]["clip_id"].casefold() in TOTALS
-        and films.count(films[-1]) == 1
-    )
-
-
-def _film_is_number(row: TableRow, mapping: TableMapping) -> bool:
-    """Return whether the film of a row is a number, such as the number of films."""
-    column = mapping.columns.get("movie_id", "movie_id")
-    return whole_number(row.cells.get(column, "").strip()) is not None
+            row.add(None, "only ids; delete the row if it is a row of totals")
 
 
 def _check_swapped(

@@ -190,10 +190,11 @@ def test_two_films_of_one_video_are_two_sweeps(
     write_video(
         tmp_path / "a.mkv", numbers=range(48), size=(64, 48), options={"g": "4"}
     )
-    table = tmp_path / "films.csv"
-    table.write_text("movie_id,video\nfirst,a.mkv\nsecond,a.mkv\n", "utf-8")
+    clips = [Clip(f"{film}-1", film, 1, "a.mkv") for film in ("first", "second")]
+    two = Manifest("two", Header("x", video_root=str(tmp_path)), tuple(clips))
+    write_manifest(two, tmp_path / "manifests" / "two.toml")
     view = View(16)
-    manifest, results = swept(table, Grid(16, 16), (view,), pool, tmp_path)
+    manifest, results = swept(Path("two"), Grid(16, 16), (view,), pool, tmp_path)
     assert list(manifest.clip_ids[2:4]) == ["first:000002", "second:000000"]
     found = [read_numbers(result.clips[view].pictures) for result in results]
     assert found == 2 * [list(range(n, n + 16)) for n in (0, 16, 32)]
@@ -229,10 +230,6 @@ def test_films_and_grids_are_checked_before_films_are_read(tmp_path: Path) -> No
     ):
         with pytest.raises(FixUsage):
             grid.check()
-    for row in ("a,", ",影片.mkv"):
-        (tmp_path / "t.csv").write_text(f"movie_id,video\n{row}\n", "utf-8")
-        with pytest.raises(FixInput, match="a film needs an id and a video"):
-            make_windows(tmp_path / "t.csv", Grid(16, 4), workspace=workspace, name="w")
     unlinked = Manifest("m", Header("x"), (Clip("a-1", "a", 1, "a.mkv"),))
     write_manifest(unlinked, tmp_path / "manifests" / "m.toml")
     with pytest.raises(FixInput, match="no film with a video"):
@@ -426,13 +423,8 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
     assert call_obygaze("-C", tmp_path, "manifest", "stats", "w").code == 0
 
 
-def test_films_from_a_table_and_from_another_manifest(
-    films: Path, tmp_path: Path
-) -> None:
+def test_films_from_another_manifest(films: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    (films / "t.csv").write_text("movie_id,video\nb,tt2.mp4\na,tt1.mkv\n")
-    table = make_windows(films / "t.csv", Grid(16, 16), workspace=workspace, name="w")
-    assert [film.movie_id for film in table.clips.films] == ["a", "b"]
     clips = (
         Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
         Clip("x-2", "x", None, "tt1.mkv", 2, 3),

@@ -101,7 +101,7 @@ def test_a_mapping_has_the_sheet_the_header_and_the_form_of_ids(tmp_path: Path) 
     )
     assert first.manifest.clip_ids == ("lake-1", "alba-1")
     assert written.read_text("utf-8") == (
-        'separator = "|"\nsheet = "B"\nheader_row = 2\nid = "{film}-{n}"\nunit = "clip"\n'
+        'separator = "|"\nsheet = "B"\nheader_row = 2\nid = "{film}-{n}"\n'
         '\n[columns]\nmovie_id = "film"\n'
     )
     assert read(path, mapping=written).manifest == first.manifest
@@ -275,25 +275,25 @@ def test_names_of_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
 
 def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     _, path = write(
-        tmp_path, mapping='colums = {}\nunit = 3\nlevels = "x"\n[columns]\na = 1\n'
+        tmp_path, mapping='colums = {}\nid = 3\nlevels = "x"\n[columns]\na = 1\n'
     )
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert caught.value.details == (
         f"{path}:1: colums: unknown key 'colums' (did you mean 'columns'?)",
-        f"{path}:2: unit: must be one of clip, segment, got 3",
+        f"{path}:2: id: must be a string that is not empty, got 3",
         f"{path}:3: levels: must be a table, got 'x'",
         f"{path}:5: columns.a: must be a string that is not empty, got 1",
     )
     _, path = write(
         tmp_path,
-        mapping='unit = "scene"\n[levels]\nyes = "Sure"\n[concepts]\nsun = "Sun"\n'
+        mapping='sheet = ""\n[levels]\nyes = "Sure"\n[concepts]\nsun = "Sun"\n'
         '[modalities]\n"a|b" = "visual"\n',
     )
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert [line.split(": ")[1] for line in caught.value.details] == [
-        *("unit", "levels.yes", "modalities.a|b", "concepts.sun")
+        *("sheet", "levels.yes", "modalities.a|b", "concepts.sun")
     ]
 
 
