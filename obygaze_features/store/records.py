@@ -30,6 +30,8 @@ PLAN_FORMAT = "obygaze-plan"
 VERSION = 1
 # Plain JSON takes twenty times its length in memory.
 MOST_RECIPE_BYTES = 2**20
+# The end of each document.
+_END = b"\n}\n"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,7 +239,24 @@ def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     data = _indented(value)
     if len(data) > MOST_RECIPE_BYTES and "recipe" in value:
         _check_recipe(value["recipe"])
+    if isinstance(document, StoreRecord):
+        body = data.removesuffix(_END)
+        return body + _check_of(body)
     return data
+
+
+def _check_of(body: bytes) -> bytes:
+    """Return the end of store.json: its last key is the SHA-256 of all bytes before it."""
+    sha256 = hashlib.sha256(body).hexdigest()
+    return f',\n "check": "{sha256}"'.encode() + _END
+
+
+def _without_check(data: bytes, where: str) -> bytes:
+    """Return store.json without its last key; an error if a byte was changed."""
+    body = data[: -len(_check_of(b""))]
+    if data != body + _check_of(body):
+        raise _damaged("its bytes are not those of its last key, `check`", where)
+    return body + _END
 
 
 def _indented(value: dict[str, Any]) -> bytes:
@@ -258,6 +277,8 @@ def decode(data: bytes, kind: type[Document], where: str) -> Document:
     """Return the document in bytes that may come from a stranger; an error names the wrong key."""
     expected = STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT
     _check_version(data, expected, where)
+    if kind is StoreRecord:
+        data = _without_check(data, where)
     try:
         document = msgspec.json.decode(data, type=kind)
         json.loads(data, object_pairs_hook=_check_keys)

@@ -25,6 +25,7 @@ from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
 from support import filled_stores
 from support.fuzz import Target, Tree
+from support.plain_store import with_check
 from support.run_tables import (
     MadeCell,
     clips_of,
@@ -105,7 +106,8 @@ def _with_fixed_time(files: Tree) -> Tree:
     """The same inputs in every campaign."""
     document = json.loads(files[STORE_JSON])
     document["created"] = "2026-11-25T00:00:00+00:00"
-    return files | {STORE_JSON: f"{json.dumps(document)}\n".encode()}
+    del document["check"]
+    return files | {STORE_JSON: with_check(json.dumps(document))}
 
 
 def resealed(files: Tree, draw: random.Random) -> Tree:
@@ -123,7 +125,8 @@ def resealed(files: Tree, draw: random.Random) -> Tree:
         for name in document["files"].keys() & files.keys():
             sha256 = hashlib.sha256(files[name]).hexdigest()
             document["files"][name] = [len(files[name]), sha256]
-        return files | {STORE_JSON: f"{json.dumps(document)}\n".encode()}
+        document.pop("check", None)
+        return files | {STORE_JSON: with_check(json.dumps(document))}
     return files
 
 

@@ -274,7 +274,19 @@ def seal_plain(
         "origins": [],
         "files": files,
     }
-    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+    return write_document(path, json.dumps(document, ensure_ascii=False, indent=1))
+
+
+def with_check(text: str) -> bytes:
+    """The bytes of store.json for a document without `check`, which becomes its last key."""
+    body = text.encode("utf-8").strip().removesuffix(b"}").rstrip()
+    check = hashlib.sha256(body).hexdigest()
+    return body + f',\n "check": "{check}"\n}}\n'.encode()
+
+
+def write_document(path: Path, text: str) -> str:
+    """Write store.json, with `check` as its last key, and return the seal."""
+    data = with_check(text)
     (path / "store.json").write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -290,14 +302,12 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], object] | None = None)
     Lengths and hashes of the listed files that are there are made right. Then `change` gets the
     document.
     """
-    file = path / "store.json"
-    document = json.loads(file.read_bytes())
+    document = json.loads((path / "store.json").read_bytes())
+    del document["check"]
     for name in document["files"]:
         if (path / name).is_file():
             data = (path / name).read_bytes()
             document["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
     if change is not None:
         change(document)
-    data = json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
-    file.write_bytes(data)
-    return hashlib.sha256(data).hexdigest()
+    return write_document(path, json.dumps(document, ensure_ascii=False, indent=1))
