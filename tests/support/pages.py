@@ -153,7 +153,7 @@ def run_block(block: Block, workspace: Path) -> None:
         if block.language == "python"
         else ["bash", "-euo", "pipefail", "-c", block.commands],
         cwd=workspace,
-        # Other pages run at the same time: processes of their own would only take longer.
+        # Other checks run at the same time: processes of its own would only take longer.
         env=environment(
             {"PATH": _path(), "COLUMNS": "100", "SLURM_CPUS_PER_TASK": "1"}
         ),

@@ -88,7 +88,7 @@ def disturb(
     life_s, n_killed = 0.05, 0
     suspended: list[int] = []
     while not is_finished():
-        life_s *= 1.15
+        life_s *= 1.5
         pids = []
         for _ in range(n_workers):
             seen = targets[int(random.integers(len(targets)))]

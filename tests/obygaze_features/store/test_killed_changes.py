@@ -79,7 +79,7 @@ def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -
     assert n_met > (5 if scene.command.is_export else 50) / every
 
 
-@pytest.mark.check("kills five processes of each command")
+@pytest.mark.check("kills ten processes of each command")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_several_processes_are_killed_and_suspended(
@@ -88,7 +88,7 @@ def test_several_processes_are_killed_and_suspended(
     scene = scene_of(tmp_path, name)
     random = np.random.default_rng(20240817 + SEED)
     n_kills = 0
-    while n_kills < 5:
+    while n_kills < 10:
         n_kills += disturb(
             zygote,
             random,

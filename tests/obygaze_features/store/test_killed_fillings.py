@@ -28,7 +28,7 @@ from obygaze_features.store.sealing import seal
 
 CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
-N_KILLED = 15
+N_KILLED = 30
 # Of the changes and uses of the disk; `make torture` tries all of them.
 EVERY = 15
 
@@ -137,7 +137,7 @@ def test_some_kills(tmp_path, zygote, sealed, undisturbed, life) -> None:
     assert failures(tmp_path) == []
 
 
-@pytest.mark.check("kills thirty workers")
+@pytest.mark.check("kills sixty workers")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_many_kills(tmp_path, zygote, sealed, undisturbed, life, capsys) -> None:
@@ -152,7 +152,7 @@ def test_many_kills(tmp_path, zygote, sealed, undisturbed, life, capsys) -> None
         print(f"\n{life}: {n_killed} kills of {rounds.number} stores")
 
 
-@pytest.mark.check("kills thirty workers, half of them on network disks")
+@pytest.mark.check("kills sixty workers, half of them on network disks")
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_kills_on_disks_that_remember_names_and_repeat_requests(
