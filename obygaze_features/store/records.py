@@ -30,8 +30,9 @@ PLAN_FORMAT = "obygaze-plan"
 VERSION = 1
 # Plain JSON takes twenty times its length in memory.
 MOST_RECIPE_BYTES = 2**20
-# The end of each document.
-_END = b"\n}\n"
+# How store.json begins; then come 64 digits.
+_START = b'{\n "sha256": "'
+_ZEROS = b"0" * 64
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -240,23 +241,24 @@ def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     if len(data) > MOST_RECIPE_BYTES and "recipe" in value:
         _check_recipe(value["recipe"])
     if isinstance(document, StoreRecord):
-        body = data.removesuffix(_END)
-        return body + _check_of(body)
+        return _with_sha256(data)
     return data
 
 
-def _check_of(body: bytes) -> bytes:
-    """Return the end of store.json: its last key is the SHA-256 of all bytes before it."""
-    sha256 = hashlib.sha256(body).hexdigest()
-    return f',\n "check": "{sha256}"'.encode() + _END
+def _with_sha256(data: bytes) -> bytes:
+    """Return store.json with its first key: the SHA-256 of its bytes where its digits are zeros."""
+    end = b'",' + data.removeprefix(b"{")
+    digits = hashlib.sha256(_START + _ZEROS + end).hexdigest()
+    return _START + digits.encode() + end
 
 
-def _without_check(data: bytes, where: str) -> bytes:
-    """Return store.json without its last key; an error if a byte was changed."""
-    body = data[: -len(_check_of(b""))]
-    if data != body + _check_of(body):
-        raise _damaged("its bytes are not those of its last key, `check`", where)
-    return body + _END
+def _without_sha256(data: bytes, where: str) -> bytes:
+    """Return store.json without its first key; an error if a byte was changed."""
+    end = data[len(_START) + len(_ZEROS) :].removeprefix(b'",')
+    document = b"{" + end
+    if data != _with_sha256(document):
+        raise _damaged("its bytes are not those of its first key, `sha256`", where)
+    return document
 
 
 def _indented(value: dict[str, Any]) -> bytes:
@@ -278,7 +280,7 @@ def decode(data: bytes, kind: type[Document], where: str) -> Document:
     expected = STORE_FORMAT if kind is StoreRecord else PLAN_FORMAT
     _check_version(data, expected, where)
     if kind is StoreRecord:
-        data = _without_check(data, where)
+        data = _without_sha256(data, where)
     try:
         document = msgspec.json.decode(data, type=kind)
         json.loads(data, object_pairs_hook=_check_keys)

@@ -25,7 +25,7 @@ from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
 from support import filled_stores
 from support.fuzz import Target, Tree
-from support.plain_store import with_check
+from support.plain_store import with_sha256
 from support.run_tables import (
     MadeCell,
     clips_of,
@@ -106,8 +106,8 @@ def _with_fixed_time(files: Tree) -> Tree:
     """The same inputs in every campaign."""
     document = json.loads(files[STORE_JSON])
     document["created"] = "2026-11-25T00:00:00+00:00"
-    del document["check"]
-    return files | {STORE_JSON: with_check(json.dumps(document))}
+    del document["sha256"]
+    return files | {STORE_JSON: with_sha256(json.dumps(document))}
 
 
 def resealed(files: Tree, draw: random.Random) -> Tree:
@@ -125,8 +125,8 @@ def resealed(files: Tree, draw: random.Random) -> Tree:
         for name in document["files"].keys() & files.keys():
             sha256 = hashlib.sha256(files[name]).hexdigest()
             document["files"][name] = [len(files[name]), sha256]
-        document.pop("check", None)
-        return files | {STORE_JSON: with_check(json.dumps(document))}
+        document.pop("sha256", None)
+        return files | {STORE_JSON: with_sha256(json.dumps(document))}
     return files
 
 

@@ -277,16 +277,17 @@ def seal_plain(
     return write_document(path, json.dumps(document, ensure_ascii=False, indent=1))
 
 
-def with_check(text: str) -> bytes:
-    """The bytes of store.json for a document without `check`, which becomes its last key."""
-    body = text.encode("utf-8").strip().removesuffix(b"}").rstrip()
-    check = hashlib.sha256(body).hexdigest()
-    return body + f',\n "check": "{check}"\n}}\n'.encode()
+def with_sha256(text: str) -> bytes:
+    """The bytes of store.json for a document without `sha256`, which becomes its first key."""
+    start = b'{\n "sha256": "'
+    end = b'",' + text.strip().removeprefix("{").encode("utf-8") + b"\n"
+    digits = hashlib.sha256(start + b"0" * 64 + end).hexdigest()
+    return start + digits.encode() + end
 
 
 def write_document(path: Path, text: str) -> str:
-    """Write store.json, with `check` as its last key, and return the seal."""
-    data = with_check(text)
+    """Write store.json, with `sha256` as its first key, and return the seal."""
+    data = with_sha256(text)
     (path / "store.json").write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -303,7 +304,7 @@ def reseal(path: Path, change: Callable[[dict[str, Any]], object] | None = None)
     document.
     """
     document = json.loads((path / "store.json").read_bytes())
-    del document["check"]
+    del document["sha256"]
     for name in document["files"]:
         if (path / name).is_file():
             data = (path / name).read_bytes()

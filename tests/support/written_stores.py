@@ -65,10 +65,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def lasting_bytes(folder: Path) -> dict[str, object]:
-    """The files of a store, without the time that store.json has and the check over it."""
+    """The files of a store, without the time that store.json has and the SHA-256 over it."""
     files: dict[str, object] = dict(files_of(folder))
     document = json.loads((folder / "store.json").read_bytes())
-    document["created"] = document["check"] = ""
+    document["created"] = document["sha256"] = ""
     for entry in document["replaces"]:
         entry["date"] = ""
     files["store.json"] = document

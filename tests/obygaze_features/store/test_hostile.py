@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support.cli import environment
 from support.hostile_stores import CASES, as_many_rows, write_whole
-from support.plain_store import reseal, with_check, write_document
+from support.plain_store import reseal, with_sha256, write_document
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixInput, ObygazeError
@@ -132,10 +132,10 @@ def test_the_longest_documents_take_less_than_500_mb(
     """store.json has the most bytes that are read, in as many records as possible."""
     shutil.copytree(whole, tmp_path / "s")
     document = json.loads((whole / "store.json").read_bytes())
-    del document["check"]
+    del document["sha256"]
     document[key] = ["HERE"]
     text = json.dumps(document)
-    n_free = MOST_DOCUMENT_BYTES - len(with_check(text.replace('"HERE"', "")))
+    n_free = MOST_DOCUMENT_BYTES - len(with_sha256(text.replace('"HERE"', "")))
     entries = ",".join([entry] * (n_free // (len(entry) + 1)))
     write_document(tmp_path / "s", text.replace('"HERE"', entries))
     program = (
