@@ -34,6 +34,7 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
     Windows,
+    ascii_id,
 )
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.windows import FILM_COLUMNS, Film
@@ -42,7 +43,8 @@ SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
 STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
-ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
+# The id of a window ends with its number: `lake:000012`.
+ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
 SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
@@ -87,6 +89,16 @@ def read_manifest(
                 f"obygaze manifest import csv {shlex.quote(os.fspath(manifest))}"
             )
         raise
+
+
+def as_id(text: str) -> str:
+    """Return text as an id; a valid id stays.
+
+    >>> as_id("lake:000012"), as_id("Les Yeux")
+    ('lake:000012', 'Les_Yeux')
+    """
+    given = text.strip()
+    return given if ID.fullmatch(given) else ascii_id(given)
 
 
 def manifest_path(

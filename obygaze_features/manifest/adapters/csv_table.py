@@ -20,7 +20,7 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
-from obygaze_features.manifest.io import clips_of, toml_string
+from obygaze_features.manifest.io import as_id, clips_of, toml_string
 from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
     COLUMNS,
@@ -364,7 +364,7 @@ def _values_of_clip(
     """Return the cells of one row with ids, seconds and canonical words."""
     cells = dict(given)
     for column in NEEDED:
-        cells[column] = ascii_id(cells[column].strip())
+        cells[column] = as_id(cells[column])
     for column in TIMES:
         cell = cells.get(column, "")
         cells[column] = in_seconds(

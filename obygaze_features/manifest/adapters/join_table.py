@@ -14,7 +14,12 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
-from obygaze_features.manifest.io import manifest_path, read_manifest, update_manifest
+from obygaze_features.manifest.io import (
+    as_id,
+    manifest_path,
+    read_manifest,
+    update_manifest,
+)
 from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id, unannotated_id
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
@@ -107,7 +112,7 @@ def join(
     rows: dict[str, list[TableRow]] = {}
     n_without_id = 0
     for row in read.rows:
-        table_id = ascii_id(row[targets[key]].strip())
+        table_id = as_id(row[targets[key]])
         if table_id:
             rows.setdefault(table_id, []).append(row)
         else:
