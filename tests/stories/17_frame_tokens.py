@@ -136,18 +136,16 @@ def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> N
             f"store import npz {name}.npz --array tokens=X --pool none --manifest films"
             f" -o {name}"
         )
-    torchless = no_torch(ws)
     options = f"--set 'data.array=[\"tokens\"]' {ONE_CELL}"
     ws.process(
         f"run honest-frames --store all=all {options}"
         ' --set \'grid.models=["max","mean"]\' -o tokens',
-        env=torchless,
+        env=no_torch(ws),
     )
     # Of one vector, maximum and mean are the vector itself.
-    ws.process(
+    ws(
         f"run honest-frames --store largest=largest --store average=average {options}"
-        " --set 'grid.models=[\"max\"]' -o vectors",
-        env=torchless,
+        " --set 'grid.models=[\"max\"]' -o vectors"
     )
     scores = scores_of(ws, "tokens") | scores_of(ws, "vectors")
     of_max = scores["all", "max"]

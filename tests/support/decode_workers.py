@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core import system
-from obygaze_features.video import pool, worker
+from obygaze_features.video import pool
+from support.forked_worker import work
 
 # A process is asked for its end by one thread at a time; its answer comes once.
 _ASKING = threading.Lock()
@@ -32,7 +32,7 @@ class ForkedWorker:
 
     def __init__(self, channel: socket.socket) -> None:
         surroundings = (channel, Path.cwd(), dict(os.environ))
-        self._process = _SERVER.Process(target=_work, args=surroundings, daemon=True)
+        self._process = _SERVER.Process(target=work, args=surroundings, daemon=True)
         with _ASKING:
             self._process.start()
         assert self._process.pid
@@ -55,18 +55,6 @@ class ForkedWorker:
         """Kill the process."""
         with _ASKING:
             self._process.kill()
-
-
-def _work(channel: socket.socket, folder: Path, environment: dict[str, str]) -> None:
-    """Become a worker of a process that has this folder and these variables."""
-    system.block_signals()
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nothing, stream)
-    worker.main(channel.detach())
 
 
 @contextmanager

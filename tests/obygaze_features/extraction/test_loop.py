@@ -249,16 +249,23 @@ def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:
 # --- An end at any row ---
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch, SimulatedGpu():
+        patch.setattr(layout, "CLIPS_OF_A_BLOCK", BLOCK)
+        world = World(tmp_path_factory.mktemp("undisturbed"))
+        world.run()
+        world.store()
+    return world.path
+
+
 @pytest.mark.parametrize(
     ("row", "end"),
     [(0, "stop"), (3, "interrupt"), (6, "stop"), (6, "interrupt"), (10, "interrupt")],
 )
 def test_finished_blocks_survive_an_end_at_each_row(
-    tmp_path: Path, end: str, row: int
+    tmp_path: Path, undisturbed: Path, end: str, row: int
 ) -> None:
-    undisturbed = World(tmp_path / "undisturbed")
-    undisturbed.run()
-    undisturbed.store()
     world = World(tmp_path)
     stop = StopFlag()
 
@@ -282,4 +289,4 @@ def test_finished_blocks_survive_an_end_at_each_row(
     world.run()
     assert world.decoded[before:] == list(range(len(done) * BLOCK, N))
     world.store()
-    assert bytes_of(world.path) == bytes_of(undisturbed.path)
+    assert bytes_of(world.path) == bytes_of(undisturbed)

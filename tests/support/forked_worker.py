@@ -1,0 +1,22 @@
+"""What a forked decode worker runs; it imports nothing that its server has not imported."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from obygaze_features.core import system
+from obygaze_features.video import worker
+
+
+def work(channel: socket.socket, folder: Path, environment: dict[str, str]) -> None:
+    """Become a worker of a process that has this folder and these variables."""
+    system.block_signals()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    worker.main(channel.detach())
