@@ -56,6 +56,8 @@ TARGETS = (
 CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")
+# How the last row of a table is called if it is a row of totals.
+TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 FILLED_TABLE = Table(others=filled)
 
@@ -505,7 +507,16 @@ def _check_totals(
     cells: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
-    """Add a violation for each row that has ids alone, where other rows have times."""
+    """Add a violation for a last row that is called total, and for rows without their times.
+
+    Such a row has ids alone, where other rows have times.
+    """
+    if _last_is_called_total(cells):
+        rows[-1].add(
+            "clip_id",
+            f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
+        )
+        return
     if not any(values["start_s"] for values in cells):
         return
     of_ids = {"", *columns_of_form(mapping.id)}
@@ -514,6 +525,16 @@ def _check_totals(
         filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
         if filled_columns <= of_ids:
             row.add(None, "only ids; delete the row if it is a row of totals")
+
+
+def _last_is_called_total(cells: Sequence[Mapping[str, str]]) -> bool:
+    """Return whether the last clip is called as totals are, and is alone in its film."""
+    films = [values["movie_id"] for values in cells]
+    return (
+        len(cells) > 1
+        and cells[-1]["clip_id"].casefold() in TOTALS
+        and films.count(films[-1]) == 1
+    )
 
 
 def _check_swapped(

@@ -24,7 +24,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
-from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.io import as_id, read_manifest
 from obygaze_features.store.card import Terms
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
@@ -296,9 +296,9 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     """Return the rows of the new store with their places in the files."""
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
-        clip_ids = list(map(model.ascii_id, reader.clip_ids))
+        clip_ids = list(map(as_id, reader.clip_ids))
         _check_unique(clip_ids, reader)
-        rows = list(map(Row, clip_ids, map(model.ascii_id, _films_of(reader))))
+        rows = list(map(Row, clip_ids, map(as_id, _films_of(reader))))
         record = _manifest_record(WITHOUT_MANIFEST, rows)
         return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
     names = _Names(manifest)

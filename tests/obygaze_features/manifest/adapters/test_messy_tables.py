@@ -429,3 +429,37 @@ def test_the_ids_of_each_annotator_are_said(tmp_path: Path) -> None:
 def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:
     lines = imported(tmp_path, b"clip_id\na,b\n", "--map", "movie_id==lake")
     assert lines[0] == "t.csv:2: expected 1 cell as in the header, got 2"
+
+
+def test_a_last_row_of_sums_is_refused_also_where_no_row_has_times(
+    tmp_path: Path,
+) -> None:
+    rows = b"clip_id,movie_id,level\nlake-001,lake,S\nlake-002,lake,EN\nTotal,2,\n"
+    lines = imported(tmp_path, rows)
+    assert lines[0] == (
+        "t.csv:4: column 'clip_id': 'Total' names a row of totals; delete the row, or rename the"
+        " clip"
+    )
+    # The last clip of a film, which nobody has annotated.
+    lines = imported(tmp_path, rows.replace(b"Total,2,", b"lake-003,lake,"))
+    assert lines[0] == "manifests/t.toml: 3 clips of 1 film (EN 1, S 1)"
+    # So is the only clip of a film.
+    (tmp_path / "sea").mkdir()
+    lines = imported(tmp_path / "sea", rows.replace(b"Total,2,", b"sea-001,sea,"))
+    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, S 1)"
+
+
+def test_a_last_row_that_is_called_total_is_refused_also_with_times_and_a_level(
+    tmp_path: Path,
+) -> None:
+    """It became a clip of the film ALL."""
+    rows = b"clip_id,movie_id,start_s,end_s,level\na1,lake,0,4,S\na2,sea,4,8,EN\n"
+    lines = imported(tmp_path, rows + b"TOTAL,ALL,0,12,S\n")
+    assert lines[0] == (
+        "t.csv:4: column 'clip_id': 'TOTAL' names a row of totals; delete the row, or rename the"
+        " clip"
+    )
+    # A film with other clips has one of this name, and a film may be called so.
+    for last in (b"total,lake,4,8,S\n", b"a1-all,ALL,4,8,S\n"):
+        lines = imported(tmp_path, rows + last, "--force")
+        assert lines[0].startswith("manifests/t.toml: 3 clips")
