@@ -507,24 +507,22 @@ def _check_totals(
     cells: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
-    """Add a violation for a last row that is called total, and for rows without their times.
-
-    Such a row has ids alone, where other rows have times.
-    """
-    if _last_is_called_total(cells):
+    """Add a violation for rows of ids alone, where others have times, and for a last total."""
+    of_ids = {"", *columns_of_form(mapping.id)}
+    of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
+    only_ids = []
+    if any(values["start_s"] for values in cells):
+        for row in rows:
+            filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
+            if filled_columns <= of_ids:
+                only_ids.append(row)
+    for row in only_ids:
+        row.add(None, "only ids; delete the row if it is a row of totals")
+    if _last_is_called_total(cells) and rows[-1] not in only_ids:
         rows[-1].add(
             "clip_id",
             f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
         )
-        return
-    if not any(values["start_s"] for values in cells):
-        return
-    of_ids = {"", *columns_of_form(mapping.id)}
-    of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
-    for row in rows:
-        filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
-        if filled_columns <= of_ids:
-            row.add(None, "only ids; delete the row if it is a row of totals")
 
 
 def _last_is_called_total(cells: Sequence[Mapping[str, str]]) -> bool:

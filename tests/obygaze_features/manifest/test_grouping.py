@@ -204,7 +204,7 @@ def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None
     )
     assert len(models(run)) == 10
     protocol = load_protocol("obygaze12-subconstructs", quick)
-    with pytest.raises(FixInput, match="obygaze manifest group made-up -o NAME makes"):
+    with pytest.raises(FixInput, match="unknown concept 'male gaze'"):
         run_on(tmp_path, protocol, films(4, 60, seed=2), {"x": store})
     rows = {run.protocol["tasks"][cell.test]["row"] for cell in models(run)}
     assert rows == set(subconstructs())
