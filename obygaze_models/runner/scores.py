@@ -135,8 +135,7 @@ class Cell:
         """The factor of the variance: clips of one test set trained the models of the others.
 
         If models know films of the test clips, no factor is right: it is infinite, and there is no
-        interval. Runs that share one test set are trained on other
-        clips of its films.
+        interval. Runs that share one test set are trained on other clips of its films.
         """
         if self.model in UNTRAINED:
             return 1
