@@ -141,7 +141,7 @@ class ClipTable:
             raise FixInput(
                 f"the manifest has no published folds {name!r}",
                 where=self.name,
-                hint="obygaze manifest import obygaze12 --help",
+                hint="obygaze manifest folds --help",
             )
         folds = [clip.fold(name) for clip in self.clips]
         return np.array(

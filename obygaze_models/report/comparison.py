@@ -346,7 +346,8 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
             side = _side(rows, chosen)
             first = opened[0].tested.get(key)
             pair = _on_same_clips(run.tested.get(key), first)
-            if number > 0 and pair is not None and chosen in METRICS:
+            is_compared = number > 0 and rows.is_model and chosen in METRICS
+            if is_compared and pair is not None:
                 side, item = _with_difference(side, pair, chosen, draws)
                 if item is not None:
                     found.append((key, number, item))
@@ -601,10 +602,13 @@ def _warnings(
         n_cells = count(len(shared), "cell")
         if other_clips:
             key = other_clips[0]
+            pair = _on_same_clips(run.tested[key], first[key])
+            n_shared = 0 if pair is None else len(pair[0].clips)
             yield (
                 f"{name} does not test the clips of {names[0]} with the same classes in "
                 f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
-                f"{pair_name(*key[:2])}, and {runs[0].rows[key].n_clips} in the first run. "
+                f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run, and "
+                f"{n_shared} of one class in both. "
                 "Differences are on the clips that both tested; values are not."
             )
         if other_folds and metric in RANKING_METRICS:

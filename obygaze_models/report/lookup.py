@@ -63,8 +63,15 @@ class ReportRun(Run):
 
     @property
     def title(self) -> str:
-        """The title of the protocol; without one, its name."""
+        """The title of the protocol; its name if it has none, or if models know the films."""
+        if self.knows_films:
+            return str(self.protocol["name"])
         return str(self.settings["title"] or self.protocol["name"])
+
+    @property
+    def knows_films(self) -> bool:
+        """Whether models may know the tested films; titles of shipped protocols are of others."""
+        return self.main is not None and bool(self.main.facts["knows_films"])
 
     @property
     def primary(self) -> str:

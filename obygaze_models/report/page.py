@@ -176,7 +176,9 @@ def chapter_of(run: ReportRun) -> Chapter:
 
 
 def _asked(run: ReportRun) -> str:
-    """Return the first question of the protocol; without one, its title."""
+    """Return the first question of the protocol; without one, or on known films, its title."""
+    if run.knows_films:
+        return run.title
     for question in run.settings["questions"]:
         if question["text"]:
             return str(question["text"])
@@ -199,7 +201,12 @@ def _data(run: ReportRun) -> str:
 
 
 def _changed(run: ReportRun) -> Iterator[str]:
-    """Yield a sentence for each store that was changed after the run."""
+    """Yield a sentence for what was changed after the run: its manifest, and each store."""
+    if run.manifest is None:
+        yield (
+            f"The manifest {run.about['manifest']['name']} was moved or changed after the run "
+            f"{run.folder.name}: the page has no levels, concepts and titles of clips."
+        )
     for name in run.changed_stores:
         yield (
             f"The store {name} was changed after the run {run.folder.name}: clips were added or "

@@ -41,7 +41,7 @@ from obygaze_models.report.tables import (
     ResultTable,
     slug,
 )
-from obygaze_models.runner.results import asks_for
+from obygaze_models.runner.results import as_asked, asks_for
 from obygaze_models.runner.summary import (
     ALPHA,
     CellRows,
@@ -275,7 +275,11 @@ def questions(run: ReportRun) -> Section:
     rows: list[Cells | Heading] = []
     compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:
-        of_question = [row for row in compared if asks_for(Question(**question), row)]
+        wanted = Question(**question)
+        of_question = []
+        for row in compared:
+            if asks_for(wanted, row):
+                of_question.append(as_asked(wanted, row))
         if of_question:
             rows.append(Heading(question["text"] or "a question without a text"))
             rows += [_row_of_difference(run, row) for row in of_question]

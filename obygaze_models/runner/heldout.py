@@ -265,23 +265,31 @@ def repeats_clips(folds: Sequence[HeldOut]) -> bool:
 
 
 def shares_films(folds: Sequence[HeldOut]) -> bool:
-    """Return whether models may know films of the clips that they are tested on.
+    """Return whether clips of one film are in several sets of test clips.
 
-    Either something may learn from clips of a film that the fold tests, or clips of one film are in
-    several sets of test clips.
+    Of a single fold, return whether a film of its test clips trains or validates too.
     """
     films_of_clips = folds[0].films
-    for held in folds:
-        learn = held.may_learn
-        learn[held.train] = True
-        learn[held.validation] = True
-        if np.isin(films_of_clips[held.test], films_of_clips[learn]).any():
-            return True
+    if len(folds) == 1:
+        held = folds[0]
+        seen_rows = np.concatenate([held.train, held.validation])
+        return bool(np.isin(films_of_clips[held.test], films_of_clips[seen_rows]).any())
     test_sets = {held.test.tobytes(): held.test for held in folds}
     films: list[str] = []
     for rows in test_sets.values():
         films += np.unique(films_of_clips[rows]).tolist()
     return len(films) > len(set(films))
+
+
+def knows_films(folds: Sequence[HeldOut]) -> bool:
+    """Return whether anything may learn from clips of a film that the same fold tests."""
+    for held in folds:
+        learn = held.may_learn
+        learn[held.train] = True
+        learn[held.validation] = True
+        if np.isin(held.films[held.test], held.films[learn]).any():
+            return True
+    return False
 
 
 def with_few_films(

@@ -444,13 +444,30 @@ def asks_for(question: Question, row: Mapping[str, Any]) -> bool:
         row["test"],
     ):
         return False
+    return _has_sides(question, row) or _has_sides(question, turned(row))
+
+
+def as_asked(question: Question, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a difference for which a question asks, with its sides in its order."""
+    return dict(row) if _has_sides(question, row) else turned(row)
+
+
+def turned(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a difference of two models of one training task with its sides exchanged."""
+    sides = {}
+    for name in ("model", "store"):
+        sides[name] = row[f"against_{name}"]
+        sides[f"against_{name}"] = row[name]
+    ends = {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
+    return {**row, **sides, **ends}
+
+
+def _has_sides(question: Question, row: Mapping[str, Any]) -> bool:
     first = (question.first, question.first_store)
     second = (question.second, question.second_store)
     ours = (row["model"], row["store"])
     theirs = (row["against_model"], row["against_store"])
-    forwards = _is_side(first, ours) and _is_side(second, theirs)
-    backwards = _is_side(first, theirs) and _is_side(second, ours)
-    return forwards or backwards
+    return _is_side(first, ours) and _is_side(second, theirs)
 
 
 def _is_side(asked: tuple[str, str], side: tuple[str, str]) -> bool:

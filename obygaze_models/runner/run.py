@@ -347,6 +347,7 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
         "is_model": cell.is_model,
         "is_averaged": cell.is_averaged,
         "shares_films": cell.shares_films,
+        "knows_films": cell.knows_films,
         "copies": len(by_features - by_name),
         "same_film": same_film,
         "skipped": dict(cell.skipped),

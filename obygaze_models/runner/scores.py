@@ -90,7 +90,8 @@ class Cell:
         tested: The tests.
         skipped: The folds without a test, and why.
         is_averaged: Whether values are means over folds; else they are pooled.
-        shares_films: Whether models know films of the test clips (`heldout.shares_films`).
+        shares_films: Whether films are in several sets of test clips (`heldout.shares_films`).
+        knows_films: Whether models may know films of the clips that they are tested on.
         share: The share that is called positive at random, for values in closed form.
         further_metrics: Metrics of own code.
     """
@@ -104,6 +105,7 @@ class Cell:
     skipped: Mapping[str, str] = field(default_factory=dict)
     is_averaged: bool = False
     shares_films: bool = False
+    knows_films: bool = False
     share: float | None = None
     further_metrics: Sequence[str] = ()
 
@@ -134,8 +136,9 @@ class Cell:
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others.
 
-        If models know films of the test clips, no factor is right: it is infinite, and there is no
-        interval. Runs that share one test set are trained on other clips of its films.
+        If test sets share films, or a single fit knows films of its test clips, no factor is right:
+        it is infinite, and there is no interval. Runs that share one test set are trained on other
+        clips of its films.
         """
         if self.model in UNTRAINED:
             return 1

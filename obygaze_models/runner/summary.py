@@ -245,7 +245,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess from annotations alone."""
     metric = compared_metric(run)
     where = "On films it has not seen"
-    if cell.facts["shares_films"]:
+    if cell.facts["knows_films"]:
         where = "On further clips of films it has seen"
     value = value_text(cell, metric)
     model = label_of(cell.model)
@@ -288,8 +288,8 @@ def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
     place = "in its first question" if run.protocol["report"]["questions"] else "first"
     return [
         f"The answer is about {names[0]}, which the protocol names {place}, whatever the results "
-        f"are. {names[1]} has {metric_name(metric)} {short(best.value(metric))}; picked for this, "
-        "it looks better than it is."
+        f"are. {names[1]} has {metric_name(metric)} {short(best.value(metric))}; the highest of "
+        "several values is partly luck."
     ]
 
 

@@ -47,6 +47,7 @@ from obygaze_models.runner.fitting import (
 from obygaze_models.runner.heldout import (
     HeldOut,
     folds_of,
+    knows_films,
     nothing_held_out,
     repeats_clips,
     shares_films,
@@ -398,20 +399,22 @@ def _cells(
 ) -> list[Cell]:
     """Return the cells with these tests; an error for a model without any."""
     cells = []
-    facts_of: dict[Pair, tuple[list[str], bool, bool]] = {}
+    facts_of: dict[Pair, dict[str, Any]] = {}
     for pair in run.protocol.pairs:
         folds = run.folds[pair]
-        fold_names = [held.name for held in folds]
-        facts_of[pair] = (fold_names, repeats_clips(folds), shares_films(folds))
+        facts_of[pair] = {
+            "is_averaged": repeats_clips(folds),
+            "shares_films": shares_films(folds),
+            "knows_films": knows_films(folds),
+        }
     for pair, name in product(run.protocol.pairs, names):
-        fold_names, is_averaged, has_shared_films = facts_of[pair]
         tested: list[ScoredFold] = []
         skipped: dict[str, str] = {}
-        for number, fold_name in enumerate(fold_names):
+        for number, held in enumerate(run.folds[pair]):
             for repeat in range(run.protocol.fit.seeds):
                 outcome = outcomes.get((name, pair, number, repeat))
                 if isinstance(outcome, str):
-                    skipped[fold_name] = outcome
+                    skipped[held.name] = outcome
                 elif outcome is not None:
                     tested.append(outcome)
         if not tested:
@@ -426,10 +429,9 @@ def _cells(
                 is_model=are_models,
                 tested=tested,
                 skipped=skipped,
-                is_averaged=is_averaged,
-                shares_films=has_shared_films,
                 share=0.5 if name == "random" else None,
                 further_metrics=run.protocol.further_metrics,
+                **facts_of[pair],
             )
         )
     return cells

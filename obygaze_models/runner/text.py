@@ -26,7 +26,12 @@ from obygaze_models.runner.tables import Run
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     cells = cells_of(run)
-    lines = [_title(run), _clips(run), *_titles_of_tasks(cells, run), answer(run)]
+    lines = [
+        _title(run, cells),
+        _clips(run),
+        *_titles_of_tasks(cells, run),
+        answer(run),
+    ]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
     lines = [_about_values(run, cells), *why_this_model(run, cells)]
@@ -38,9 +43,12 @@ def result_text(run: Run) -> str:
     return "\n".join(safe_lines)
 
 
-def _title(run: Run) -> str:
+def _title(run: Run, cells: Sequence[CellRows]) -> str:
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
+    # The title of a shipped protocol is of unseen films.
+    if any(cell.facts["knows_films"] for cell in cells):
+        title = str(run.protocol["name"])
     return f"{title} ({stores})" if stores else title
 
 

@@ -37,7 +37,6 @@ COMMANDS = {
     "manifest agree": "manifest agree segments{} --clips spans{} --permutations 9",
     "manifest import segments": "manifest import segments segments{} --fps 25 -o t --force",
     "manifest join": "manifest join made-up facts{} --force",
-    "manifest windows": "manifest windows videos{} -o t --seconds 2 --every 1 --force",
     "manifest export": "manifest export vtt made-up --predictions hits{} --fps 25 --force",
     "audit captions": "audit captions captions{} --group g",
     "audit gender-score": "audit gender-score scores{}",

@@ -123,6 +123,7 @@ class MadeCell:
             "is_model": self.is_model,
             "is_averaged": False,
             "shares_films": False,
+            "knows_films": False,
             "copies": 0,
             "same_film": 0,
             "skipped": {},

@@ -223,8 +223,9 @@ def read(
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
     warnings += _changed_ids(cells, given_ids)
     warnings += one_clip_a_film
+    used_mapping = _used_mapping(chosen, table.rows)
+    warnings += _words_read_as_others(used_mapping, chosen)
     if write_mapping is not None:
-        used_mapping = _used_mapping(chosen, table.rows)
         write_mapping_file(Path(write_mapping), used_mapping)
     manifest = Manifest(name or path.stem, header, clips, tuple(extra))
     imported = ImportedTable(manifest, tuple(warnings))
@@ -351,7 +352,7 @@ def _hint(table: CsvTable, required: Sequence[str]) -> str:
         )
     return (
         "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
-        "[concepts] translate words; the known concepts: obygaze manifest group;"
+        "[concepts] translate words, and whose [modalities] name concepts of your own;"
         f" the columns of the table: {few(table.columns)}"
     )
 
@@ -435,6 +436,15 @@ def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappi
             if concept is not None and concept != word:
                 meanings[word] = concept
     return replace(mapping, columns=columns, levels=levels, concepts=meanings)
+
+
+def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:
+    """Return a sentence on concepts that have another name in the vocabulary, if there are any."""
+    others = []
+    for word, name in used.concepts.items():
+        if word not in chosen.concepts and word.casefold() != name.casefold():
+            others.append(f"{word!r} is {name!r} in the vocabulary")
+    return [f"concepts: {few(others, 3)}"] if others else []
 
 
 def _words(rows: Sequence[TableRow], column: str) -> list[str]:

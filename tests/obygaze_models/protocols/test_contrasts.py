@@ -113,10 +113,6 @@ def test_where_a_model_starts_at_random_there_is_none(tmp_path: Path) -> None:
     for row in contrasts(run):
         assert np.isfinite(row["value"])
         assert np.isnan(row["low"]) and np.isnan(row["p"])
-    lines = [line for line in result_text(run).splitlines() if "trained on" in line]
-    assert len(lines) == len(contrasts(run))
-    for line in lines:
-        assert re.search(r"difference [+-]\.\d\d; \d+ clips", line)
     section = questions(ReportRun.of(run))
     assert section.sentences[-1].startswith("These differences have no interval and no")
     (table,) = (table for table in section.tables if table.key == "contrast")

@@ -191,7 +191,7 @@ class TestPublished:
     def test_without_the_split_files_the_hint_is_how_to_get_them(self) -> None:
         with pytest.raises(FixInput) as caught:
             plan(quick("paper-table2", "data.view=visual"), films())
-        assert caught.value.hint == "obygaze manifest import obygaze12 --help"
+        assert caught.value.hint == "obygaze manifest folds --help"
 
 
 class TestTasks:

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -390,6 +391,27 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(
     assert page.read_text("utf-8") == "<p>mine</p>"
     with pytest.raises(FixUsage, match="leaves out"):
         write_report([run.folder], tmp_path / "other.html", formats=["csv"])
+
+
+def test_a_page_says_that_the_manifest_was_changed_after_the_run(
+    tmp_path: Path,
+) -> None:
+    """Levels and titles of clips were gone without a word."""
+    run = made_run(tmp_path / "run", [RIDGE])
+    with pytest.warns(ObygazeWarning, match="moved or changed after the run run"):
+        page = write_report([run.folder])[0]
+    assert "has no levels, concepts and titles of clips" in page_of(page).words
+
+
+@pytest.mark.parametrize("knows_films", [False, True])
+def test_a_page_of_known_films_has_no_title_of_unseen_ones(
+    tmp_path: Path, knows_films: bool
+) -> None:
+    cell = replace(RIDGE, facts={**RIDGE.facts, "knows_films": knows_films})
+    run = made_run(tmp_path / "run", [cell], changes=["report.questions=[]"])
+    words = page_of(write_report([run.folder])[0]).words
+    assert ("Unseen films, settings chosen" in words) == (not knows_films)
+    assert ("On further clips of films it has seen" in words) == knows_films
 
 
 def test_a_page_says_that_the_store_was_changed_after_the_run(tmp_path: Path) -> None:

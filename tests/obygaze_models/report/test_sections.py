@@ -72,6 +72,32 @@ def test_questions_have_their_differences_and_unanswered_ones_say_so(
     ]
 
 
+def test_a_difference_has_its_sides_in_the_order_of_the_question(
+    tmp_path: Path,
+) -> None:
+    """It had those of results.csv, under `first` and `second`."""
+    changes = [
+        'report.questions=[{text="Is guessing better?", first="neighbour", second="ridge"}]'
+    ]
+    row = difference_row(RIDGE, GUESS, 0.1, 0.4, 0.012)
+    run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
+    (table,) = sections_by_key(run)["questions"].tables
+    worse = sum(GUESS.ap_of(film) > RIDGE.ap_of(film) for film in FILMS)
+    value = f"{GUESS.ap - RIDGE.ap:.2f} [-0.40, -0.10]"
+    assert rows_of(table)[1] == [
+        *(
+            "EN_S",
+            "neighbour",
+            "ridge",
+            "AP",
+            value,
+            "0.012",
+            f"{worse} of 8",
+            "no, worse",
+        )
+    ]
+
+
 def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:
     hard = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 4), train="HN_S")
     row = {**difference_row(hard, RIDGE, math.nan, math.nan, math.nan), "leaked": 3}

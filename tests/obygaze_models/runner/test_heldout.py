@@ -19,6 +19,7 @@ from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import (
     HeldOut,
     folds_of,
+    knows_films,
     nothing_held_out,
     repeats_clips,
     shares_films,
@@ -113,10 +114,10 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
     assert names(manifest, first.test) == "a0 a1"
     # HN and NS of the tested film find no concept vector.
     assert names(manifest, np.flatnonzero(~first.may_learn)) == "a0 a1 a2 a3"
-    assert not shares_films([first, *others])
+    assert not knows_films([first, *others])
     # One clip of a tested film in another fold: models know the film.
     divided = manifest.with_column("fold:grouped", {**cells, "a0": "1"})
-    assert shares_films(folds(divided, *published))
+    assert knows_films(folds(divided, *published))
 
 
 def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:

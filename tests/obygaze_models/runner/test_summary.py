@@ -33,6 +33,7 @@ def fit(model: str, **facts: Any) -> dict[str, Any]:
         "is_model": model == "ridge",
         "is_averaged": False,
         "shares_films": False,
+        "knows_films": False,
         "copies": 0,
         "same_film": 0,
         "skipped": {},
@@ -135,7 +136,7 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     values = {"ap": 0.7, "auc": 0.8, "prevalence": 0.4}
     run = run_of(
         tmp_path,
-        [fit("ridge", shares_films=True)],
+        [fit("ridge", shares_films=True, knows_films=True)],
         rows("ridge", values, [0.7] * 12),
         splits=splits,
     )
@@ -240,7 +241,7 @@ def test_a_better_model_than_that_of_the_answer_is_named_with_the_reason(
     run = run_of(tmp_path / "a", fits, [*rows("ridge", GUESS), *other])
     assert why_this_model(run, cells_of(run)) == [
         "The answer is about ridge, which the protocol names first, whatever the results are. "
-        "mlp has AP .71; picked for this, it looks better than it is."
+        "mlp has AP .71; the highest of several values is partly luck."
     ]
     run = run_of(tmp_path / "b", fits[::-1], [*rows("ridge", GUESS), *other])
     assert why_this_model(run, cells_of(run)) == []
