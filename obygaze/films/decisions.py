@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import cohen_kappa_score
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
@@ -142,6 +141,9 @@ def _decisions_text(scores: Mapping[str, Score]) -> str:
     kappa = "not defined"
     # Where both say the same of all clips, chance always agrees.
     if len({*decided, *annotated}) > 1:
+        # Late: the page is there before scikit-learn is imported.
+        from sklearn.metrics import cohen_kappa_score
+
         kappa = f"{cohen_kappa_score(annotated, decided):.2f}"
     return (
         f"It calls {n_positive} of {len(scores)} clips positive. {n_agree} of its decisions agree"

@@ -119,14 +119,17 @@ def run(
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.reading import load_protocol
-    from obygaze_models.runner.inputs import gather
-    from obygaze_models.runner.run import run_protocol
 
     trust_code([*trust, *changes])
     chosen = load_protocol(os.fspath(protocol), changes)
     named = manifest or chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
-    inputs = gather(chosen, clips, path, open_stores(stores, workspace))
+    named_stores = open_stores(stores, workspace)
+    # Late: a wrong name is said before scikit-learn is imported.
+    from obygaze_models.runner.inputs import gather
+    from obygaze_models.runner.run import run_protocol
+
+    inputs = gather(chosen, clips, path, named_stores)
     name = inputs.default_name if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("runs", name)
     watch = progress_bars(progress, "steps")
@@ -191,6 +194,15 @@ def train(
         obygaze train cav obygaze12-xclip obygaze12 --json
         obygaze train mine.py:NearestMean obygaze12-xclip obygaze12 --set model.shrink=0.1
     """
+    if not isinstance(model, str):
+        raise FixUsage(
+            f"model must be a name, got {model!r}",
+            hint='"ridge", "sklearn.MODULE.CLASS" or "FILE.py:NAME"',
+        )
+    trust_code([model, *changes])
+    clips, path = named_manifest(manifest, workspace)
+    named_stores = open_stores(store, workspace)
+    # Late: a wrong name is said before scikit-learn is imported.
     from obygaze_models.models.kept import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
@@ -198,17 +210,9 @@ def train(
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, load_folder
 
-    if not isinstance(model, str):
-        raise FixUsage(
-            f"model must be a name, got {model!r}",
-            hint='"ridge", "sklearn.MODULE.CLASS" or "FILE.py:NAME"',
-        )
-    trust_code([model, *changes])
     if is_own_code(model) or is_of_sklearn(model):
         require_skops()
-    clips, path = named_manifest(manifest, workspace)
     chosen = training_protocol(model, task, clips, changes)
-    named_stores = open_stores(store, workspace)
     if len(named_stores) > 1:
         raise FixUsage(
             f"a saved model reads one store, got {', '.join(named_stores)}",

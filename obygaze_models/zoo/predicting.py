@@ -323,8 +323,8 @@ def predict(
         return _given_affect(Path(affect))
     if model is None or store is None:
         raise FixUsage("expected a model and a store, or --affect TABLE")
-    saved = load_model(model, trust=trust, workspace=workspace)
     opened = open_store(store, workspace=workspace)
+    saved = load_model(model, trust=trust, workspace=workspace)
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import normalize
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.mark_tables import (
@@ -403,8 +402,10 @@ class Site:
         is_real = self.store.real_frames(array, matrix.rows)
         if is_real is not None:
             values[~is_real] = 0  # padding is like nothing
-        vectors = normalize(values.reshape(len(matrix), -1))
-        return matrix.clip_ids.tolist(), vectors
+        vectors = values.reshape(len(matrix), -1)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        lengths[lengths == 0] = 1
+        return matrix.clip_ids.tolist(), vectors / lengths
 
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
