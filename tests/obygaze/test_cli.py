@@ -168,6 +168,20 @@ def test_no_help_imports_what_takes_seconds():
     assert set(heavy_imports_of(commands)) <= {"numpy", "h5py"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "honest", "--manifest", "nothing", "--store", "x"],
+        ["train", "ridge", "x", "nothing"],
+        ["models", "predict", "x", "nothing"],
+        ["view", "nothing", "--no-browser"],
+    ],
+)
+def test_a_wrong_name_is_said_before_anything_that_fits_is_imported(words, tmp_path):
+    found = heavy_imports_of([["-C", str(tmp_path), *words]])
+    assert set(found) <= {"numpy", "h5py", "scipy"}
+
+
 def test_what_reads_finished_runs_imports_nothing_that_fits():
     program = (
         "import sys\nimport obygaze_models.report.comparison, obygaze_models.report.page\n"
