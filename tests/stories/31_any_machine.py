@@ -83,7 +83,8 @@ def assert_the_page_shows_the_planted_concept(folder: Path, page: str) -> None:
     assert "On films it has not seen, ridge ranks clips" in first_screen
     assert "better in 12 of 12 films." in first_screen
     assert "show 1 of 2 concepts (Body); not shown: Look." in first_screen
-    assert first_screen.count("<li>") == 3, "no warning applies"
+    assert "The answer is about ridge, which the protocol names" in first_screen
+    assert first_screen.count("<li>") == 4, "no warning applies"
     demo = Workspace(folder)
     # Both models are better than a random order.
     rows = demo.read_table("runs/first/tables/summary.csv")
@@ -100,7 +101,7 @@ def assert_the_page_shows_the_planted_concept(folder: Path, page: str) -> None:
 
 
 @pytest.mark.check("a clean installation")
-@pytest.mark.parametrize("version", [OLDEST, "3.13"])
+@pytest.mark.parametrize("version", [OLDEST, "3.12", "3.13"])
 def test_make_demo_in_a_fresh_clone_ends_with_a_report(
     tmp_path: Path, version: str
 ) -> None:
