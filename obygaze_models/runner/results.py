@@ -444,22 +444,24 @@ def asks_for(question: Question, row: Mapping[str, Any]) -> bool:
         row["test"],
     ):
         return False
-    return _has_sides(question, row) or _has_sides(question, turned(row))
+    return _has_sides(question, row) or _has_sides(question, _with_sides_exchanged(row))
 
 
 def as_asked(question: Question, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a difference for which a question asks, with its sides in its order."""
-    return dict(row) if _has_sides(question, row) else turned(row)
+    if _has_sides(question, row):
+        return dict(row)
+    ends = {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
+    return {**_with_sides_exchanged(row), **ends}
 
 
-def turned(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a difference of two models of one training task with its sides exchanged."""
+def _with_sides_exchanged(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a difference of two models of one training task, each in the other's place."""
     sides = {}
     for name in ("model", "store"):
         sides[name] = row[f"against_{name}"]
         sides[f"against_{name}"] = row[name]
-    ends = {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
-    return {**row, **sides, **ends}
+    return {**row, **sides}
 
 
 def _has_sides(question: Question, row: Mapping[str, Any]) -> bool:
