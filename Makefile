@@ -17,7 +17,7 @@ BIN := .venv/bin
 JOBS ?= 3
 INPUTS ?= 500000
 SEED ?= 1
-ROUNDS ?= 15
+ROUNDS ?= 10
 TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
 	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py)
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt

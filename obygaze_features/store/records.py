@@ -257,7 +257,9 @@ def _without_sha256(data: bytes, where: str) -> bytes:
     end = data[len(_START) + len(_ZEROS) :].removeprefix(b'",')
     document = b"{" + end
     if data != _with_sha256(document):
-        raise _damaged("its bytes are not those of its first key, `sha256`", where)
+        raise _damaged(
+            "it was changed: `sha256`, its first key, is of other bytes", where
+        )
     return document
 
 

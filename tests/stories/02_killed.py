@@ -118,8 +118,8 @@ sys.addaudithook(count)
 """
 
 
-@pytest.mark.check("kills a run before changes of the disk, every twentieth")
-def test_killed_before_changes_of_the_disk_every_twentieth(ws: Workspace) -> None:
+@pytest.mark.check("kills a run before changes of the disk, every eleventh")
+def test_killed_before_changes_of_the_disk_every_eleventh(ws: Workspace) -> None:
     begin_with_counting_model(ws, "harbour", "lake")
     alone = "--store counting.py:model=alone"
     ws(f"{EXTRACT} {alone}")
@@ -127,7 +127,7 @@ def test_killed_before_changes_of_the_disk_every_twentieth(ws: Workspace) -> Non
     ws.write("hook/sitecustomize.py", DIE_AT_A_CHANGE.format(changes=sorted(MUTATING)))
     path = os.pathsep.join([str(ws.path("hook")), os.environ.get("PYTHONPATH", "")])
     n_kills = 0
-    for change in itertools.count(1, 20):
+    for change in itertools.count(1, 11):
         env = {"PYTHONPATH": path, "DIE_AT_CHANGE": str(change)}
         running = ws.start(EXTRACT, env=env)
         wait_until(lambda running=running: not running.is_running())

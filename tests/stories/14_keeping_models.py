@@ -281,7 +281,7 @@ def test_a_changed_helper_is_another_model(ws: Workspace) -> None:
     late = "from helper import BORDER\n        return X[:, 0] - BORDER"
     own_class = OWN_CLASS.format(fit="pass", score="0")
     ws.write("own.py", own_class.replace("return 0", late))
-    ws(f"train own.py:Middle planted films -o own {QUICK}")
+    ws.process(f"train own.py:Middle planted films -o own {QUICK}")
     ws.write("helper.py", "BORDER = 5.0\n")
     predict = "models predict own planted --in-sample --trust own.py:Middle"
     ws.process(f"{predict} -o own.csv", code=5)

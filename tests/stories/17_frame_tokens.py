@@ -136,16 +136,18 @@ def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> N
             f"store import npz {name}.npz --array tokens=X --pool none --manifest films"
             f" -o {name}"
         )
+    torchless = no_torch(ws)
     options = f"--set 'data.array=[\"tokens\"]' {ONE_CELL}"
     ws.process(
         f"run honest-frames --store all=all {options}"
         ' --set \'grid.models=["max","mean"]\' -o tokens',
-        env=no_torch(ws),
+        env=torchless,
     )
     # Of one vector, maximum and mean are the vector itself.
-    ws(
+    ws.process(
         f"run honest-frames --store largest=largest --store average=average {options}"
-        " --set 'grid.models=[\"max\"]' -o vectors"
+        " --set 'grid.models=[\"max\"]' -o vectors",
+        env=torchless,
     )
     scores = scores_of(ws, "tokens") | scores_of(ws, "vectors")
     of_max = scores["all", "max"]

@@ -1,10 +1,10 @@
 """Read the released files of ObyGaze12: one table of clips, and split files.
 
-The splits are read, and their ids compared with the clips; they are not computed.
+The splits are read and compared with the clips; they are not computed.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +18,13 @@ from obygaze_features.manifest.adapters import (
     level_of,
     published,
     published_header,
+    strings_of,
     unread_columns,
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_features.manifest.vocabulary import concepts
+from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
 REQUIRED = (
     *("util", "clip", "label", "overlap_ratio", "concepts", "id", "movie"),
@@ -36,9 +37,19 @@ NAMES = {
     **{"clip_id": "id", "movie_id": "movie", "video": "video_name", "level": "label"},
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
 }
-SPLIT_COLUMNS = ("id", "movie", "fold")
+SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
 # The second line of the released file has nothing but semicolons.
 LAYOUT: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
+# The levels that a label stands for; the files by film have 1 for S and 0 for its opposites.
+LEVELS_OF_LABEL = {
+    "Easy Neg": ("EN",),
+    "Hard Neg": ("HN",),
+    "Sure": ("S",),
+    "EN_HN": ("EN", "HN"),
+    "S": ("S",),
+    "0": ("EN", "HN"),
+    "1": ("S",),
+}
 _CLIP = re.compile(r"(.+?)scene-([0-9]{1,5})\.ss-([0-9]{1,6})\.es-([0-9]{1,6})")
 _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
@@ -90,12 +101,13 @@ def read(
     warnings += unread_columns(csv, table.columns, *REQUIRED, *NUMBERS)
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
-    clip_of = manifest.by_id
+    clips_as_seen = manifest.view("visual").by_id
     violations_of_splits = []
     for file, path in split_files.items():
         violations_of_split = Violations(path)
         violations_of_splits.append(violations_of_split)
-        folds = _read_split(path, clip_of, violations_of_split)
+        levels = data["splits"][file]["levels"]
+        folds = _read_split(levels, path, clips_as_seen, violations_of_split)
         column = FOLD_PREFIX + file.removesuffix(".csv").replace("/", "_")
         manifest = manifest.with_column(column, folds)
     raise_together(
@@ -139,18 +151,40 @@ def _scene_and_shots(row: TableRow) -> tuple[str, str, str]:
 
 
 def _read_split(
-    path: Path, clip_of: Mapping[str, Clip], violations: Violations
+    levels: Sequence[str], path: Path, clips: Mapping[str, Clip], violations: Violations
 ) -> dict[str, str]:
-    """Return the fold of each clip by its id; an id that no clip of the film has is a violation."""
+    """Return the fold of each clip by its id; contradictions with the clips are violations."""
     table = read_table(path, required=SPLIT_COLUMNS, violations=violations, **LAYOUT)
     line_of: dict[str, int] = {}
     for row in table.rows:
         row.unique("id", line_of)
         row.whole("fold", "a fold")
-        clip = clip_of.get(row["id"])
-        if clip is None:
-            row.add("id", f"{row['id']!r} is not the id of a clip")
-        elif row["movie"] != clip.movie_id:
-            problem = f"{row['movie']!r}, but the clip is from {clip.movie_id!r}"
-            row.add("movie", problem)
+        # Without clips the table of clips has violations; there is nothing to compare with.
+        if clips:
+            _compare(row, clips.get(row["id"]), levels)
     return {row["id"]: row["fold"] for row in table.rows}
+
+
+def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
+    if clip is None:
+        row.add("id", f"{row['id']!r} is not the id of a clip")
+        return
+    if row["movie"] != clip.movie_id:
+        row.add("movie", f"{row['movie']!r}, but the clip is from {clip.movie_id!r}")
+    meant = [
+        level for level in LEVELS_OF_LABEL.get(row["label"], ()) if level in levels
+    ]
+    if not meant:
+        row.add("label", f"{row['label']!r} is not a label of this split")
+    elif clip.level and clip.level not in meant:
+        row.add(
+            "label",
+            f"{row['label']!r}, but the clip is {clip.level} in the visual view",
+        )
+    before = len(row.violations)
+    reason = {canonical_concept(word) for word in strings_of(row, "reason")}
+    if len(row.violations) == before and reason != set(clip.concepts):
+        expected = "|".join(clip.concepts) or "none"
+        row.add(
+            "reason", f"{row['reason']!r}, but the concepts of the clip are {expected}"
+        )

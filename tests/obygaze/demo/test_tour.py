@@ -1,12 +1,59 @@
-"""What the tour refuses; `stories/31_any_machine.py` takes it."""
+"""The whole tour, as a newcomer takes it: from two experts' marks to a page that can be read."""
 
 from __future__ import annotations
 
+import csv
+import re
+import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze
+from support.cli import call_obygaze, run_obygaze
+
+
+def _table(folder: Path, name: str) -> list[dict[str, str]]:
+    path = folder / "runs" / "first" / "tables" / f"{name}.csv"
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+@pytest.mark.check("the whole tour, in half a minute")
+def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = run_obygaze("-C", tmp_path, "demo", "--json").ok()
+    document = done.json()
+    page = Path(document["page"]).read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!#|data:)', page)
+    # The first screen answers the question, and says which of the two concepts is found.
+    first_screen = page[page.index("<header>") : page.index("</header>")]
+    assert "On films it has not seen, ridge ranks clips" in first_screen
+    assert "better in 12 of 12 films." in first_screen
+    assert "show 1 of 2 concepts (Body); not shown: Look." in first_screen
+    # The page says why its sentence is not about the model with the higher value.
+    assert "The answer is about ridge, which the protocol names" in first_screen
+    assert first_screen.count("<li>") == 4, "no warning applies"
+    # Both models are better than a random order, in a table of two rows.
+    rows = _table(folder, "summary")
+    assert [row["model"] for row in rows] == ["ridge", "pcbm-lr"]
+    assert [row["better?"] for row in rows] == ["yes", "yes"]
+    concepts = {row["concept"]: row for row in _table(folder, "concepts")}
+    body = concepts["Body"]
+    look = concepts["Look"]
+    assert float(body["p (Holm)"]) < 0.01
+    assert float(body["AP low"]) > float(body["share"]) + 0.15
+    assert float(look["p (Holm)"]) > 0.1
+    assert float(look["AP low"]) < float(look["share"]) < float(look["AP high"])
+    # Each printed command works as it is typed.
+    report = shlex.split(document["commands"][-1])[1:]
+    assert run_obygaze(*report, cwd=tmp_path).code == 0
+    assert all(f"$ {command}\n" in done.stderr for command in document["commands"])
+    # The guide on maps goes on with these weights.
+    has_torch = find_spec("torch") is not None and find_spec("transformers") is not None
+    assert (folder / "weights" / "model.safetensors").is_file() == has_torch
+    # Neither progress bars nor warnings.
+    assert "%|" not in done.stderr
+    assert "Warning" not in done.stderr
 
 
 def test_a_folder_with_work_in_it_is_left_alone(tmp_path: Path) -> None:

@@ -178,20 +178,22 @@ def test_fetch_does_not_ask_the_hub_for_what_is_there(
 
 
 @pytest.mark.check("a process without the hub's library in it")
+@pytest.mark.parametrize("before", [(), ("config.json", "model.safetensors")])
 def test_fetched_weights_bring_the_tokenizer_of_their_text_tower(
-    tmp_path: Path,
+    before: tuple[str, ...], tmp_path: Path
 ) -> None:
     """`extract text` failed on a node without network, also where the weights had been fetched."""
     served = save_text_model("clip", tmp_path / "served")
     write_tiny_card("clip", tmp_path / "backbones", checkpoint="lab/tiny")
     home = tmp_path / "home"
-    # What another program has downloaded.
-    few = tmp_path / "few"
-    few.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(served / name, few)
-    card = find_card("tiny-clip", Workspace(tmp_path))
-    hub_cache(card, home / "hub", few, commit=COMMIT)
+    if before:
+        # What another program has downloaded.
+        few = tmp_path / "few"
+        few.mkdir()
+        for name in before:
+            shutil.copy(served / name, few)
+        card = find_card("tiny-clip", Workspace(tmp_path))
+        hub_cache(card, home / "hub", few, commit=COMMIT)
     env: dict[str, str | None] = {
         **{name: None for name in os.environ if name.lower().endswith("_proxy")},
         **{"HF_HUB_CACHE": None, "HF_HUB_OFFLINE": None, "HF_HOME": str(home)},

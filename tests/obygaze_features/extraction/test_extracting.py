@@ -45,7 +45,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import layout
 from obygaze_features.store.changing import subset
-from obygaze_features.store.filling import Filling
+from obygaze_features.store.filling import BlockWriter, Filling
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.verifying import verify
 from obygaze_features.video import decode_clip
@@ -215,6 +215,24 @@ def test_parts_of_films_are_computed_at_their_times(tmp_path: Path) -> None:
 # --- The same bytes, whatever happens ---
 
 
+def test_processes_together_make_the_same_bytes(world: Path, undisturbed: Path) -> None:
+    processes = [start_worker(world) for _ in range(2)]
+    assert [finished(process) for process in processes] == [0, 0]
+    store = world / "stores" / STORE
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert no_work_is_left(store)
+
+
+def test_a_run_that_was_killed_goes_on(world: Path, undisturbed: Path) -> None:
+    assert finished(start_worker(world, at=30)) == -signal.SIGKILL
+    store = world / "stores" / STORE
+    assert not store.exists()
+    assert len(Filling.open(store).missing()) in (1, 2, 3)
+    run("films", world)
+    assert bytes_of(store) == bytes_of(undisturbed)
+    assert no_work_is_left(store)
+
+
 def test_stores_with_blocks_of_two_sizes_are_filled_together(
     films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +245,22 @@ def test_stores_with_blocks_of_two_sizes_are_filled_together(
     run(films, world, ["descriptors", CARD], stores={CARD: "other"})
     assert bytes_of(store) == bytes_of(undisturbed)
     assert bytes_of(world / "stores" / "other") == bytes_of(undisturbed)
+
+
+@pytest.mark.check("six kills of three processes each")
+def test_many_kills(films: Manifest, undisturbed: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    for number in range(2):
+        world = tmp_path / str(number)
+        keep_manifest(films, world)
+        (world / "stores").mkdir()
+        for at in random.integers(1, N_CLIPS + 2, (3, 3)):
+            workers = [start_worker(world, at=int(n)) for n in at]
+            for worker in workers:
+                finished(worker)
+        run("films", world)
+        assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
+        assert no_work_is_left(world / "stores" / STORE)
 
 
 def test_a_block_that_another_process_finishes_is_let_go(
@@ -348,6 +382,34 @@ def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
     with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an illegal"):
         run(films, world)
     assert list((world / "stores").iterdir()) == []
+
+
+def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
+    films: Manifest,
+    world: Path,
+    undisturbed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = BlockWriter.commit
+    calls: list[int] = []
+
+    def full(writer: BlockWriter, *arguments: Any) -> object:
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(writer, *arguments)
+
+    monkeypatch.setattr(BlockWriter, "commit", full)
+    with pytest.raises(FixInput, match="the disk is full"):
+        run(films, world)
+    store = world / "stores" / STORE
+    done, begun = Filling.open(store).listed()
+    # The other blocks that were computed by then may be written or not.
+    assert 1 <= len(done) <= 2
+    assert not begun
+    monkeypatch.setattr(BlockWriter, "commit", write)
+    run(films, world)
+    assert bytes_of(store) == bytes_of(undisturbed)
 
 
 # --- Only what is missing ---

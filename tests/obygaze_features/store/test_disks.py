@@ -219,7 +219,7 @@ def test_a_read_only_folder_is_read_and_refuses_to_be_written(read_only: Path) -
 # Power cuts.
 
 
-@pytest.mark.check("cuts the power at each fifth sync")
+@pytest.mark.check("cuts the power at each third sync")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
@@ -232,7 +232,7 @@ def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
     if life == "change":
         (tmp_path / "before").mkdir()
         first_life(tmp_path / "before" / "s")
-    at = SEED % 5
+    at = SEED % 3
     code = -1
     while code != DONE:
         target = tmp_path / f"cut{at}" / "s"
@@ -254,7 +254,7 @@ def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
             live(target)
         check(target)
         shutil.rmtree(target.parent)
-        at += 5
+        at += 3
     assert at > 20
 
 

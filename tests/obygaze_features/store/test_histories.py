@@ -370,9 +370,9 @@ def test_random_histories(tmp_path: Path, first: int) -> None:
         run(tmp_path / str(seed), seed)
 
 
-@pytest.mark.check("30 random histories")
-@pytest.mark.parametrize("first", range(20, 50, 15))
+@pytest.mark.check("60 random histories")
+@pytest.mark.parametrize("first", range(20, 80, 20))
 def test_many_random_histories(tmp_path: Path, first: int) -> None:
-    first += 30 * SEED
-    for seed in range(first, first + 15):
+    first += 60 * SEED
+    for seed in range(first, first + 20):
         run(tmp_path / str(seed), seed)

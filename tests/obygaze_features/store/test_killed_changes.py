@@ -15,10 +15,8 @@ from support.zygote import Zygote, disturb, failures
 
 from obygaze_features.store.placing import finish_waiting
 
-# Of the changes and uses of the disk; `make torture` tries all of them.
-EVERY = 15
-# Exports have few.
-EVERY_OF_AN_EXPORT = 5
+# Of the changes and uses of the disk; `make torture` tries all of them. Exports have few.
+EVERY = 5
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def scene_of(tmp_path: Path, name: str) -> Scene:
     return Scene(tmp_path, name)
 
 
-@pytest.mark.check("a kill before each fifteenth change of the disk")
+@pytest.mark.check("a kill before each fifth change of the disk")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_killed_between_any_two_system_calls(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
@@ -58,11 +56,11 @@ def test_a_command_is_killed_between_any_two_system_calls(
     assert n_kills >= (2 if scene.command.is_export else 30 / EVERY)
 
 
-@pytest.mark.check("meets at each fifteenth look")
+@pytest.mark.check("meets at each fifth look")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -> None:
-    """At each fifteenth use of the disk, another process runs the whole command."""
+    """At each fifth use of the disk, another process runs the whole command."""
     scene = scene_of(tmp_path, name)
     last: list[Path] = []
 
@@ -73,10 +71,9 @@ def test_another_process_runs_the_command_meanwhile(tmp_path: Path, name: str) -
             scene.reset()
         last.append(scene.home)
 
-    every = EVERY_OF_AN_EXPORT if scene.command.is_export else EVERY
-    n_met = meet_everywhere(prepare, scene.work, scene.work, every)
+    n_met = meet_everywhere(prepare, scene.work, scene.work, EVERY)
     scene.check()
-    assert n_met > (5 if scene.command.is_export else 50) / every
+    assert n_met > (5 if scene.command.is_export else 50) / EVERY
 
 
 @pytest.mark.check("kills ten processes of each command")

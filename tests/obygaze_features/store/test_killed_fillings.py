@@ -30,7 +30,7 @@ CHECKS = {"first": check_first, "change": check_changed}
 LIVES = {"first": first_life, "change": change_life}
 N_KILLED = 30
 # Of the changes and uses of the disk; `make torture` tries all of them.
-EVERY = 15
+EVERY = 5
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_a_store_is_seen_that_a_disk_says_is_not_there(tmp_path: Path, sealed) -
         assert seal_at(tmp_path / "m" / "s") == seal_at(sealed)
 
 
-@pytest.mark.check("one kill for each fifteenth change of the disk")
+@pytest.mark.check("one kill for each fifth change of the disk")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("life", ["first", "change"])
 def test_a_kill_between_any_two_system_calls(
@@ -239,7 +239,7 @@ def test_another_process_does_it_all_meanwhile(
     assert n_met > 100 / every
 
 
-@pytest.mark.check("suspends a seal at each fifteenth use of the disk")
+@pytest.mark.check("suspends a seal at each fifth use of the disk")
 @pytest.mark.timeout(1200)
 def test_seals_that_meet(tmp_path, sealed, undisturbed) -> None:
     rounds = Rounds(tmp_path, "first", sealed)

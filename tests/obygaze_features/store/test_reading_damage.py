@@ -106,7 +106,7 @@ def flips(path: Path, random: np.random.Generator, count: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "count", [100, pytest.param(300, marks=pytest.mark.check("many damaged bits"))]
+    "count", [100, pytest.param(600, marks=pytest.mark.check("many damaged bits"))]
 )
 def test_a_flipped_bit_is_refused_or_not_read(
     stores, tmp_path, few_lines, count

@@ -35,9 +35,6 @@ FAILED = [
     "mpeg2-no-b-mpg-25-after-key-twice",
 ]
 
-# One of each codec, kind of group and container.
-N_FILES = 125
-
 
 def case_of(name: str) -> Case:
     codec, rest = name.split("-", 1)
@@ -52,27 +49,43 @@ def case_of(name: str) -> Case:
     return Case(codec, group, container, rate, cut, text.removeprefix(f"{cut}-"))
 
 
+@pytest.mark.parametrize(
+    ("indexed", "in_memory"),
+    [
+        (False, True),
+        *(
+            pytest.param(*ways, marks=pytest.mark.check("each file in another way"))
+            for ways in ((True, False),)
+        ),
+    ],
+)
 @pytest.mark.parametrize("name", FAILED)
 def test_kinds_that_were_wrong(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    indexed: bool,
+    in_memory: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not in_memory:
+        monkeypatch.setattr(film, "KEEP_BYTES", 0)
     monkeypatch.setattr(film, "_FILMS", {})
     case = case_of(name)
     path = make(case, tmp_path)
     assert path is not None
     tally = Tally()
-    compare(case, path, tmp_path, None, tally)
+    compare(case, path, tmp_path, tmp_path / "indexes" if indexed else None, tally)
     assert tally.wrong == []
     assert tally.n_right + tally.n_marked + tally.refused.total() > 0
 
 
-@pytest.mark.check("a file of each codec, kind of group and container")
+@pytest.mark.check("hundreds of files")
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_exact_picture_or_a_reason(
     codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tally = Tally()
-    cases = [case for case in draw(N_FILES, seed=38) if case.codec == codec]
+    cases = [case for case in draw(200, seed=38) if case.codec == codec]
     for number, case in enumerate(cases):
         # Every third film is read again from the disk, every second from a kept index.
         monkeypatch.setattr(film, "KEEP_BYTES", 0 if number % 3 == 0 else 2**28)

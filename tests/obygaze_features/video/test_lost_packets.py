@@ -439,10 +439,10 @@ def test_what_is_reported_of_a_later_packet_marks_the_picture_that_is_asked_for_
     assert tally.n_refused > 0 and is_reported(path)
 
 
-@pytest.mark.check("damaged files")
+@pytest.mark.check("forty damaged files")
 def test_no_picture_is_wrong_where_ffmpeg_reports_anything(tmp_path: Path) -> None:
-    tallies, wrong = count_damaged(24, 7, tmp_path)
-    assert sum(tally.n_right for tally in tallies.values()) > 600
+    tallies, wrong = count_damaged(40, 7, tmp_path)
+    assert sum(tally.n_right for tally in tallies.values()) > 1000
     assert [line for line in wrong if "FFmpeg reports nothing" not in line] == []
 
 

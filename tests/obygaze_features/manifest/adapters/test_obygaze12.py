@@ -190,8 +190,8 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
     first = write_split(
         tmp_path,
         "02_HN_S.csv",
-        split_row(1, "Easy Neg", "[]", 0),
-        split_row(2, "Hard Neg", "['Exp of  emotion']", 1),
+        split_row(1, "Hard Neg", "[]", 0),
+        split_row(2, "Hard Neg", "['Look']", 1),
         split_row(9, "Sure", "['Look']", 1),
         split_row(2, "Easy Neg", "['Exp of  emotion']", 1),
     )
@@ -205,10 +205,16 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
         read(main, splits=tmp_path)
     assert caught.value.details == (
         f"{main}:6: column 'label': unknown level 'Sore', expected EN, HN, NS, S",
+        f"{first}:2: column 'label': 'Hard Neg', but the clip is EN in the visual view",
+        f"{first}:3: column 'reason': \"['Look']\", but the concepts of the clip are "
+        "Expression of emotion",
         f"{first}:4: column 'id': 'tt01-009' is not the id of a clip",
         f"{first}:5: column 'id': 'tt01-002' is already on line 3",
+        f"{first}:5: column 'label': 'Easy Neg' is not a label of this split",
         f"{second}:2: column 'fold': '-1' is not a fold",
+        f"{second}:2: column 'reason': expected a list of strings, got 'nothing'",
         f"{second}:3: column 'movie': 'tt02', but the clip is from 'tt01'",
+        f"{second}:3: column 'label': 'S', but the clip is EN in the visual view",
     )
 
 
