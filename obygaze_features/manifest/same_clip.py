@@ -1,0 +1,166 @@
+"""Whether two rows are about the same clip.
+
+A clip is a film and a span; its id is only its name in a manifest. Two tables may have the same id
+for different clips, and different ids for the same clip. Film and times may be unknown on one side.
+This module alone decides; imports, stores, merges, withdrawals, runs, models, tables and pages ask
+it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identity_of` for a row of a
+store.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from obygaze_features.manifest.model import Clip, ascii_id, unannotated_id
+from obygaze_features.manifest.times import span_in_file, span_in_film
+
+# Times that differ by less are the same: a table may round them, and a picture of a film with 25
+# pictures a second lasts .04 s.
+TOLERANCE_S = 0.02
+
+# Start and end in seconds; a time that is None is not known.
+Times = tuple[float | None, float | None]
+
+
+class Sameness(Enum):
+    """What a comparison of two rows can say."""
+
+    SAME = "the same clip"
+    OTHER_ANNOTATOR = "the same clip by another annotator"
+    OTHER = "another clip"
+    UNKNOWN = "cannot be known"
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the rows count as one clip: nothing contradicts it."""
+        return self is not Sameness.OTHER
+
+
+SAME = Sameness.SAME
+OTHER_ANNOTATOR = Sameness.OTHER_ANNOTATOR
+OTHER = Sameness.OTHER
+UNKNOWN = Sameness.UNKNOWN
+
+
+class Identity(NamedTuple):
+    """What a row says about its clip.
+
+    Attributes:
+        clip_id: The id, without the annotator.
+        movie_id: The film; "" if it is not known, or if it was only guessed from the id.
+        in_film: Start and end in the film; None if they are not known.
+        in_file: Start and end in the file of the clip; None if they are not known.
+        in_either: Start and end, where nobody says whether in the film or in the file.
+        video: What identifies the bytes of the video; "" if it is not known.
+        annotator: Whose row it is; "" if nobody says.
+    """
+
+    clip_id: str
+    movie_id: str = ""
+    in_film: Times | None = None
+    in_file: Times | None = None
+    in_either: Times | None = None
+    video: str = ""
+    annotator: str = ""
+
+    @classmethod
+    def of_clip(cls, clip: Clip) -> "Identity":
+        """Return what a clip of a manifest says."""
+        return cls(
+            clip_id=unannotated_id(clip),
+            movie_id=clip.movie_id,
+            in_film=span_in_film(clip),
+            in_file=span_in_file(clip),
+            annotator=ascii_id(clip.extra.get("annotator", "")),
+        )
+
+
+class Comparison(NamedTuple):
+    """The result of a comparison.
+
+    Attributes:
+        sameness: What the rows are to each other.
+        contradiction: What differs, with both values: `film: alba and brug`. It is "" unless rows
+            of the same id are different clips.
+    """
+
+    sameness: Sameness
+    contradiction: str = ""
+
+
+def compare_clips(one: Identity, other: Identity) -> Comparison:
+    """Return whether two rows are about the same clip.
+
+    Rows with the same id are, unless films or times contradict it; `UNKNOWN` says that only the
+    ids are known on both sides. Rows with different ids are the same clip if they name the same
+    film and the same times in it.
+    """
+    if one.clip_id != other.clip_id:
+        return Comparison(_with_other_ids(one, other))
+    if one.movie_id and other.movie_id and one.movie_id != other.movie_id:
+        return Comparison(OTHER, f"film: {one.movie_id} and {other.movie_id}")
+    compared_times = _comparable_times(one, other)
+    has_equal_times = any(_are_equal(*pair) for pair in compared_times)
+    if compared_times and not has_equal_times:
+        ours, theirs = compared_times[0]
+        return Comparison(OTHER, f"times: {_shown(ours)} and {_shown(theirs)}")
+    has_equal_film = bool(one.movie_id) and one.movie_id == other.movie_id
+    has_equal_video = bool(one.video) and one.video == other.video
+    if has_equal_film or has_equal_times or has_equal_video:
+        return Comparison(_same_or_annotated(one, other))
+    return Comparison(UNKNOWN)
+
+
+def _with_other_ids(one: Identity, other: Identity) -> Sameness:
+    """Return what rows with different ids are: without equal times, other clips."""
+    if not one.movie_id or one.movie_id != other.movie_id:
+        return OTHER
+    compared_times = _comparable_times(one, other)
+    if not any(_are_equal(*pair) and None not in pair[0] for pair in compared_times):
+        return OTHER
+    are_times_in_film = bool(one.in_film and other.in_film)
+    has_equal_video = bool(one.video) and one.video == other.video
+    if are_times_in_film or has_equal_video:
+        return _same_or_annotated(one, other)
+    return OTHER
+
+
+def _same_or_annotated(one: Identity, other: Identity) -> Sameness:
+    if one.annotator and other.annotator and one.annotator != other.annotator:
+        return OTHER_ANNOTATOR
+    return SAME
+
+
+def _comparable_times(one: Identity, other: Identity) -> list[tuple[Times, Times]]:
+    """Return the pairs of times that count the same seconds, or may; one equal pair suffices."""
+    if one.in_film and other.in_film:
+        return [(one.in_film, other.in_film)]
+    pairs = []
+    if one.in_file and other.in_file:
+        pairs.append((one.in_file, other.in_file))
+    for theirs in (other.in_film, other.in_file, other.in_either):
+        if one.in_either and theirs:
+            pairs.append((one.in_either, theirs))
+    for ours in (one.in_film, one.in_file):
+        if ours and other.in_either:
+            pairs.append((ours, other.in_either))
+    return [pair for pair in pairs if _has_common_time(*pair)]
+
+
+def _has_common_time(ours: Times, theirs: Times) -> bool:
+    return any(
+        a is not None and b is not None for a, b in zip(ours, theirs, strict=True)
+    )
+
+
+def _are_equal(ours: Times, theirs: Times) -> bool:
+    """Return whether no time differs that is known on both sides."""
+    for a, b in zip(ours, theirs, strict=True):
+        if a is not None and b is not None and abs(a - b) > TOLERANCE_S:
+            return False
+    return True
+
+
+def _shown(times: Times) -> str:
+    """Return start and end as text: `12.5 s to 14 s`."""
+    words = ["?" if time is None else f"{time:.10g} s" for time in times]
+    return " to ".join(words)

@@ -1,0 +1,94 @@
+"""Rule (a): a clip is a film and a span; its id is only its name in a manifest."""
+
+import pytest
+
+from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.same_clip import (
+    OTHER,
+    OTHER_ANNOTATOR,
+    SAME,
+    UNKNOWN,
+    Identity,
+    compare_clips,
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "sameness"),
+    [
+        (Identity("lake-1"), Identity("lake-1"), UNKNOWN),
+        (Identity("lake-1", "lake"), Identity("lake-1"), UNKNOWN),
+        (Identity("lake-1", "lake"), Identity("lake-1", "lake"), SAME),
+        (Identity("1", "lake"), Identity("1", "dune"), OTHER),
+        (Identity("1", "", (0.0, 2.0)), Identity("1", "dune", (0.0, 2.0)), SAME),
+        (Identity("1", "dune", (0.0, 2.0)), Identity("1", "dune", (1.0, 2.0)), OTHER),
+        # Rounded to two digits in one table.
+        (Identity("1", "", (1 / 3, 2.0)), Identity("1", "", (0.33, 2.0)), SAME),
+        # The same times in files of their own, at other places of the film.
+        (
+            Identity("1", "dune", (10.0, 12.0), (0.0, 2.0)),
+            Identity("1", "dune", (20.0, 22.0), (0.0, 2.0)),
+            OTHER,
+        ),
+        (Identity("a", "dune", (0.0, 2.0)), Identity("b", "dune", (0.0, 2.0)), SAME),
+        (Identity("a", "dune"), Identity("b", "dune"), OTHER),
+        (
+            Identity("a", "dune", None, (0.0, 2.0)),
+            Identity("b", "dune", None, (0.0, 2.0)),
+            OTHER,
+        ),
+        (
+            Identity("1", "dune", annotator="ada"),
+            Identity("1", "dune", annotator="ben"),
+            OTHER_ANNOTATOR,
+        ),
+        (
+            Identity("1", "dune", annotator="ada"),
+            Identity("1", "lake", annotator="ben"),
+            OTHER,
+        ),
+        (
+            Identity("1", in_film=(3.0, 4.0)),
+            Identity("1", in_either=(3.0, None)),
+            SAME,
+        ),
+        (
+            Identity("1", in_film=(3.0, 4.0)),
+            Identity("1", in_either=(5.0, None)),
+            OTHER,
+        ),
+    ],
+)
+def test_two_rows_are_the_same_clip_unless_film_or_times_contradict(
+    one: Identity, other: Identity, sameness: object
+) -> None:
+    assert compare_clips(one, other).sameness is sameness
+    assert compare_clips(other, one).sameness is sameness
+
+
+def test_a_contradiction_names_both_values() -> None:
+    films = compare_clips(Identity("1", "lake"), Identity("1", "dune"))
+    times = compare_clips(Identity("1", "", (0.0, 2.0)), Identity("1", "", (7.5, 9.0)))
+    assert films.contradiction == "film: lake and dune"
+    assert times.contradiction == "times: 0 s to 2 s and 7.5 s to 9 s"
+
+
+def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:
+    ada, ben = (
+        Identity.of_clip(Clip(f"lake-1.{name}", "lake", extra={"annotator": name}))
+        for name in ("ada", "ben")
+    )
+    assert compare_clips(ada, ben).sameness is OTHER_ANNOTATOR
+
+
+def test_a_clip_that_link_gave_a_file_of_its_own_is_still_the_row_with_its_old_times() -> (
+    None
+):
+    linked = Clip(
+        "lake-1",
+        "lake",
+        video="lake-1.mp4",
+        extra={"film_start_s": "3.0", "film_end_s": "5.0", "video_name": ""},
+    )
+    row = Identity("lake-1", "lake", in_either=(3.0, 5.0))
+    assert compare_clips(Identity.of_clip(linked), row).sameness is SAME
