@@ -37,7 +37,7 @@ from obygaze_features.store.finding import (
     text_of_copies,
     withdrawn_elsewhere,
 )
-from obygaze_features.store.layout import MASK, ROWS_CSV, TIMES, Array
+from obygaze_features.store.layout import ROWS_CSV, Array, with_companions
 from obygaze_features.store.making import (
     FinishedFile,
     Written,
@@ -183,7 +183,8 @@ def subset(
     )
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
-        chosen = _chosen_arrays(opened, arrays)
+        named = [opened.array(name) for name in dict.fromkeys(arrays)]
+        chosen = with_companions(named, opened.record.arrays)
     source = PickedRows.of(opened, rows)
     if all(row.status == WITHDRAWN for row in source.rows):
         first = source.rows[0]
@@ -205,17 +206,6 @@ def subset(
         terms=opened.terms,
     )
     return Changed.of(written)
-
-
-def _chosen_arrays(store: Store, names: Sequence[str]) -> tuple[Array, ...]:
-    """Return the arrays of a subset: those of these names, with their times and their mask."""
-    chosen = {name: store.array(name) for name in names}
-    frames = {array.dims[0] for array in chosen.values() if array.dims}
-    for array in store.record.arrays:
-        is_of_frames = not array.dims or array.dims[0] in frames
-        if array.name in (MASK, *TIMES) and is_of_frames:
-            chosen.setdefault(array.name, array)
-    return tuple(chosen.values())
 
 
 def _chosen_rows(
@@ -403,6 +393,7 @@ def _withdraw(
             replaces=(*record.replaces, change),
             origins=record.origins,
             terms=before.terms,
+            edits=before.card_edits(),
             changes=before.seal,
         )
     else:

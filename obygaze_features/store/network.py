@@ -44,6 +44,10 @@ class Unreachable(ObygazeError):
     """A server does not answer, or the connection breaks: check the address, or try later."""
 
 
+class NoRanges(FixInput):
+    """A server sends whole files only: copy the store."""
+
+
 def open_remote(url: str) -> Files:
     """Return the files at an http(s), s3 or hf URL."""
     url = url.rstrip("/")
@@ -94,9 +98,10 @@ def explained(error: Exception, where: str) -> ObygazeError:
     if kind in DENIED:
         return FixInput("access denied", where=where)
     if kind == "NotSupportedError":
-        return FixInput(
+        return NoRanges(
             "this server cannot send parts of files, or this file is empty",
             where=where,
+            hint="obygaze store pull copies the whole store",
         )
     if KEY_SERVER in line:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
@@ -120,6 +125,8 @@ class ObjectFiles:
     """Files behind an obstore store: http(s), s3, memory, and whatever else obstore reads."""
 
     piece_bytes = 2**23
+    # Whether the server was asked for a part of a file, and cannot send one.
+    _sends_whole_files = False
 
     def __init__(self, store: Any, address: str, location: str = "") -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
@@ -136,21 +143,75 @@ class ObjectFiles:
         return data
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files; several are requested at once."""
+        """Yield parts of files; several are requested at once.
+
+        A server that sends whole files only is asked for the whole file, if the parts are its
+        beginning, one behind the other.
+        """
+        n_yielded = 0
+        if not self._sends_whole_files:
+            try:
+                for data in self._requested(ranges):
+                    yield data
+                    n_yielded += 1
+                return
+            except NoRanges:
+                if n_yielded or not _is_beginning(ranges):
+                    raise
+                self._sends_whole_files = True
+        yield from self._streamed(ranges)
+
+    def _requested(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
+        """Yield parts of files, each the answer to a request of its own."""
         if len(ranges) == 1:
             yield self._range(ranges[0])
             return
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             yield from _in_order(pool, self._range, ranges)
 
+    def _streamed(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
+        """Yield the beginning of a file in parts, from one answer that has the whole file."""
+        name = ranges[0].name
+        where = f"{self.location}/{name}"
+        if not _is_beginning(ranges):
+            raise NoRanges(
+                "this server cannot send parts of files",
+                where=where,
+                hint="obygaze store pull copies the whole store",
+            )
+        waiting = bytearray()
+        lengths = [wanted.stop - wanted.start for wanted in ranges]
+        try:
+            answer = self.obstore.get(self.store, name)
+            _check_encoding(answer.attributes, where)
+            for data in answer.stream(min_chunk_size=self.piece_bytes):
+                waiting += data
+                while lengths and len(waiting) >= lengths[0]:
+                    n_bytes = lengths.pop(0)
+                    yield np.frombuffer(bytes(waiting[:n_bytes]), np.uint8)
+                    del waiting[:n_bytes]
+                if not lengths:
+                    return
+        except network_error() as error:
+            raise explained(error, where) from error
+        # The file is shorter than was expected.
+        for _ in lengths:
+            yield np.frombuffer(bytes(waiting), np.uint8)
+            waiting.clear()
+
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         where = f"{self.location}/{name}"
+        # Not a HEAD: some servers do not answer it. Of a whole file, only the beginning is read.
+        options = {} if self._sends_whole_files else {"range": (0, 1)}
         try:
-            # Not a HEAD: some servers do not answer it.
-            answer = self.obstore.get(self.store, name, options={"range": (0, 1)})
+            answer = self.obstore.get(self.store, name, options=options)
         except network_error() as error:
-            raise explained(error, where) from error
+            known = explained(error, where)
+            if not isinstance(known, NoRanges):
+                raise known from error
+            self._sends_whole_files = True
+            return self.length(name)
         return int(answer.meta["size"])
 
     def names(self) -> list[str] | None:
@@ -172,6 +233,16 @@ class ObjectFiles:
             return np.frombuffer(memoryview(answer.bytes()), np.uint8)
         except network_error() as error:
             raise explained(error, where) from error
+
+
+def _is_beginning(ranges: Sequence[Range]) -> bool:
+    """Return whether parts are the beginning of one file, one behind the other."""
+    end = 0
+    for wanted in ranges:
+        if wanted.start != end or wanted.name != ranges[0].name:
+            return False
+        end = wanted.stop
+    return True
 
 
 def _in_order(

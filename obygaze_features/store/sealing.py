@@ -18,6 +18,7 @@ from obygaze_features.store.filling import (
 )
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import (
+    NO_EDITS,
     NO_TERMS,
     Contents,
     FinishedFile,
@@ -90,7 +91,8 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         makers=source.makers,
         replaces=_history_of(before),
         origins=before.record.origins if before else (),
-        terms=_terms_of(terms, before),
+        terms=terms if before is None else terms.or_else(before.terms),
+        edits=NO_EDITS if before is None else before.card_edits(),
     )
     hidden = make_hidden(target, filling.tag)
     try:
@@ -115,14 +117,6 @@ def _history_of(before: Store | None) -> tuple[Replaced, ...]:
         return ()
     today = datetime.now(UTC).date().isoformat()
     return (*before.record.replaces, Replaced(before.seal, today))
-
-
-def _terms_of(terms: Terms, before: Store | None) -> Terms:
-    """Return terms; those that are not given are the terms of the store that is changed."""
-    if before is None:
-        return terms
-    old = before.terms
-    return Terms(terms.licence or old.licence, terms.citation or old.citation)
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:

@@ -1,7 +1,9 @@
 """Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
 
 import os
+import re
 import secrets
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +43,8 @@ COMMIT_FILES = 90
 # The hub itself adds it to a new data set.
 GIT_ATTRIBUTES = ".gitattributes"
 _COPY_BYTES = 2**22
+# What scp and rsync take for a machine; one letter would be a Windows drive.
+_HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
 
 
 class Target(Protocol):
@@ -82,6 +86,12 @@ def open_target(target: str | os.PathLike[str]) -> Target:
             "files cannot be sent to a web server",
             where=place,
             hint="a folder, s3://BUCKET/NAME or hf://OWNER/NAME",
+        )
+    if isinstance(target, str) and _HOST.match(place):
+        raise FixUsage(
+            "files are not sent by ssh",
+            where=place,
+            hint=f"rsync -a STORE/ {shlex.quote(place)}; or ./{place} for a folder here",
         )
     return FolderTarget(Path(place))
 
