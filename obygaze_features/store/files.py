@@ -4,6 +4,7 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -182,6 +183,11 @@ def check_memory(
             where=where,
             hint=hint or None,
         )
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes the disk of a folder can take."""
+    return shutil.disk_usage(folder).free
 
 
 class ListedFiles:

@@ -39,7 +39,15 @@ from obygaze_features.store.importing.reader import (
     checked_shape,
 )
 from obygaze_features.store.importing.trees import open_npy, open_pth
-from obygaze_features.store.layout import VECTORS, Array
+from obygaze_features.store.layout import (
+    DTYPES,
+    MASK,
+    TIMES,
+    VECTORS,
+    Array,
+    belongs_to,
+    with_companions,
+)
 from obygaze_features.store.making import new_store, rows_not_finite, write_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
@@ -154,7 +162,12 @@ def import_features(
     The recipe of the new store is marked unknown and has only the facts that you give. Imports with
     the same --backbone and --fact have the same recipe: they can be merged, and a model of one
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
-    are failed rows. Numbers become float32; several float16 vectors a clip stay float16.
+    are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
+    called mask says which frames are real, time_s and asked_s when they are: they come with the
+    arrays of frames, and the maximum of --pool leaves padding out.
+
+    Of an export of this program, arrays, films, times, licence and citation are kept as they were
+    in the store.
 
     pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
     [1, tokens, D]. Files that could run code are refused.
@@ -183,7 +196,7 @@ def import_features(
         backbone: The model that made them.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
-        citation: What to cite for them. [default: the manifest's]
+        citation: What to cite for them. [default: the export's, or the manifest's]
         progress: Counts clips, twice: when they are checked and when they are written.
         workspace: The workspace, if it is not the current one.
 
@@ -203,9 +216,9 @@ def import_features(
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
         if pool is None:
-            pool = "also" if list(reader.columns) == ["tokens"] else "none"
-        if citation is None:
-            citation = "" if manifest is None else manifest.header.citation
+            is_of_tokens = _features_of(reader) == ["tokens"] and reader.export is None
+            pool = "also" if is_of_tokens else "none"
+        terms = _terms_of(reader, licence, citation, manifest)
         clips = _matched(reader, manifest)
         _check_some_known(reader, clips, manifest)
         stored = _stored_arrays(reader, clips, pool)
@@ -217,7 +230,7 @@ def import_features(
             recipe=_recipe_of(reader, backbone, facts or {}, pool),
             manifest=clips.manifest,
             origins=[_origin_of(reader)],
-            terms=Terms(licence, citation),
+            terms=terms,
         )
     finally:
         reader.close()
@@ -230,7 +243,7 @@ def import_features(
         arrays={array.name: array.shape for array in imported.arrays},
         failed=failed,
         not_in_manifest=clips.not_in_manifest,
-        remarks=[*reader.notes, *clips.notes],
+        remarks=[*reader.notes, *_left_out(reader, stored), *clips.notes],
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=imported.warnings,
     )
@@ -271,6 +284,29 @@ def open_features(
     return FORMATS[format](Path(source), dict(arrays or {}), **options)
 
 
+def _features_of(reader: Reader) -> list[str]:
+    """Return the columns that hold features, and not a mask or times."""
+    return [name for name in reader.columns if name not in (MASK, *TIMES)]
+
+
+def _terms_of(
+    reader: Reader,
+    licence: str,
+    citation: str | None,
+    manifest: model.Manifest | None,
+) -> Terms:
+    """Return the terms of the new store: those that are given, else those of an export."""
+    given = Terms(licence, citation or "")
+    stated = Terms()
+    if reader.export is not None:
+        stated = Terms(reader.export.licence, reader.export.citation)
+    given.require_same(stated, reader.where)
+    terms = given.or_else(stated)
+    if citation is None and manifest is not None:
+        terms = terms.or_else(Terms(citation=manifest.header.citation))
+    return terms
+
+
 def _check_facts(facts: Mapping[str, str]) -> None:
     """Raise an error for a fact that the import records itself."""
     for name in facts.keys() & OWN_FACTS:
@@ -296,9 +332,12 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     """Return the rows of the new store with their places in the files."""
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
-        clip_ids = list(map(as_id, reader.clip_ids))
+        id_of = as_id if reader.export is None else str
+        clip_ids = list(map(id_of, reader.clip_ids))
         _check_unique(clip_ids, reader)
-        rows = list(map(Row, clip_ids, map(as_id, _films_of(reader))))
+        rows = list(map(Row, clip_ids, map(id_of, _films_of(reader))))
+        for number, (start_s, end_s) in enumerate(reader.times):
+            rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
         record = _manifest_record(WITHOUT_MANIFEST, rows)
         return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
     names = _Names(manifest)
@@ -449,33 +488,93 @@ class Stored(NamedTuple):
     """An array of the store: of which array of the files it is, and its shape and type.
 
     `file_shape` is the shape that most clips have in the files. A pooled array is the maximum over
-    all vectors of a clip.
+    all vectors of a clip; over those of its real frames, if `mask` names the column of a mask.
     """
 
     name: str
     source: str
     shape: Shape
     file_shape: Shape
+    dims: tuple[str, ...] = ()
     is_pooled: bool = False
+    mask: str = ""
+
+    @property
+    def array(self) -> Array:
+        """The array of the store."""
+        return Array.of(self.name, self.shape.dtype, self.shape.sizes, self.dims)
 
 
 def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
-    """Return the arrays of the store."""
+    """Return the arrays of the store: those that were asked for, and what belongs to them."""
+    features = _features_of(reader)
     arrays = []
     for name in reader.columns:
-        arrays.append(_stored_array(reader, clips, name, pool == "only"))
-    several = [array for array in arrays if len(array.shape.sizes) > 1]
-    if pool == "also" and several:
-        if POOLED in reader.columns:
-            raise FixInput(
-                f"an array {POOLED!r} exists already",
-                where=reader.where,
-                hint="--pool none",
-            )
-        source = several[0]
-        shape = Shape(source.shape.sizes[-1:], "float32")
-        arrays.append(Stored(POOLED, source.name, shape, source.file_shape, True))
-    return arrays
+        is_pooled = pool == "only" and name in features
+        arrays.append(_stored_array(reader, clips, name, is_pooled))
+    if pool == "also":
+        arrays += _pooled_too(reader, arrays)
+    arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
+    companions = set(reader.companions)
+    if pool == "only":
+        # Of the arrays of frames there is one vector left.
+        companions.update(reader.columns.keys() - set(features))
+    asked = [stored.array for stored in arrays if stored.name not in companions]
+    together = with_companions(asked, [stored.array for stored in arrays])
+    return [stored for stored in arrays if stored.array in together]
+
+
+def _pooled_too(reader: Reader, arrays: Sequence[Stored]) -> list[Stored]:
+    """Return the array 'pooled', if an array has several vectors a clip."""
+    several = []
+    for stored in arrays:
+        if stored.name in _features_of(reader) and len(stored.shape.sizes) > 1:
+            several.append(stored)
+    if not several:
+        return []
+    if POOLED in reader.columns:
+        raise FixInput(
+            f"an array {POOLED!r} exists already",
+            where=reader.where,
+            hint="--pool none",
+        )
+    if len(several) > 1:
+        names = few([stored.name for stored in several])
+        raise FixInput(
+            f"several arrays have several vectors a clip, and only one can become"
+            f" {POOLED!r}: {names}",
+            where=reader.where,
+            hint="--array NAME=KEY for one of them, or --pool only",
+        )
+    shape = Shape(several[0].shape.sizes[-1:], "float32")
+    return [several[0]._replace(name=POOLED, shape=shape, dims=(), is_pooled=True)]
+
+
+def _with_mask(stored: Stored, arrays: Sequence[Stored], reader: Reader) -> Stored:
+    """Return an array with the mask that belongs to the frames of which it is the maximum."""
+    frames = Array.of(
+        stored.source,
+        stored.file_shape.dtype,
+        stored.file_shape.sizes,
+        reader.dims.get(stored.source, ()),
+    )
+    for other in arrays:
+        if stored.is_pooled and belongs_to(other.array, frames) and other.name == MASK:
+            return stored._replace(mask=MASK)
+    return stored
+
+
+def _left_out(reader: Reader, stored_arrays: Sequence[Stored]) -> list[str]:
+    """Return sentences on what is not in the new store, and on what is not in an export."""
+    notes = []
+    stored_names = {stored.source for stored in stored_arrays}
+    for name in reader.columns:
+        if name not in stored_names:
+            notes.append(f"{name} was left out: it belongs to no array that is stored")
+    if reader.export is not None and reader.export.left_out:
+        left_out = ", ".join(reader.export.left_out)
+        notes.append(f"the store has more than this export of it: {left_out}")
+    return notes
 
 
 def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> Stored:
@@ -505,29 +604,70 @@ def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> S
                 f"{n} clips of {sizes}" for sizes, n in clips_of_sizes.most_common(20)
             ],
         )
-    # One vector a clip is kept in float32 whatever it came in, as all stores have it.
-    is_half = types_of_sizes[usual] == {"float16"} and len(usual) > 1
-    stored_shape = Shape(usual, "float16" if is_half else "float32")
+    dtype, dims = _type_and_dims(reader, name, usual, types_of_sizes[usual])
     usual_in_files, _ = clips_of_file_shape.most_common(1)[0]
-    return Stored(name, name, stored_shape, usual_in_files, is_pooled)
+    return Stored(name, name, Shape(usual, dtype), usual_in_files, dims, is_pooled)
 
 
-def converted(values: Values, stored: Stored) -> tuple[Values, dict[int, str]]:
+def _type_and_dims(
+    reader: Reader,
+    name: str,
+    sizes: tuple[int, ...],
+    types: set[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Return the type of the numbers of an array, and the names of its dimensions."""
+    dims = reader.dims.get(name)
+    if dims is not None and len(dims) == len(sizes) and len(types) == 1:
+        (dtype,) = types
+        if dtype in DTYPES:
+            return dtype, dims
+    of_frames = tuple(f"t{size}" for size in sizes)
+    if name == MASK and len(sizes) == 1:
+        return "bool", of_frames
+    if name in TIMES and len(sizes) < 2:
+        return "float64", of_frames
+    # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+    is_half = types == {"float16"} and len(sizes) > 1
+    return "float16" if is_half else "float32", ()
+
+
+def converted(
+    values: Values, stored: Stored, is_real: Values | None = None
+) -> tuple[Values, dict[int, str]]:
     """Return rows as the store holds them, and what is wrong with some, by their places.
 
     Args:
         values: Rows of the files, all with the shape of a row of the store unless it is pooled.
         stored: The array of the store.
+        is_real: Which frames of each row are real, if the files say it.
     """
-    if stored.is_pooled:
+    problems: dict[int, str] = {}
+    if stored.is_pooled and values.ndim > 2:
+        if is_real is not None:
+            is_real = is_real.astype(bool)
+            for place in np.flatnonzero(~is_real.any(axis=1)).tolist():
+                problems[place] = f"{MASK} says that {stored.source} has no real frame"
+            further = (1,) * (values.ndim - is_real.ndim)
+            values = np.where(is_real.reshape(is_real.shape + further), values, -np.inf)
         vectors = values.reshape(len(values), -1, values.shape[-1])
         values = vectors.max(axis=1)
     dtype = np.dtype(stored.shape.dtype)
     with np.errstate(over="ignore"):  # what is too large is found below
         rows = values.astype(dtype, copy=False)
-    problems: dict[int, str] = {}
+    if stored.name in TIMES:
+        # A frame that does not exist has no time.
+        return rows, problems
+    if dtype == np.bool_:
+        is_wrong = (rows != values).reshape(len(rows), -1).any(axis=1)
+        for place in np.flatnonzero(is_wrong).tolist():
+            problems[place] = f"{stored.name} holds other numbers than 0 and 1"
     for place in rows_not_finite(rows):
-        problems[place] = _not_finite(values[place], stored)
+        problems.setdefault(place, _not_finite(values[place], stored))
+    if dtype.itemsize < values.dtype.itemsize:
+        had_values = values.reshape(len(rows), -1).any(axis=1)
+        has_values = rows.reshape(len(rows), -1).any(axis=1)
+        for place in np.flatnonzero(had_values & ~has_values).tolist():
+            problems[place] = f"{stored.name} has numbers too small for {dtype.name}"
     return rows, problems
 
 
@@ -582,20 +722,21 @@ class ImportedRows:
         """Read all rows once, and keep what is wrong with some."""
         self.places = self.clips.places.copy()
         n_rows = len(self.places)
-        n_passes = len(self.reader.columns) + len(self.stored)
-        self.progress.expect(n_passes * n_rows)
+        # A pooled array has the problems of the vectors that it is made of, unless there is a mask.
+        checked = []
+        for stored in self.stored:
+            if stored.name == stored.source or stored.mask:
+                checked.append(stored)
+        self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
         for number in np.flatnonzero(self.places < 0).tolist():
             self.problems[number] = NOT_IN_FILES
         first_problem = ""
-        for stored in self.stored:
-            # A pooled array has the problems of the vectors that it is made of.
-            if stored.name != stored.source:
-                continue
+        for stored in checked:
             repeats = Repeats()
-            for rows, found in self._pieces(stored, 0, n_rows):
-                values, problems = _stored_rows(found, stored)
-                if math.prod(stored.shape.sizes) >= VECTOR_VALUES:
+            may_repeat = stored.name in (MASK, *TIMES)
+            for rows, values, problems in self._values(stored, 0, n_rows):
+                if math.prod(stored.shape.sizes) >= VECTOR_VALUES and not may_repeat:
                     repeats.add(np.delete(values, list(problems), axis=0))
                 for position, problem in problems.items():
                     first_problem = first_problem or problem
@@ -622,17 +763,13 @@ class ImportedRows:
     @property
     def arrays(self) -> list[Array]:
         """The arrays of the new store."""
-        return [
-            Array.of(stored.name, stored.shape.dtype, stored.shape.sizes)
-            for stored in self.stored
-        ]
+        return [stored.array for stored in self.stored]
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
         """Return the rows from `first` to before `after` of an array."""
         whole = np.zeros((after - first, *array.shape), dtype=array.dtype)
         stored = self._stored_of_name[array.name]
-        for rows, found in self._pieces(stored, first, after):
-            values, problems = _stored_rows(found, stored)
+        for rows, values, problems in self._values(stored, first, after):
             for position, problem in problems.items():
                 clip_id = self._rows[rows[position]].clip_id
                 raise Corrupt(
@@ -643,42 +780,56 @@ class ImportedRows:
             whole[rows - first] = values
         return whole
 
-    def _pieces(
+    def _values(
         self, stored: Stored, first: int, after: int
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
-        """Yield numbers of rows with what the files have for them, piece by piece.
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Values, dict[int, str]]]:
+        """Yield numbers of rows, with these as the store holds them, and what is wrong with some.
 
         Rows that are not in the files are in no piece.
         """
-        column = self.reader.columns[stored.source]
+        columns = self.reader.columns
         n_rows_of_piece = max(1, MOST_BYTES // stored.file_shape.n_bytes)
         for start in range(first, after, n_rows_of_piece):
             end = min(start + n_rows_of_piece, after)
             rows = start + np.flatnonzero(self.places[start:end] >= 0)
             rows = rows[np.argsort(self.places[rows], kind="stable")]
             if len(rows):
-                yield rows, column.read(self.places[rows])
+                places = self.places[rows]
+                found = columns[stored.source].read(places)
+                is_real = columns[stored.mask].read(places) if stored.mask else None
+                yield rows, *_stored_rows(found, stored, is_real)
             self.progress.advance(end - start)
 
 
-def _stored_rows(found: Rows, stored: Stored) -> tuple[Values, dict[int, str]]:
+def _stored_rows(
+    found: Rows, stored: Stored, is_real: Rows | None
+) -> tuple[Values, dict[int, str]]:
     """Return rows of the files as the store holds them, and what is wrong with some."""
-    if isinstance(found, np.ndarray):
-        return converted(found, stored)
+    if isinstance(found, np.ndarray) and not isinstance(is_real, list):
+        return converted(found, stored, is_real)
     values = np.zeros((len(found), *stored.shape.sizes), stored.shape.dtype)
     problems = {}
     for position, row in enumerate(found):
         try:
-            values[position] = _one_row(row, stored)
+            mask = None if is_real is None else is_real[position]
+            values[position] = _one_row(row, stored, mask)
         except BadRow as error:
             problems[position] = str(error)
     return values, problems
 
 
-def _one_row(value: Values | BadRow, stored: Stored) -> Values:
+def _one_row(
+    value: Values | BadRow, stored: Stored, is_real: Values | BadRow | None
+) -> Values:
     """Return one clip's row as the store holds it; raise BadRow where it cannot."""
     if isinstance(value, BadRow):
         raise value
+    if isinstance(is_real, BadRow):
+        raise is_real
+    if is_real is not None and is_real.shape != value.shape[:1]:
+        raise BadRow(
+            f"{MASK} has the shape {is_real.shape}, {stored.source} {value.shape}"
+        )
     shape = checked_shape(Shape.of(value), stored.source)
     sizes = shape.sizes[-1:] if stored.is_pooled else shape.sizes
     if sizes != stored.shape.sizes:
@@ -686,7 +837,8 @@ def _one_row(value: Values | BadRow, stored: Stored) -> Values:
             f"{stored.source} has the shape {shape.sizes}, most clips have"
             f" {stored.file_shape.sizes}"
         )
-    rows, problems = converted(value[None], stored)
+    masks = None if is_real is None else is_real[None]
+    rows, problems = converted(value[None], stored, masks)
     for problem in problems.values():
         raise BadRow(problem)
     row: Values = rows[0]

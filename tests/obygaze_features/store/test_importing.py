@@ -317,7 +317,7 @@ def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
     assert sorted(opened.columns) == names
     if "mean" in arrays:
         assert opened.notes == [
-            "mean was left out: not an array with a row for each id"
+            "mean was left out: it has one number a clip; --array NAME=KEY takes it"
         ]
 
 
@@ -401,7 +401,7 @@ def test_what_does_not_fit_on_the_disk_is_not_unpacked(
     array = npy((3, 10**6), bytes(12 * 10**6))
     file = with_array(tmp_path / "f.npz", array, zipfile.ZIP_DEFLATED)
     assert file.stat().st_size < 20_000
-    monkeypatch.setattr(npz, "_free_bytes", lambda: 10**7)
+    monkeypatch.setattr(npz, "free_bytes", lambda folder: 10**7)
     with pytest.raises(
         FixInput, match=r"X\.npy has 12\.0 MB unpacked, and 10\.0 MB are"
     ):

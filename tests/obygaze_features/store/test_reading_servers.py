@@ -122,7 +122,7 @@ def test_a_server_that_sends_files_whole_only(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As python -m http.server does. A whole store needs no parts of files."""
-    monkeypatch.setattr(ObjectFiles, "piece_bytes", 100)
+    monkeypatch.setattr(ObjectFiles, "piece_bytes", 1000)
     with web_server(root) as server:
         server.ranges = False
         url = f"{server.url}/films"
