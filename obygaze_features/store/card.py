@@ -158,7 +158,7 @@ class Edits(NamedTuple):
 def edits_of(card: bytes) -> Edits:
     """Return what a person edited in a card."""
     head, body = _parts(card)
-    is_own = _text_line(body) in head or not body.strip()
+    is_own = _text_line(body) in map(str.rstrip, head) or not body.strip()
     return Edits(head, "" if is_own else body)
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from obygaze_features import __version__
 from obygaze_features.core import files
-from obygaze_features.core.console import Progress, Quiet, count, few, human
+from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import (
     EXIT_SOME_FAILED,
     AlreadyThere,
@@ -30,6 +30,7 @@ from obygaze_features.core.errors import (
     FixUsage,
     InstallExtra,
 )
+from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.lazy import need
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.rendering import render
@@ -169,6 +170,7 @@ def export_features(
         obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
     """
     target = Workspace.of(workspace).checked(Path(path))
+    check_folders_above(target)
     opened = open_store(store, workspace=workspace)
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
@@ -309,7 +311,7 @@ class Export:
                 left_out.append(f"{count(number, 'clip')} {STATUS_WORDS[status]}")
         names = [array.name for array in record.arrays if array not in self.arrays]
         if names:
-            left_out.append(f"the arrays {few(names)}")
+            left_out.append(f"the arrays {', '.join(names)}")
         n_remarks = sum(bool(row.reason) for row in self.rows)
         if n_remarks:
             left_out.append(f"remarks on {count(n_remarks, 'clip')}")

@@ -63,6 +63,7 @@ VECTORS = ("pooled", "clip")
 PICTURES = "pictures"
 # Arrays with times of frames and windows; a frame that does not exist has no time.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
+OF_FRAMES = (MASK, "time_s", "asked_s")
 
 STORE_JSON = "store.json"
 ROWS_CSV = "rows.csv"

@@ -17,11 +17,13 @@ from obygaze_features.core.errors import (
     Stopped,
     without_secrets,
 )
+from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.files import sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.network import (
     HUB,
     PURPOSE,
@@ -102,8 +104,7 @@ class FolderTarget:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.location = str(root)
-        if root.exists() and not root.is_dir():
-            raise FixInput("expected a folder, got a file", where=self.location)
+        check_folders_above(root / STORE_JSON)
 
     def files(self) -> Files:
         """Return the files that are there."""

@@ -212,11 +212,8 @@ class _Vectors:
         sizes = _fixed_sizes(column_type)
         if sizes is not None:
             return sizes
-        self._sizes_of_rows = [
-            _sizes_of(cell)
-            for piece in self._pieces(0, self.table.n_rows)
-            for cell in piece
-        ]
+        for piece in self._pieces(0, self.table.n_rows):
+            self._sizes_of_rows += _sizes_in(piece)
         n_of_sizes = Counter(
             sizes for sizes in self._sizes_of_rows if sizes is not None
         )
@@ -312,6 +309,23 @@ def _as_array(piece: Any, sizes: tuple[int, ...]) -> Values | None:
         return None
     numbers: Values = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(len(piece), *sizes)
+
+
+def _sizes_in(piece: Any) -> list[tuple[int, ...] | None]:
+    """Return the shape of each of some rows, None of those that have none."""
+    list_value_length = need(
+        "pyarrow.compute", EXTRA, "reading Parquet"
+    ).list_value_length
+    sizes = []
+    values = piece
+    while _is_list(values.type):
+        lengths = list_value_length(values).unique().to_pylist()
+        if len(lengths) != 1 or lengths[0] is None:
+            # One by one, which takes time.
+            return [_sizes_of(cell) for cell in piece]
+        sizes += lengths
+        values = values.flatten()
+    return [tuple(sizes)] * len(piece)
 
 
 def _sizes_of(cell: Any) -> tuple[int, ...] | None:

@@ -21,7 +21,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
-from obygaze_features.store.layout import MASK, MOST_DIMENSIONS
+from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
 
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
@@ -33,8 +33,6 @@ ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
 # In an export, when clips begin and end in their videos.
 TIME_KEYS = ("start_s", "end_s")
-# Arrays that other programs may have under these names, and that belong to others.
-OF_FRAMES = (MASK, "time_s", "asked_s")
 # Names of arrays that say nothing about what the array holds. Experiments look for `clip`.
 GENERIC = frozenset(
     (

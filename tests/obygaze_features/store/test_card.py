@@ -16,9 +16,11 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import (
     Terms,
     card_text,
+    edits_of,
     maker_text,
     read_terms,
     recipe_sentences,
+    with_edits,
     with_terms,
 )
 from obygaze_features.store.exporting import write_table
@@ -394,6 +396,33 @@ def test_nothing_is_published_without_a_licence(tmp_path: Path, store: Store) ->
     assert "license: cc-by-4.0" in str(caught.value.hint)
     with pytest.raises(FixUsage, match="states no licence"):
         citation_file(store, CREATORS)
+
+
+def test_a_mark_before_the_head_hides_no_terms() -> None:
+    """Some editors write a byte order mark."""
+    card = b"\xef\xbb\xbf" + a_card().encode()
+    assert read_terms(card) == TERMS
+    assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
+    assert edits_of(card).body == ""
+
+
+def test_what_a_person_edited_stays_in_a_new_card() -> None:
+    head, _, body = a_card(seal="ab" * 32, has_table=True).partition("\n---\n")
+    edited = head.replace("pretty_name:", "language: en\npretty_name: mine #")
+    new = a_card(rows=some_rows()[:2], seal="cd" * 32)
+    # The head alone: the text is that of the new store.
+    card = with_edits(new, edits_of(f"{edited}\n---\n{body}".encode())).decode()
+    facts = head_of(card)
+    assert (facts["language"], facts["pretty_name"]) == ("en", "mine")
+    assert facts["obygaze_seal"] == f"sha256:{'cd' * 32}"
+    assert "configs" not in facts
+    assert card.endswith(new.partition("\n---\n")[2])
+    assert edits_of(card.encode()).body == ""
+    # The text too; a file with other ends of lines is not edited.
+    card = with_edits(new, edits_of(f"{edited}\n---\nMine.\n".encode())).decode()
+    assert card.endswith("\n---\nMine.\n")
+    windows = a_card().replace("\n", "\r\n").encode()
+    assert edits_of(windows).body == ""
 
 
 def test_a_card_in_another_encoding_keeps_its_bytes() -> None:

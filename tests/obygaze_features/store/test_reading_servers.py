@@ -20,7 +20,9 @@ from support.store_servers import nginx, web_server
 from support.stores import sealed_store, some_values, tree
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
+from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull
+from obygaze_features.store.describing import describe_store
 from obygaze_features.store.files import FolderFiles, Range
 from obygaze_features.store.layout import Array
 from obygaze_features.store.network import REQUESTS_AT_ONCE, ObjectFiles, Unreachable
@@ -139,6 +141,16 @@ def test_a_server_that_sends_files_whole_only(
         with pytest.raises(Stopped, match="the copy was interrupted"):
             pull(url, tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_card_that_a_server_denies_is_none(root: Path, tmp_path: Path) -> None:
+    with web_server(root) as server:
+        server.denied = ("README.md",)
+        url = f"{server.url}/films"
+        page = str(describe_store(url))
+        assert "licence: not stated" in page
+        made = subset(url, tmp_path / "part", films=["tt0000105"])
+        assert made.n_clips == 5
 
 
 @pytest.mark.parametrize("at", ["rows.csv", "ids", "store.json"])
