@@ -149,7 +149,7 @@ def format(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@settings(max_examples=40)
+@settings(max_examples=10)
 @given(drawn=stores(), data=st.data())
 def test_an_export_comes_back_whole(
     tmp_path_factory: pytest.TempPathFactory,
@@ -157,7 +157,23 @@ def test_an_export_comes_back_whole(
     drawn: Drawn,
     data: st.DataObject,
 ) -> None:
-    folder = tmp_path_factory.mktemp("trip")
+    check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
+
+
+@pytest.mark.check("draws for long")
+@settings(max_examples=200)
+@given(drawn=stores(), data=st.data())
+def test_many_exports_come_back_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: Any,
+    drawn: Drawn,
+    data: st.DataObject,
+) -> None:
+    check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
+
+
+def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> None:
+    """Export a store, import the export, and compare all but what is said to be left out."""
     store = drawn.write(folder / "store")
     name = data.draw(st.sampled_from([array.name for array in drawn.arrays]))
     names = data.draw(st.sampled_from([[], [name]]))
@@ -215,7 +231,7 @@ def test_an_export_comes_back_whole(
         assert values.tobytes() == drawn.values[array.name][is_ok].tobytes()
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 999), pool=st.sampled_from(["also", "only"]))
 def test_padding_is_never_in_a_maximum(
     tmp_path_factory: pytest.TempPathFactory, seed: int, pool: Any
@@ -338,17 +354,30 @@ class Places:
             check_all(place)
 
 
-@settings(max_examples=12)
+@settings(max_examples=3)
 @given(drawn=stores(), data=st.data())
 def test_copies_are_whole_and_an_edited_card_survives(
     tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
 ) -> None:
+    check_places(tmp_path_factory.mktemp("places"), drawn, data)
+
+
+@pytest.mark.check("draws for long")
+@settings(max_examples=40)
+@given(drawn=stores(), data=st.data())
+def test_many_copies_are_whole_and_their_edited_cards_survive(
+    tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
+) -> None:
+    check_places(tmp_path_factory.mktemp("places"), drawn, data)
+
+
+def check_places(folder: Path, drawn: Drawn, data: st.DataObject) -> None:
+    """Edit, push, publish, withdraw and pull at random, and compare after each step."""
     pytest.importorskip("obstore")
     pytest.importorskip("pyarrow")
     drawn = drawn._replace(
         terms=drawn.terms._replace(licence=drawn.terms.licence or "MIT")
     )
-    folder = tmp_path_factory.mktemp("places")
     places = Places(folder, drawn)
     for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=3, max_size=8)):
         flag = data.draw(st.booleans())
