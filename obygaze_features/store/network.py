@@ -20,7 +20,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.lazy import need
 from obygaze_features.core.workspace import URL_SCHEMES
 from obygaze_features.store.decoding import Bytes
-from obygaze_features.store.files import Files, Range, check_length
+from obygaze_features.store.files import Files, NoRanges, Range, check_length
 from obygaze_features.store.layout import STORE_JSON
 
 PURPOSE = "reading a store over the network"
@@ -42,10 +42,6 @@ _HUB_URL = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([0-9a-f]{40}))?")
 
 class Unreachable(ObygazeError):
     """A server does not answer, or the connection breaks: check the address, or try later."""
-
-
-class NoRanges(FixInput):
-    """A server sends whole files only: copy the store."""
 
 
 def open_remote(url: str) -> Files:
@@ -125,8 +121,6 @@ class ObjectFiles:
     """Files behind an obstore store: http(s), s3, memory, and whatever else obstore reads."""
 
     piece_bytes = 2**23
-    # Whether the server was asked for a part of a file, and cannot send one.
-    _sends_whole_files = False
 
     def __init__(self, store: Any, address: str, location: str = "") -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
@@ -143,76 +137,40 @@ class ObjectFiles:
         return data
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files; several are requested at once.
-
-        A server that sends whole files only is asked for the whole file, if the parts are its
-        beginning, one behind the other.
-        """
-        n_yielded = 0
-        if not self._sends_whole_files:
-            try:
-                for data in self._requested(ranges):
-                    yield data
-                    n_yielded += 1
-                return
-            except NoRanges:
-                if n_yielded or not _is_beginning(ranges):
-                    raise
-                self._sends_whole_files = True
-        yield from self._streamed(ranges)
-
-    def _requested(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of files, each the answer to a request of its own."""
+        """Yield parts of files; several are requested at once."""
         if len(ranges) == 1:
             yield self._range(ranges[0])
             return
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             yield from _in_order(pool, self._range, ranges)
 
-    def _streamed(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield the beginning of a file in parts, from one answer that has the whole file."""
-        name = ranges[0].name
+    def stream(self, name: str) -> Iterator[memoryview]:
+        """Yield a whole file in pieces, from one answer, where a server cannot send parts."""
         where = f"{self.location}/{name}"
-        if not _is_beginning(ranges):
-            raise NoRanges(
-                "this server cannot send parts of files",
-                where=where,
-                hint="obygaze store pull copies the whole store",
-            )
-        waiting = bytearray()
-        lengths = [wanted.stop - wanted.start for wanted in ranges]
+        answer = self._answer(name, {})
+        _check_encoding(answer.attributes, where)
         try:
-            answer = self.obstore.get(self.store, name)
-            _check_encoding(answer.attributes, where)
             for data in answer.stream(min_chunk_size=self.piece_bytes):
-                waiting += data
-                while lengths and len(waiting) >= lengths[0]:
-                    n_bytes = lengths.pop(0)
-                    yield np.frombuffer(bytes(waiting[:n_bytes]), np.uint8)
-                    del waiting[:n_bytes]
-                if not lengths:
-                    return
+                yield memoryview(data)
         except network_error() as error:
             raise explained(error, where) from error
-        # The file is shorter than was expected.
-        for _ in lengths:
-            yield np.frombuffer(bytes(waiting), np.uint8)
-            waiting.clear()
 
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
-        where = f"{self.location}/{name}"
-        # Not a HEAD: some servers do not answer it. Of a whole file, only the beginning is read.
-        options = {} if self._sends_whole_files else {"range": (0, 1)}
         try:
-            answer = self.obstore.get(self.store, name, options=options)
-        except network_error() as error:
-            known = explained(error, where)
-            if not isinstance(known, NoRanges):
-                raise known from error
-            self._sends_whole_files = True
-            return self.length(name)
+            # Not a HEAD: some servers do not answer it.
+            answer = self._answer(name, {"range": (0, 1)})
+        except NoRanges:
+            # The whole file, of which nothing is read.
+            answer = self._answer(name, {})
         return int(answer.meta["size"])
+
+    def _answer(self, name: str, options: Mapping[str, Any]) -> Any:
+        """Return the answer to a request, of which the bytes are not read yet."""
+        try:
+            return self.obstore.get(self.store, name, options=options)
+        except network_error() as error:
+            raise explained(error, f"{self.location}/{name}") from error
 
     def names(self) -> list[str] | None:
         """Return None: web servers cannot list their files."""
@@ -233,16 +191,6 @@ class ObjectFiles:
             return np.frombuffer(memoryview(answer.bytes()), np.uint8)
         except network_error() as error:
             raise explained(error, where) from error
-
-
-def _is_beginning(ranges: Sequence[Range]) -> bool:
-    """Return whether parts are the beginning of one file, one behind the other."""
-    end = 0
-    for wanted in ranges:
-        if wanted.start != end or wanted.name != ranges[0].name:
-            return False
-        end = wanted.stop
-    return True
 
 
 def _in_order(

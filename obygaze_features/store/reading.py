@@ -364,9 +364,9 @@ def _no_store(files: Files) -> ObygazeError:
     with suppress(FileNotFoundError, ObygazeError):
         files.length(ROWS_CSV)
         return NotFound(
-            "no store here yet: a push or a copy to this place was not finished",
+            "no store here: no store.json, as after a push to this place that was not finished",
             where=files.location,
-            hint="the same command again, where it was started, finishes it",
+            hint="the same push again finishes it",
         )
     return NotFound(
         "no store here: no store.json", where=files.location, hint="obygaze store ls"

@@ -27,7 +27,7 @@ from obygaze_features.store.encoding import (
     group_document,
     status_column,
 )
-from obygaze_features.store.files import Files
+from obygaze_features.store.files import Files, NoRanges
 from obygaze_features.store.layout import (
     CARD,
     COLUMNS,
@@ -38,7 +38,7 @@ from obygaze_features.store.layout import (
     ZARR,
     Array,
 )
-from obygaze_features.store.network import NoRanges, Unreachable
+from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced, withdrawn_by
 from obygaze_features.store.rows import STATUS_WORDS, STATUSES

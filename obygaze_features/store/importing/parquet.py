@@ -213,12 +213,29 @@ class _Vectors:
         if sizes is not None:
             return sizes
         for piece in self._pieces(0, self.table.n_rows):
-            self._sizes_of_rows += _sizes_in(piece)
+            self._sizes_of_rows += self._sizes_in(piece)
         n_of_sizes = Counter(
             sizes for sizes in self._sizes_of_rows if sizes is not None
         )
         usual = n_of_sizes.most_common(1)
         return usual[0][0] if usual else (0,)
+
+    def _sizes_in(self, piece: Any) -> list[tuple[int, ...] | None]:
+        """Return the shape of each of some rows; None of those that have none."""
+        list_value_length = need(
+            "pyarrow.compute", EXTRA, "reading Parquet"
+        ).list_value_length
+        sizes = []
+        values = piece
+        while _is_list(values.type):
+            lengths = list_value_length(values).unique().to_pylist()
+            sizes += lengths
+            values = values.flatten()
+            if len(lengths) > 1 or None in lengths:
+                # One by one, which takes time.
+                cells = self._one_by_one([piece])
+                return [getattr(cell, "shape", None) for cell in cells]
+        return [tuple(sizes)] * len(piece)
 
     def sizes_of_rows(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Yield the shape of each row that has values."""
@@ -309,36 +326,6 @@ def _as_array(piece: Any, sizes: tuple[int, ...]) -> Values | None:
         return None
     numbers: Values = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(len(piece), *sizes)
-
-
-def _sizes_in(piece: Any) -> list[tuple[int, ...] | None]:
-    """Return the shape of each of some rows, None of those that have none."""
-    list_value_length = need(
-        "pyarrow.compute", EXTRA, "reading Parquet"
-    ).list_value_length
-    sizes = []
-    values = piece
-    while _is_list(values.type):
-        lengths = list_value_length(values).unique().to_pylist()
-        if len(lengths) != 1 or lengths[0] is None:
-            # One by one, which takes time.
-            return [_sizes_of(cell) for cell in piece]
-        sizes += lengths
-        values = values.flatten()
-    return [tuple(sizes)] * len(piece)
-
-
-def _sizes_of(cell: Any) -> tuple[int, ...] | None:
-    """Return the shape of one row; None if it has no values, or lists of several sizes."""
-    sizes = []
-    values = [cell.as_py()]
-    while None not in values and isinstance(values[0], list):
-        lengths = {len(value) for value in values}
-        if len(lengths) > 1:
-            return None
-        sizes.append(lengths.pop())
-        values = [value for inner in values for value in inner] or [0]
-    return None if None in values else tuple(sizes)
 
 
 def _cell(cell: Any, name: str, dtype: np.dtype[Any]) -> Values:
