@@ -110,6 +110,11 @@ class Changed:
         if self.clips:
             lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
         lines += text_of_copies(self.copies)
+        if self.clips:
+            lines.append(
+                "what was pushed or published has them until it is sent again:"
+                f" obygaze store push {self.path.name} TARGET, with --publish if it was published"
+            )
         return "\n".join(lines)
 
 
