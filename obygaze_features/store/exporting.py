@@ -460,7 +460,8 @@ def write_npz(job: Export, path: Path) -> None:
         for name, column in columns.items():
             texts = np.array(column, dtype=np.str_)
             _write_member(archive, name, texts.shape, texts.dtype, [texts])
-        for key in TIME_KEYS if job.has_times else ():
+        time_keys = TIME_KEYS if job.has_times else ()
+        for key in time_keys:
             # A time that is not known is NaN.
             times = np.array([getattr(row, key) for row in job.rows], dtype=np.float64)
             _write_member(archive, key, times.shape, times.dtype, [times])
@@ -496,8 +497,9 @@ def write_hdf5(job: Export, path: Path) -> None:
     is_single = len(job.arrays) == 1
     with h5py.File(path, "w", track_order=True) as out:
         out.attrs[ORIGIN_KEY] = json.dumps(job.origin())
-        for row in () if is_single else job.rows:
-            _write_facts(out.create_group(row.clip_id), row)
+        if not is_single:
+            for row in job.rows:
+                _write_facts(out.create_group(row.clip_id), row)
         for array in job.arrays:
             for row, values in job.clips(array):
                 if is_single:

@@ -79,8 +79,11 @@ def seal(
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     before = None
+    edits = NO_EDITS
     if filling.plan.replaces:
         before = store_before(target, filling.plan.replaces)
+        terms = terms.or_else(before.terms)
+        edits = before.card_edits()
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     source.check_losses()
     plan = filling.plan
@@ -91,8 +94,8 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         makers=source.makers,
         replaces=_history_of(before),
         origins=before.record.origins if before else (),
-        terms=terms if before is None else terms.or_else(before.terms),
-        edits=NO_EDITS if before is None else before.card_edits(),
+        terms=terms,
+        edits=edits,
     )
     hidden = make_hidden(target, filling.tag)
     try:

@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
@@ -351,55 +352,56 @@ def array_reader(
         id_key: The array of clip ids.
         export: What the file says of itself, if this program has written it.
     """
+    # Some formats read much of an array to open it.
+    array_of = cache(array_of)
     ids = _ids(array_of(id_key), id_key, where)
     films: Sequence[str | None] = [None] * len(ids)
     if FILM_KEY in names:
         films = [film or None for film in _ids(array_of(FILM_KEY), FILM_KEY, where)]
-    dims_of_key = {} if export is None else export.arrays
+    dims_of_key: Mapping[str, tuple[str, ...]] = {}
+    times: Sequence[tuple[float | None, float | None]] = ()
     facts = [id_key, FILM_KEY]
-    time_keys: list[str] = []
     if export is not None:
-        time_keys = [
-            key for key in TIME_KEYS if key in names and key not in dims_of_key
-        ]
-    asked = dict(arrays)
+        dims_of_key = export.arrays
+        time_keys = [key for key in TIME_KEYS if key not in dims_of_key]
+        facts += time_keys
+        if len(time_keys) == 2 and set(time_keys).issubset(names):
+            times = _times_of(array_of, len(ids), where)
+    others = [key for key in names if key not in facts]
     companions = []
-    for key in OF_FRAMES if export is None else (*OF_FRAMES, *TIME_KEYS):
-        is_free = key not in asked and key not in asked.values()
-        is_here = key in names and key not in time_keys and is_free
-        if is_here and _is_companion(key, array_of(key), len(ids), dims_of_key):
+    for key in (*OF_FRAMES, *TIME_KEYS):
+        is_free = key in others and key not in (*arrays, *arrays.values())
+        if is_free and _is_companion(key, array_of(key), len(ids), dims_of_key):
             companions.append(key)
-    columns = {key: array_of(key) for key in (*asked.values(), *companions)}
-    notes = []
-    if not asked:
-        usable = []
-        for key in names:
-            if key in (*facts, *time_keys, *companions):
-                continue
-            columns[key] = array_of(key)
-            problem = _why_not_features(columns[key], len(ids))
-            if key in dims_of_key:
-                asked[key] = key
-            elif problem:
+    asked = dict(arrays)
+    notes: list[str] = []
+    if not arrays and export is not None:
+        # All that the store has is asked for.
+        asked = {key: key for key in others if key in dims_of_key}
+        companions = []
+    if not arrays:
+        problems = {}
+        for key in others:
+            if key not in asked and key not in companions:
+                problems[key] = _why_not_features(array_of(key), len(ids))
+        usable = [key for key, problem in problems.items() if not problem]
+        asked.update(_named(usable, array_of, where, taken=asked))
+        for key, problem in problems.items():
+            if problem:
                 notes.append(f"{key} was left out: {problem}")
-            else:
-                usable.append(key)
-        asked.update(_named(usable, columns, where, taken=asked))
-        if export is not None:
-            # All that an export has is asked for.
-            asked.update((key, key) for key in companions)
-            companions = []
+    keys = {**asked, **dict(zip(companions, companions, strict=True))}
+    # Where nothing is taken, the error names all that is there.
+    columns = {key: array_of(key) for key in asked.values() or others}
     _check_rows(asked, columns, len(ids), len(films), where)
-    keys = {**asked, **{key: key for key in companions}}
     return Reader(
         where=where,
         origin={**origin, "arrays": asked},
         clip_ids=ids,
         movie_ids=films,
-        columns={name: ArrayColumn(name, columns[key]) for name, key in keys.items()},
+        columns={name: ArrayColumn(name, array_of(key)) for name, key in keys.items()},
         notes=notes,
         export=export,
-        times=_times_of(array_of, time_keys),
+        times=times,
         dims={
             name: dims_of_key[key] for name, key in keys.items() if key in dims_of_key
         },
@@ -438,22 +440,27 @@ def _is_companion(
 
 
 def _times_of(
-    array_of: Callable[[str], Any], keys: Sequence[str]
+    array_of: Callable[[str], Any], n_clips: int, where: str
 ) -> list[tuple[float | None, float | None]]:
     """Return start and end of each clip of an export, where NaN or no value is not known."""
     columns = []
-    for key in keys:
+    for key in TIME_KEYS:
         times: list[float | None] = []
         for time_s in array_of(key)[:]:
             is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
             times.append(float(time_s) if is_known else None)
+        if len(times) != n_clips:
+            raise FixInput(
+                f"expected {n_clips} times {key}, one for each clip, got {len(times)}",
+                where=where,
+            )
         columns.append(times)
-    return list(zip(*columns, strict=True)) if len(columns) == len(TIME_KEYS) else []
+    return list(zip(*columns, strict=True))
 
 
 def _named(
     keys: Sequence[str],
-    columns: Mapping[str, Any],
+    array_of: Callable[[str], Any],
     where: str,
     *,
     taken: Collection[str] = (),
@@ -467,7 +474,7 @@ def _named(
     for name, has_several in (("clip", False), ("frames", True)):
         nameless = []
         for key in keys:
-            is_several = len(columns[key].shape) > 2
+            is_several = len(array_of(key).shape) > 2
             if names[key] in GENERIC and is_several == has_several:
                 nameless.append(key)
         if len(nameless) == 1 and name not in {*names.values(), *taken}:
