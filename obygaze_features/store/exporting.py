@@ -326,7 +326,7 @@ class Export:
     @property
     def has_times(self) -> bool:
         """Whether a clip has a start or an end in its video."""
-        return any((row.start_s, row.end_s) != (None, None) for row in self.rows)
+        return _have_times(self.rows)
 
     def pieces(
         self, array: Array
@@ -349,6 +349,10 @@ class Export:
             yield from zip(rows, values, strict=True)
 
 
+def _have_times(rows: Iterable[Row]) -> bool:
+    return any((row.start_s, row.end_s) != (None, None) for row in rows)
+
+
 # --- Checks ---
 
 
@@ -366,12 +370,9 @@ def _arrays_of_export(
                 "no array has one vector a clip",
                 hint=f"--array NAME, one of {', '.join(store.feature_arrays)}",
             )
-    has_times = any((row.start_s, row.end_s) != (None, None) for row in store.rows)
-    taken = {"npz": {ORIGIN_KEY}, "hdf5": set(), "parquet": {"level", "concepts"}}[
-        format
-    ]
-    if has_times and format != "hdf5":
-        taken.update(TIME_KEYS)
+    taken = set(FORMATS[format].columns)
+    if not _have_times(row for row in store.rows if row.is_ok):
+        taken.difference_update(TIME_KEYS)
     arrays = []
     for array in with_companions(chosen, known):
         if array.name not in taken:
@@ -638,6 +639,8 @@ class _Format(NamedTuple):
     write: Callable[[Export, Path], None]
     # Of the name of a file; a format without endings is a folder.
     endings: Sequence[str] = ()
+    # Names that an array cannot have in such a file; the times are there if a clip has any.
+    columns: Sequence[str] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -646,9 +649,9 @@ class _Format(NamedTuple):
 
 
 FORMATS: Mapping[Format, _Format] = {
-    "npz": _Format(write_npz, [".npz"]),
+    "npz": _Format(write_npz, [".npz"], [ORIGIN_KEY, *TIME_KEYS]),
     "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
-    "parquet": _Format(write_parquet),
+    "parquet": _Format(write_parquet, columns=list(FACTS)),
 }
 
 
