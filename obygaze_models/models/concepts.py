@@ -24,7 +24,7 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.estimator import Savable
-from obygaze_models.models.linear_solvers import Gram, central_bias
+from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
 
 Against = Literal["EN", "absent"]
 Tolerance = float | Mapping[str, float] | Literal["published", "inner"]
@@ -61,21 +61,21 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         """Find the plane of each column of `y` on the rows of X."""
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         return self.fit_rows(
-            Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups
+            machines_on(X), concept_columns(y, len(X)), np.arange(len(X)), groups
         )
 
     def fit_rows(
-        self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None
+        self, machines: Machines, targets: Ints, rows: Ints, groups: Any = None
     ) -> Self:
-        """Find the planes on some rows of a Gram matrix that other fits share.
+        """Find the planes on some rows that other fits share.
 
         Args:
-            gram: The features of all rows.
+            machines: The features of all rows.
             targets: Targets of all rows, as from `concept_columns`.
             rows: The numbers of the rows to use.
-            groups: The film of each row of `gram`, for the inner folds.
+            groups: The film of each row of `machines`, for the inner folds.
         """
-        n_features = gram.X.shape[1]
+        n_features = machines.X.shape[1]
         n_concepts = targets.shape[1]
         names = self.concepts
         if names is None:
@@ -90,7 +90,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         self.coef_ = np.empty((n_concepts, n_features))
         self.intercept_, self.C_, self.length_ = np.empty((3, n_concepts))
         groups = None if groups is None else np.asarray(groups)
-        features = gram.X[rows]
+        features = machines.X[rows]
         if n_concepts and not (features != features[:1]).any():
             # Rounding would find some direction all the same.
             raise FixTraining(NO_DIRECTION)
@@ -101,7 +101,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
                     self._fit_one(
                         column,
                         name,
-                        gram,
+                        machines,
                         labelled_rows,
                         targets[labelled_rows, column] == 1,
                         groups,
@@ -130,21 +130,23 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         self,
         column: int,
         name: str,
-        gram: Gram,
+        machines: Machines,
         rows: Ints,
         positive: Bools,
         groups: Any,
     ) -> None:
         seed = [draw_seed(self.random_state), column]
-        tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
+        tolerance = self._tolerance(name, machines, rows, positive, groups, seed)
         if not _has_both(positive):
             raise FixTraining(
                 "rows with the concept and rows without it are both required"
             )
         used, present, weights = self._sample(rows, positive, seed)
-        normal, bias = gram.svm(used, present, tolerance, weights, exact=self.unit_norm)
+        normal, bias = machines.svm(
+            used, present, tolerance, weights, exact=self.unit_norm
+        )
         if self.unit_norm:
-            bias = central_bias(gram.X[used] @ normal, present, weights, bias)
+            bias = central_bias(machines.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
         if not length > 0:
             raise FixTraining(NO_DIRECTION)
@@ -175,7 +177,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     def _tolerance(
         self,
         name: str,
-        gram: Gram,
+        machines: Machines,
         rows: Ints,
         positive: Bools,
         groups: NDArray[Any] | None,
@@ -183,7 +185,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     ) -> float:
         """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
         if self.C == "inner":
-            return self._inner_tolerance(gram, rows, positive, groups, seed)
+            return self._inner_tolerance(machines, rows, positive, groups, seed)
         if self.C == "published":
             return published_tolerance(name)
         if isinstance(self.C, Mapping):
@@ -194,14 +196,14 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def _inner_tolerance(
         self,
-        gram: Gram,
+        machines: Machines,
         rows: Ints,
         positive: Bools,
         groups: NDArray[Any] | None,
         seed: list[int],
     ) -> float:
         """Return the tolerance that is the best on inner folds."""
-        tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
+        tolerances = (np.array(INNER) / total_variance(machines.X[rows])).tolist()
         of_rows = None if groups is None else groups[rows]
         folds = inner_folds(positive, of_rows, INNER_FOLDS)
         if not folds:  # too few rows or films to validate
@@ -210,11 +212,11 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         for i, fold in enumerate(folds):
             used, present, weights = self._sample(rows[~fold], positive[~fold], seed)
             planes = [
-                gram.svm(used, present, C, weights, exact=self.unit_norm)
+                machines.svm(used, present, C, weights, exact=self.unit_norm)
                 for C in tolerances
             ]
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))
-            margins = normals @ gram.X[rows[fold]].T + biases[:, None]
+            margins = normals @ machines.X[rows[fold]].T + biases[:, None]
             scores[i] = [
                 evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"]
                 for m in margins
@@ -324,16 +326,16 @@ def cross_fitted_margins(
     bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
 ) -> Floats:
     """Return the margins of each row to planes found without its fold, for fitting a head."""
-    gram = Gram(X)
+    machines = machines_on(X)
     folds = np.asarray(folds)
-    columns = concept_columns(targets, len(gram.X))
+    columns = concept_columns(targets, len(machines.X))
     if len(np.unique(folds)) < 2:
         raise FixTraining("cross-fitting requires at least two folds")
-    margins = np.empty((len(gram.X), columns.shape[1]))
+    margins = np.empty((len(machines.X), columns.shape[1]))
     for fold in np.unique(folds):
         inside = folds == fold
-        part = clone(bank).fit_rows(gram, columns, np.flatnonzero(~inside), groups)
-        margins[inside] = gram.X[inside] @ part.coef_.T + part.intercept_
+        part = clone(bank).fit_rows(machines, columns, np.flatnonzero(~inside), groups)
+        margins[inside] = machines.X[inside] @ part.coef_.T + part.intercept_
     return margins
 
 
