@@ -1,15 +1,12 @@
 """Concept vectors: the direction in feature space that separates clips with a concept."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin, clone
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-from sklearn.utils import ClassifierTags, check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
@@ -38,7 +35,7 @@ ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
 @dataclass(eq=False, repr=False)
-class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
+class ConceptBank(Savable):
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
     Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
@@ -59,6 +56,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Find the plane of each column of `y` on the rows of X."""
+        from sklearn.utils.validation import validate_data
+
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         return self.fit_rows(
             machines_on(X), concept_columns(y, len(X)), np.arange(len(X)), groups
@@ -115,12 +114,17 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Floats:
         """Return the margin of each row to each concept's plane."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return np.asarray(self._check(X) @ self.coef_.T + self.intercept_)
+
+    def fit_transform(self, X: Any, y: Any, groups: Any = None) -> Floats:
+        """Find the planes, and return the margin of each row to each of them."""
+        return self.fit(X, y, groups).transform(X)
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, TransformerTags
+
         tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags()
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.classifier_tags = ClassifierTags(multi_class=False, multi_label=True)
@@ -263,6 +267,8 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
     """Return checked targets, a column for each concept; one concept may be a flat array."""
     if y is None:
         raise FixTraining("requires y to be passed, but the target y is None")
+    from sklearn.utils import check_array
+
     targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     targets = targets.reshape(len(targets), -1)
     if len(targets) != n_rows:
@@ -315,6 +321,8 @@ def cross_fit_folds(
     n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
     if n_folds < 2:
         return None
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
     splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
     folds = np.empty(len(y), dtype=np.int64)
     for number, (_, rows) in enumerate(splitter(n_folds).split(y, y, groups)):
@@ -334,7 +342,9 @@ def cross_fitted_margins(
     margins = np.empty((len(machines.X), columns.shape[1]))
     for fold in np.unique(folds):
         inside = folds == fold
-        part = clone(bank).fit_rows(machines, columns, np.flatnonzero(~inside), groups)
+        part = deepcopy(bank).fit_rows(
+            machines, columns, np.flatnonzero(~inside), groups
+        )
         margins[inside] = machines.X[inside] @ part.coef_.T + part.intercept_
     return margins
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC
 
 from obygaze_features.core import system
 from obygaze_features.core.console import human
@@ -218,6 +215,9 @@ def _fit_svm(
     steps: int = -1,
 ) -> Any:
     """Return the machine of libsvm; `fit_status_` is 1 if it did not end within the steps."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import SVC
+
     svm = SVC(kernel="precomputed", C=C, tol=tolerance, max_iter=steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -268,6 +268,8 @@ def logistic(
     below it from the start, and on long ones intercept and weights converge slowly; so it gets rows
     around 0 with a mean squared length of 1, and C to match: the same problem, solved exactly.
     """
+    from sklearn.linear_model import LogisticRegression
+
     mean = X.mean(axis=0)
     scale = float(np.sqrt(total_variance(X)))
     model = LogisticRegression(C=C * scale**2, tol=LOGISTIC_TOLERANCE, max_iter=10_000)

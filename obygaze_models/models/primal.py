@@ -9,7 +9,6 @@ one than that of libsvm with its default tolerance. Each step reads the rows a f
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from obygaze_models.models.common import Bools, FixTraining, Floats
 
@@ -39,6 +38,8 @@ def hinge_plane(
         limits: The tolerance C of each row, times its weight.
         start: A plane to begin with, such as that of another tolerance.
     """
+    from scipy.linalg import cho_factor, cho_solve
+
     signs = np.where(positive, 1.0, -1.0)
     plane = np.zeros(X.shape[1] + 1) if start is None else start
     decisions = X @ plane[:-1] + plane[-1]
