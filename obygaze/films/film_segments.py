@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obygaze.films.mark_tables import Segment
-from obygaze_features.manifest.vocabulary import canonical_concept
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,3 @@ class ReadMark(NamedTuple):
     level: str = ""
     concepts: tuple[str, ...] = ()
     comment: str = ""
-
-
-def plain(text: str) -> str:
-    """Return text on one line, without characters that cannot be printed."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def concept_of(word: str) -> str:
-    """Return the concept of a word, or the word itself as the name of a concept."""
-    text = plain(word)
-    return canonical_concept(text) or text.replace("|", "/")

@@ -15,12 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.film_segments import plain
 from obygaze.films.mark_tables import (
     MORE_COLUMNS,
     SEGMENT_COLUMNS,
     Segment,
     check_rate,
+    plain,
     refuse_other_columns,
     segment_of,
 )
@@ -106,6 +106,12 @@ class MarkTable:
         self.path.parent.mkdir(exist_ok=True)
         self.read()
 
+    def create(self) -> None:
+        """Write the table without a mark if there is none: who marks nothing annotates, too."""
+        with locked(self.path.parent):
+            if not self.path.exists():
+                write_atomic(self.path, csv_line(COLUMNS).encode("utf-8"))
+
     def read(self) -> TableState:
         """Return what is in the table; a mark that was added by hand gets a hash as its id."""
         if not self.path.exists():
@@ -143,6 +149,7 @@ class MarkTable:
                 continue
             mark = _mark_of(segment)
             mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
+            mark["comment"] = segment.comment
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
                 mark["mark"] = sha256_bytes(repr((row.line, row.cells)).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.mark_tables import (
-    WATCHED,
     Marks,
     Segment,
+    SourceFiles,
     check_rate,
     read_segments,
     watched_path,
@@ -34,8 +34,8 @@ from obygaze.films.vocabulary import (
     vocabulary_path,
 )
 from obygaze.films.watched import WatchedTable, checked_stretches
-from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of_clip
@@ -180,8 +180,8 @@ class Site:
                 state = self.marks.read()
                 marks = state.marks.values()
                 check_rates(marks, film, axis.times.rate)
-                places = [(mark["movie_id"], mark["start_frame"]) for mark in marks]
-                notes += self._notes_on_places(self.marks.path.name, places, film)
+                pictures = [(mark["movie_id"], mark["end_frame"]) for mark in marks]
+                notes += self._checked_places(self.marks.path.name, pictures, film)
             except ObygazeError as error:
                 document["problem"] = _all_of(error)
                 state = NO_MARKS
@@ -238,9 +238,8 @@ class Site:
         if type(first) is not int or type(last) is not int:
             return marks.save(sent)
         axis, rate = self._axis_for_marks(film)
-        if axis.is_behind(last) and sent.get("deleted") is not True:
-            last_picture = axis.n_pictures - 1
-            raise FixInput(f"the last picture of {film} is {last_picture}, not {last}")
+        if sent.get("deleted") is not True:
+            axis.refuse_behind_end(film, last)
         span_s = (float(first / rate), float((last + 1) / rate))
         # From the first mark on it is known what was watched: nothing, until it was. A table of
         # marks alone would say that the whole film was watched.
@@ -257,6 +256,7 @@ class Site:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
         stretches = checked_stretches(sent, axis.n_pictures)
+        self._own_marks().create()
         return self._placed(self.watched.add(film, stretches, rate), axis)
 
     def _placed(
@@ -335,8 +335,8 @@ class Site:
         times = film_times(clips, rate=rate, length_of=self._length)
         return axis_of(times, self._boundaries, self._rate)
 
-    def _rate(self, video: str) -> float:
-        """Return the pictures per second of a video; 0 if they are not known."""
+    def _rate(self, video: str) -> Fraction | None:
+        """Return the pictures per second of a video; None if they are not known."""
         return self.media.facts(video).rate
 
     def _length(self, video: str) -> float:
@@ -425,42 +425,45 @@ class Site:
         Notes say which tables are not shown, and which marks have no place.
         """
         segments: list[Segment] = []
+        sources = SourceFiles()
         tags = []
         axis = self._axis(film)
         for path in self._tables_of_others():
             try:
                 table = self.table_of_marks(path)
                 check_rate(film, table.marks.rates.get(film), axis.times.rate)
+                marks = [mark for mark in table.marks.segments if not mark.is_watched]
+                of_film = [mark for mark in marks if mark.movie_id == film]
+                for mark in of_film:
+                    sources.add(film, mark.annotator, path)
+                pictures = [(mark.movie_id, mark.end_frame) for mark in marks]
+                notes_on_places = self._checked_places(path.name, pictures, film)
             except ObygazeError as error:
                 notes.append(f"{path.name} is not shown: {error.message}")
                 continue
             tags.append(table.tag)
-            marks = [mark for mark in table.marks.segments if mark.level != WATCHED]
-            segments += [mark for mark in marks if mark.movie_id == film]
-            places = [(mark.movie_id, mark.start_frame) for mark in marks]
-            notes += self._notes_on_places(path.name, places, film)
+            segments += of_film
+            notes += notes_on_places
         return segments, "-".join(tags)
 
-    def _notes_on_places(
-        self, table: str, places: Sequence[tuple[str, int]], film: str
+    def _checked_places(
+        self, table: str, pictures: Sequence[tuple[str, int]], film: str
     ) -> list[str]:
-        """Return what is wrong with marks of a table, of each its film and its first picture."""
-        notes = []
-        unknown = sorted({marked for marked, _ in places}.difference(self.films))
-        if unknown:
-            notes.append(
-                f"{table} has marks in films that are not here: {few(unknown)}"
-            )
+        """Return notes on marks of a table; an error for one behind the end of a film.
+
+        Args:
+            table: The name of the table.
+            pictures: The film and the last picture of each mark.
+            film: The film that is shown.
+        """
         axis = self._axis(film)
-        behind = [
-            first
-            for marked, first in places
-            if marked == film and axis.is_behind(first)
-        ]
-        if behind:
-            marks = count(len(behind), "mark")
-            notes.append(f"{table} has {marks} behind the end of this film")
-        return notes
+        for marked, picture in pictures:
+            if marked == film:
+                axis.refuse_behind_end(film, picture)
+        unknown = sorted({marked for marked, _ in pictures}.difference(self.films))
+        if not unknown:
+            return []
+        return [f"{table} has marks in films that are not here: {few(unknown)}"]
 
     def table_of_marks(self, path: Path) -> _TableRead:
         """Return the marks of a table; it is parsed only if its bytes have changed."""

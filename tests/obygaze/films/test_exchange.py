@@ -27,11 +27,8 @@ from obygaze.films.exchange import (
     films_of,
     import_segments,
 )
-from obygaze.films.film_segments import (
-    FilmSegments,
-    concept_of,
-)
-from obygaze.films.mark_tables import Segment
+from obygaze.films.film_segments import FilmSegments
+from obygaze.films.mark_tables import Segment, concept_of
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -536,7 +533,8 @@ def test_a_table_of_films_with_different_rates_is_read_and_exported(
         assert kind == "elan" or not any("watched" in text for text in texts)
     call_obygaze("manifest", "export", "csv", "ada", "-o", "a.csv", cwd=tmp_path).ok()
     rows = list(csv.DictReader((tmp_path / "a.csv").open()))
-    assert [row["level"] for row in rows] == ["S", "HN"]
+    assert [row["level"] for row in rows] == ["S", "HN", "", ""]
+    assert [row["comment"] for row in rows] == ["", "", "watched", "watched"]
 
 
 def test_a_table_of_what_was_watched_may_have_lost_all_its_rows(tmp_path: Path) -> None:

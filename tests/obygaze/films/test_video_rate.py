@@ -9,7 +9,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.exchange import video_rate
+from obygaze.films.exchange import rate_and_length, video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)
@@ -52,7 +52,7 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     own = Path("own/lake.vtt").read_text(encoding="utf-8")
     assert own == Path("named/lake.vtt").read_text(encoding="utf-8")
     Path("films/lake.mp4").unlink()
-    video_rate.cache_clear()
+    rate_and_length.cache_clear()
     refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
     assert refused.code == 2
     assert "the frame rate of the film lake is not known" in refused.stderr
