@@ -23,13 +23,14 @@ from support.videos import read_number, write_video
 
 from obygaze.films import marks as marks_module
 from obygaze.films import page as page_package
+from obygaze.films.agreement import measure_agreement
 from obygaze.films.decisions import (
     cell_facts,
     models_of,
     named_cell,
     scores_of,
 )
-from obygaze.films.mark_tables import Segment
+from obygaze.films.mark_tables import Segment, read_marks
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
@@ -96,6 +97,35 @@ def test_marks_of_a_copy_at_another_rate_are_not_drawn(tmp_path: Path) -> None:
     document = page.film("lake")
     assert [one["start_frame"] for one in document["segments"]] == [24]
     assert document["notes"] == []
+
+
+@pytest.mark.parametrize("rate", ["25/3", "50/3", "100/3", "1000/42", "24000/1001"])
+def test_marks_have_the_exact_rate_of_the_video(tmp_path: Path, rate: str) -> None:
+    """It was rounded, and written with more digits than are read: the table was lost."""
+    exact = Fraction(rate)
+    write_video(tmp_path / "lake.mp4", numbers=range(30), tick=1 / exact, rate=exact)
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 1), "eva")
+    page.save_mark(mark(1))
+    page.save_watched({"movie_id": "lake", "stretches": [[0, 29]]})
+    path = tmp_path / "segments" / "films.eva.csv"
+    assert read_marks(path).rates == {"lake": exact}
+    assert len(page.film("lake")["marks"]) == 1
+
+
+def test_who_watches_all_and_marks_nothing_annotates_too(tmp_path: Path) -> None:
+    """There was no table: `agree` failed, and who finds nothing fell out of the agreement."""
+    clips = [replace(one, extra={"framerate": "25"}) for one in film_clips("lake", "")]
+    for name in ("ada", "ben"):
+        page = site(tmp_path, clips, name)
+        page.save_watched({"movie_id": "lake", "stretches": [[0, 249]]})
+    page.save_mark(mark(1, start_frame=0, end_frame=24))
+    tables = [tmp_path / "segments" / f"films.{name}.csv" for name in ("ada", "ben")]
+    (pair,) = measure_agreement(tables, every=1, permutations=0).measures["pairs"]
+    # By hand: ten clips of a second, nine are EN for both.
+    assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 10)
+    assert pair["observed"] == pytest.approx(0.1)
+    # The page of the other one shows no table as broken.
+    assert page.film("lake")["notes"] == []
 
 
 @pytest.mark.parametrize("annotator", ["eva", "ben"])
