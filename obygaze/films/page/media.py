@@ -111,9 +111,9 @@ class Media:
         """Return the middle picture of a clip as a small JPEG."""
         return _jpeg(self._of_clip(clip, THUMBNAIL).pictures[1])
 
-    def sheet(self, clip: Clip) -> bytes:
+    def sheet(self, clip: Clip, is_dark: bool = False) -> bytes:
         """Return pictures of a clip, evenly spread and with their times, as a PNG."""
-        return contact_sheet(self._of_clip(clip, SHEET))
+        return contact_sheet(self._of_clip(clip, SHEET), is_dark=is_dark)
 
     def strip(self, places: Sequence[tuple[str, float] | None]) -> bytes:
         """Return small pictures in a row, as one JPEG.

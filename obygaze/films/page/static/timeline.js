@@ -4,10 +4,10 @@ import { now, pause, pictureAt, seek, startOf } from "./player.js";
 import { changed, on, state } from "./state.js";
 import { $, EPS, address, clock, countUpTo, el, fill, guarded, hasPictures, options, tell } from "./tools.js";
 
-const HEIGHTS = { watched: 8, level: 22, score: 46, concept: 12 };
+const HEIGHTS = { watched: 8, level: 20, score: 36, concept: 11 };
 const RULER = 18;
-const STRIP = hasPictures ? 48 : 28; // height of the pictures at even steps
-const GAP = 5; // below each row
+const STRIP = hasPictures ? 40 : 28; // height of the pictures at even steps
+const GAP = 4; // below each row
 const GRIP = 6; // pixels beside an edge that still take it
 const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
 const OWN = "your marks";
@@ -80,6 +80,13 @@ function digitsOf(score) {
   let digits = 2;
   while (digits < 9 && Number(score.toFixed(digits)) === Number(cutOff().toFixed(digits))) digits += 1;
   return score.toFixed(digits);
+}
+
+// On a card: what agrees is said once for all clips, above them.
+export function shortScore(one) {
+  if (one.score === undefined) return "";
+  const decision = state.scores.decidesAlike ? "" : one.positive ? ", positive" : ", negative";
+  return `score ${digitsOf(one.score)}${decision}${one.correct ? "" : ": differs"}`;
 }
 
 export function scoreText(one) {
