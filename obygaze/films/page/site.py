@@ -49,6 +49,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
+from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
@@ -70,7 +71,7 @@ class Site:
     """The inputs of the page, and the documents made of them.
 
     `segments` is one more table of marks to show. With `blind`, no document has predictions, or
-    what others marked.
+    what others marked. With a run, levels and concepts of clips are those of the run's view.
     """
 
     workspace: Workspace
@@ -111,7 +112,9 @@ class Site:
             "problem": problem,
             "films": films,
             "clips": [self._entry(clip) for clip in self.shown.values()],
+            "view": "" if self.blind else self._seen.header.view.replace("_", " "),
             "run": run_facts(self.run) if self.run else None,
+            "changed": self._labels.changed if self._labels else "",
             "annotator": self.marks.annotator if self.marks else None,
             "marks": str(self.marks.path) if self.marks else None,
             "blind": self.blind,
@@ -356,10 +359,26 @@ class Site:
         return spans_in_films(self.manifest)
 
     @cached_property
+    def _labels(self) -> RunLabels | None:
+        """The labels of the run's clips today; None without a run."""
+        return labels_since(self.run, self.manifest) if self.run else None
+
+    @property
+    def _seen(self) -> Manifest:
+        """The manifest in the view of the run; as it is without a run, or where that cannot be."""
+        viewed = self._labels.manifest if self._labels else None
+        return self.manifest if viewed is None else viewed
+
+    @cached_property
     def shown(self) -> dict[str, Clip]:
         """The clips by id; in the blind arm without labels, and no segments of annotators."""
         if not self.blind:
-            return dict(self.manifest.by_id)
+            shown = {}
+            for clip in self.manifest:
+                in_view = self._seen.by_id.get(clip.clip_id)
+                # A view may have fewer clips, which are in the film all the same.
+                shown[clip.clip_id] = in_view or replace(clip, level="", concepts=())
+            return shown
         is_of_clips = self.manifest.header.unit == "clip"
         if not is_of_clips or "annotator" in self.manifest.columns:
             return {}

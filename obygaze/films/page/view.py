@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import click
 
 from obygaze_features.core.commands import Session, command, option_group
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.same_clip import Identity, compare_clips
 
 if TYPE_CHECKING:
     from obygaze.films.page.site import Site
+    from obygaze_features.manifest.model import Manifest
     from obygaze_features.store import Store
     from obygaze_models.runner.tables import Run
 
@@ -80,6 +82,8 @@ def open_site(
             f"{clips.name} is not the manifest of the run, which is {made_from}",
             hint=shlex.join(words),
         )
+    if scored:
+        _refuse_other_clips(scored, clips)
     marks = None
     if annotate is not None:
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
@@ -135,6 +139,25 @@ def _with_predictions(
     if shown.segments:
         shown.table_of_marks(shown.segments)
     return shown
+
+
+def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
+    """Raise an error if the manifest has other clips of the same ids than the run had."""
+    film_of = {row["clip_id"]: row["movie_id"] for row in run.predictions}
+    for clip_id, film in film_of.items():
+        clip = manifest.by_id.get(clip_id)
+        if clip is None:
+            continue
+        identity = Identity.of_clip(clip)
+        of_run = Identity(identity.clip_id, movie_id=film)
+        contradiction = compare_clips(of_run, identity).contradiction
+        if contradiction:
+            raise FixInput(
+                f"clip {clip_id!r} is another one than in the run {run.folder.name}:"
+                f" {contradiction}",
+                where=manifest.name,
+                hint="the same obygaze run again, with --force, or view without --run",
+            )
 
 
 def _store_of(run: Run, workspace: Workspace) -> Store | None:

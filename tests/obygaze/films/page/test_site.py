@@ -18,7 +18,7 @@ from support.experiments import films as made_up_films
 from support.experiments import planted, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
-from support.run_tables import MadeCell, clips_of, made_run, scores_for
+from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
 from support.videos import read_number, write_video
 
 from obygaze.films import marks as marks_module
@@ -31,12 +31,14 @@ from obygaze.films.decisions import (
     scores_of,
 )
 from obygaze.films.mark_tables import Segment, read_marks
+from obygaze.films.page.export import export
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.io import manifest_sha256, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, subset
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.tables import Run
@@ -151,6 +153,51 @@ def test_marks_without_a_place_are_named(tmp_path: Path, annotator: str) -> None
         assert document["notes"] == [f"films.eva.csv is not shown: {problem}"]
 
 
+def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
+    """A clip that is S for what is heard was shown as S, and the score "agrees" was that of EN."""
+    header = Header("a test", {"Look": "visual", "Voice": "sound"})
+    heard = Clip("lake-0", "lake", 0, "", 0.0, 1.0, "S", ("Voice",))
+    seen = Clip("lake-1", "lake", 1, "", 1.0, 2.0, "S", ("Look", "Voice"))
+    films = Manifest("films", header, [heard, seen])
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    for sha256, changed in ((manifest_sha256(films), ""), ("0" * 64, "were changed")):
+        about = {**MANIFEST, "sha256": sha256, "view": "visual"}
+        run = made_run(tmp_path / f"run-{sha256[:4]}", [ridge], manifest=about)
+        page = Site(Workspace(tmp_path), films, run=run)
+        overview = page.overview()
+        assert overview["view"] == "visual"
+        levels = [(one["level"], one["concepts"]) for one in overview["clips"]]
+        assert levels == [("EN", ()), ("S", ("Look",))]
+        assert page.clip("lake-0")["level"] == "EN"
+        assert changed in overview["changed"]
+        assert bool(overview["changed"]) == bool(changed)
+        export(page, tmp_path / "page")
+        data = (tmp_path / "page" / "data.js").read_text("utf-8")
+        assert (changed or '"changed": ""') in data
+    overview = Site(Workspace(tmp_path), films).overview()
+    assert (overview["view"], overview["changed"]) == ("raw", "")
+    assert [one["level"] for one in overview["clips"]] == ["S", "S"]
+
+
+def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -> None:
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    about = {**MANIFEST, "name": "films"}
+    made_run(tmp_path / "runs" / "first", [ridge], manifest=about)
+    row = ridge.predictions()[0]
+    (tmp_path / "manifests").mkdir()
+    for film, is_refused in ((row["movie_id"], False), ("brug", True)):
+        films = Manifest("films", Header("a test"), [Clip(row["clip_id"], film)])
+        write_manifest(films, tmp_path / "manifests" / "films.toml", force=True)
+        if not is_refused:
+            assert open_site(run="first", workspace=tmp_path).overview()["clips"]
+            continue
+        problem = f"run first: film: {row['movie_id']} and brug"
+        with pytest.raises(FixInput, match=problem):
+            open_site(run="first", workspace=tmp_path)
+
+
 def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
     tmp_path: Path,
 ) -> None:
@@ -215,8 +262,8 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
     begin = "It ranks the 96 test clips of 8 films with AP"
     assert facts["text"].startswith(f"{begin} {value} [")
     assert facts["text"].endswith(
-        "It calls 0 of 12 clips positive. 9 of its decisions agree with "
-        "the annotation; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
+        "It calls 0 of 12 clips positive. 9 of its decisions agree with the annotation in "
+        "the visual view; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
     )
     assert facts["scale"] == [-0.5, 0.5]
     assert facts["unit"] == "distance from the boundary of the positive class"
