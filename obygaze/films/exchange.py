@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
@@ -27,20 +26,26 @@ from obygaze.films.elan import (
     read_tier_mapping,
     write_elan,
 )
-from obygaze.films.film_segments import FilmSegments, ReadMark
+from obygaze.films.film_segments import (
+    FilmSegments,
+    ReadMark,
+    refuse_behind_video,
+    video_of_film,
+    video_rate,
+)
 from obygaze.films.mark_tables import (
     WATCHED,
     Segment,
     SourceFiles,
+    concept_of,
     own_tables,
     plain,
     read_marks,
-    refuse_behind_end,
 )
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
@@ -51,7 +56,6 @@ from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
-    known_frame_rate,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
@@ -59,7 +63,6 @@ from obygaze_features.manifest.tables import TableRow, open_file, read_table
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     FilmTimes,
-    exact_seconds,
     film_rate,
     film_times,
     frames_between,
@@ -73,8 +76,6 @@ ELAN = ".eaf"
 VTT = ".vtt"
 TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
-# Rates that differ by less are the same, written with other digits.
-SAME_WITHIN = Fraction(1, 1000)
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -106,7 +107,7 @@ def films_of(
             without_times.append(clip_id)
             continue
         if movie_id not in films:
-            video = _video_of_film(times, manifest.header.video_root)
+            video = video_of_film(times, manifest.header.video_root)
             rate = _rate_of_film(manifest, clips_of_film[movie_id], fps, video)
             times_of_film[movie_id] = replace(times, rate=rate)
             films[movie_id] = FilmSegments(movie_id, rate, video)
@@ -121,7 +122,7 @@ def films_of(
             concepts=concepts_marked,
             comment=plain(comment),
         )
-        _refuse_behind_end(
+        refuse_behind_video(
             segment, films[movie_id].video, films[movie_id].fps, manifest.name
         )
         films[movie_id].segments.append(segment)
@@ -131,14 +132,6 @@ def films_of(
         [film for film in films if times_of_film[film].axis == IN_A_ROW]
     )
     return list(films.values()), without_times
-
-
-def _video_of_film(times: FilmTimes, video_root: str) -> Path | None:
-    """Return the file of a whole film; None where its clips have files of their own."""
-    videos = {piece.video for piece in times.pieces}
-    if len(times.pieces) != 1 or times.pieces[0].start_s or times.pieces[0].offset_s:
-        return None
-    return Path(video_root, *videos)
 
 
 def _rate_of_film(
@@ -167,43 +160,6 @@ def _rate_of_film(
             hint="--fps 24, or that of the film",
         )
     return rate
-
-
-def video_rate(path: Path) -> Fraction | None:
-    """Return the frames per second of a video; None where it cannot be read or has several."""
-    return rate_and_length(path)[0]
-
-
-@lru_cache(maxsize=256)
-def rate_and_length(path: Path) -> tuple[Fraction | None, float]:
-    """Return the frames per second of a video, None if unknown, and its seconds, 0 if unknown."""
-    from obygaze_features.video.container import open_video
-
-    try:
-        with open_video(path) as (container, stream):
-            average = stream.average_rate
-            nominal = stream.guessed_rate
-            length_s = (container.duration or 0) / 1e6
-    except ObygazeError:
-        return None, 0.0  # also where PyAV is not installed: the rate has to be named
-    if not average or not nominal or abs(average - nominal) > SAME_WITHIN * nominal:
-        return None, length_s
-    return known_frame_rate(Fraction(nominal)), length_s
-
-
-def _refuse_behind_end(
-    segment: Segment, video: Path | None, rate: Fraction, where: str
-) -> None:
-    """Raise an error for a mark behind the end of its film, where the video says its length."""
-    length_s = 0.0 if video is None else rate_and_length(video)[1]
-    if length_s:
-        refuse_behind_end(
-            segment.movie_id,
-            segment.end_frame,
-            round(exact_seconds(length_s) * rate),
-            unsure=rate,
-            where=where,
-        )
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
@@ -559,7 +515,8 @@ class _Importer:
             if segment.is_watched:
                 # A manifest has no level for what was only watched: there it is a comment.
                 segment = replace(segment, level="", comment=WATCHED)
-            self._add(segment, rate, path)
+            names = tuple(dict.fromkeys(map(concept_of, segment.concepts)))
+            self._add(replace(segment, concepts=names), rate, path)
 
     def _read_film(self, path: Path) -> None:
         """Add the marks of a file that is called after its film."""
@@ -571,6 +528,8 @@ class _Importer:
             raise FixInput(
                 problem, where=f"{earlier}, {path}", hint="rename one of them"
             )
+        if film != name:
+            self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         if path.suffix == ELAN:
             document = ElanDocument(path, self.mapping)
@@ -601,7 +560,7 @@ class _Importer:
                 mark.concepts,
                 mark.comment,
             )
-            _refuse_behind_end(segment, video, rate, str(path))
+            refuse_behind_video(segment, video, rate, str(path))
             self._add(segment, rate, path)
 
     def _rate_of_video(self, film: str, document: ElanDocument) -> Fraction:

@@ -1,12 +1,19 @@
-"""The segments of one film in frames, and marks as other programs have them."""
+"""The segments of one film in frames, its video, and marks as other programs have them."""
 
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze.films.mark_tables import Segment
+from obygaze.films.mark_tables import Segment, refuse_behind_end
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.times import FilmTimes, exact_seconds
+
+# Rates that differ by less are the same, written with other digits.
+SAME_WITHIN = Fraction(1, 1000)
 
 
 @dataclass(frozen=True)
@@ -37,3 +44,48 @@ class ReadMark(NamedTuple):
     level: str = ""
     concepts: tuple[str, ...] = ()
     comment: str = ""
+
+
+def video_of_film(times: FilmTimes, video_root: str) -> Path | None:
+    """Return the file of a whole film; None where its clips have files of their own."""
+    videos = {piece.video for piece in times.pieces}
+    if len(times.pieces) != 1 or times.pieces[0].start_s or times.pieces[0].offset_s:
+        return None
+    return Path(video_root, *videos)
+
+
+def video_rate(path: Path) -> Fraction | None:
+    """Return the frames per second of a video; None where it cannot be read or has several."""
+    return rate_and_length(path)[0]
+
+
+@lru_cache(maxsize=256)
+def rate_and_length(path: Path) -> tuple[Fraction | None, float]:
+    """Return the frames per second of a video, None if unknown, and its seconds, 0 if unknown."""
+    from obygaze_features.video.container import open_video
+
+    try:
+        with open_video(path) as (container, stream):
+            average = stream.average_rate
+            nominal = stream.guessed_rate
+            length_s = (container.duration or 0) / 1e6
+    except ObygazeError:
+        return None, 0.0  # also where PyAV is not installed: the rate has to be named
+    if not average or not nominal or abs(average - nominal) > SAME_WITHIN * nominal:
+        return None, length_s
+    return known_frame_rate(Fraction(nominal)), length_s
+
+
+def refuse_behind_video(
+    segment: Segment, video: Path | None, rate: Fraction, where: str
+) -> None:
+    """Raise an error for a mark behind the end of its film, where the video says its length."""
+    length_s = 0.0 if video is None else rate_and_length(video)[1]
+    if length_s:
+        refuse_behind_end(
+            segment.movie_id,
+            segment.end_frame,
+            round(exact_seconds(length_s) * rate),
+            unsure=rate,
+            where=where,
+        )

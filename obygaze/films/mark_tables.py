@@ -6,8 +6,8 @@ or `start_s` and `end_s`, in seconds), `level`, `concepts` joined with '|', and 
 a table `NAME.watched.csv` beside `NAME.csv` has more of these rows. Any other word that is no level
 is an error.
 
-Names and comments are one line: a line break is a blank. Concepts have the names of the papers. The
-marks of an annotator in a film are in one file: the same name in two files may be two people.
+Names and comments are one line: a line break is a blank. The marks of an annotator in a film are in
+one file: the same name in two files may be two people.
 """
 
 import re
@@ -367,7 +367,7 @@ def _concepts_of(row: TableRow) -> tuple[str, ...]:
     text = row.cells.get("concepts", "").strip()
     if text.startswith("["):
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
-    names = map(concept_of, text.split("|"))
+    names = map(plain, text.split("|"))
     return tuple(dict.fromkeys(name for name in names if name))
 
 

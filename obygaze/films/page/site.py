@@ -112,7 +112,7 @@ class Site:
             "problem": problem,
             "films": films,
             "clips": [self._entry(clip) for clip in self.shown.values()],
-            "view": "" if self.blind else self._seen.header.view.replace("_", " "),
+            "view": self._view,
             "run": run_facts(self.run) if self.run else None,
             "changed": self._labels.changed if self._labels else "",
             "annotator": self.marks.annotator if self.marks else None,
@@ -368,6 +368,18 @@ class Site:
         """The manifest in the view of the run; as it is without a run, or where that cannot be."""
         viewed = self._labels.manifest if self._labels else None
         return self.manifest if viewed is None else viewed
+
+    @property
+    def _view(self) -> str:
+        """The view that the levels are in; "" where they are those of the annotation itself."""
+        name = self._seen.header.view
+        if self.blind or name == "raw":
+            return ""
+        if self._seen is not self.manifest:
+            labels = [(clip.level, clip.concepts) for clip in self.manifest]
+            if labels == [(clip.level, clip.concepts) for clip in self.shown.values()]:
+                return ""
+        return name.replace("_", " ")
 
     @cached_property
     def shown(self) -> dict[str, Clip]:

@@ -10,7 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.exchange import rate_and_length, video_rate
+from obygaze.films.film_segments import rate_and_length, video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)
@@ -103,6 +103,12 @@ def test_marks_behind_the_end_of_the_video_are_refused(linked):
     assert refused.code == 1
     assert problem in refused.stderr
     call_obygaze("manifest", "link", "own", "films").ok()
-    refused = call_obygaze("manifest", "export", "vtt", "own", "-o", "out")
-    assert refused.code == 1
-    assert problem in refused.stderr
+    for words in (
+        ("export", "vtt", "own", "-o", "out"),
+        ("project", "own", "--every", "1"),
+        ("project", "own.csv", "--clips", "marks"),
+        ("agree", "own.csv", "--clips", "marks"),
+    ):
+        refused = call_obygaze("manifest", *words)
+        assert refused.code == 1
+        assert problem in refused.stderr

@@ -102,8 +102,7 @@ function showPage() {
   const ofRun = run && (scores ? `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
     : `run ${run.name}: choose above whose scores are shown`);
   const facts = [page.dataset, ofRun, annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden"];
-  const isViewed = page.view && page.view !== "raw";
-  facts.splice(1, 0, isViewed && `levels and concepts in the ${page.view} view`);
+  facts.splice(1, 0, page.view && `levels and concepts in the ${page.view} view`);
   $("changed").hidden = !page.changed;
   $("changed").textContent = page.changed;
   $("about").textContent = facts.filter(Boolean).join("; ");

@@ -61,7 +61,7 @@ function makeLanes() {
 function clipsLabel() {
   const { blind, view } = state.page;
   if (blind) return "clips";
-  return view === "raw" ? "clips: annotated level" : `clips: level, ${view} view`;
+  return view ? `clips: level, ${view} view` : "clips: annotated level";
 }
 
 // The concepts of one row: those of several annotators in one row would look like agreement.

@@ -176,7 +176,7 @@ def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
         data = (tmp_path / "page" / "data.js").read_text("utf-8")
         assert (changed or '"changed": ""') in data
     overview = Site(Workspace(tmp_path), films).overview()
-    assert (overview["view"], overview["changed"]) == ("raw", "")
+    assert (overview["view"], overview["changed"]) == ("", "")
     assert [one["level"] for one in overview["clips"]] == ["S", "S"]
 
 
