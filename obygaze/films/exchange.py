@@ -299,11 +299,13 @@ class ExportedSegments:
         files: The files.
         without_times: The clips that are left out, as nobody knows where they are.
         n_watched: The segments that are left out because they were only watched.
+        header: What a table does not say, of the header of the manifest.
     """
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...] = ()
     n_watched: int = 0
+    header: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -311,6 +313,7 @@ class ExportedSegments:
             "written": [str(path) for path in self.files],
             "without_times": list(self.without_times),
             "watched_left_out": self.n_watched,
+            "header_left_out": list(self.header),
         }
 
     def __str__(self) -> str:
@@ -329,6 +332,8 @@ class ExportedSegments:
                 f"WebVTT has no place for what was watched: {n_segments} left out; elan and csv"
                 " keep this"
             )
+        if self.header:
+            sentences.append(f"a table does not say: {', '.join(self.header)}")
         return sentences
 
 
@@ -371,8 +376,9 @@ def export_segments(
     if kind == "csv":
         if table is not None or fps is not None:
             raise FixUsage("--predictions and --fps are for elan and vtt")
-        columns = read_manifest(manifest, workspace=workspace).cells_by_column()
-        return ExportedSegments((write_table(folder, columns, force=force),))
+        marked = read_manifest(manifest, workspace=workspace)
+        path = write_table(folder, marked.cells_by_column(), force=force)
+        return ExportedSegments((path,), header=_header_left_out(marked.header))
     without_times: list[str] = []
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
@@ -395,6 +401,17 @@ def export_segments(
     if kind == "vtt":
         n_watched = sum(len(film.segments) - len(film.marks) for film in films)
     return ExportedSegments(tuple(files), tuple(without_times), n_watched)
+
+
+def _header_left_out(header: Header) -> tuple[str, ...]:
+    """Return what the header of a manifest says of its clips, and a table of them does not."""
+    left_out = [name for name in ("licence", "citation") if getattr(header, name)]
+    if header.view != "raw":
+        left_out.append(f"that the levels are those of the {header.view} view")
+    own = [name for name in header.concepts if name not in concepts()]
+    if own:
+        left_out.append(f"the modality of {few(own, 3)}")
+    return tuple(left_out)
 
 
 def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:

@@ -131,7 +131,8 @@ def project_tables(
     names = table_names(segments)
     paths = [_table_path(name, workspace) for name in names]
     marks = read_marks(paths, fps=fps)
-    for name in names if clips is None else (*names, clips):
+    of_clips = [] if clips is None else [clips]
+    for name in [*names, *of_clips]:
         path = _table_path(name, workspace)
         if path != Path(name):  # a manifest
             _refuse_behind_videos(marks, path.with_suffix(".toml"))

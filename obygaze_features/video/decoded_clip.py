@@ -29,12 +29,9 @@ MAX_BYTES = 8 * 1024**3
 CELL_EDGE = 320
 GAP = 8
 LINE = 18
-BACKGROUND = (250, 250, 248)
-TEXT = (40, 40, 40)
-WARNING = (178, 34, 34)
-DARK_BACKGROUND = (23, 24, 27)
-DARK_TEXT = (233, 231, 225)
-DARK_WARNING = (240, 140, 160)
+# Paper, text, what is damaged.
+LIGHT = ((250, 250, 248), (40, 40, 40), (178, 34, 34))
+DARK = ((23, 24, 27), (233, 231, 225), (240, 140, 160))
 
 # Returns arrays of the given shapes.
 Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
@@ -264,9 +261,7 @@ def contact_sheet(clip: DecodedClip, *, is_dark: bool = False) -> bytes:
     """Return a PNG of all pictures with their times; damaged ones are framed and marked."""
     from PIL import Image, ImageDraw, ImageFont
 
-    paper, ink, warning = BACKGROUND, TEXT, WARNING
-    if is_dark:
-        paper, ink, warning = DARK_BACKGROUND, DARK_TEXT, DARK_WARNING
+    paper, ink, warning = DARK if is_dark else LIGHT
     pictures = clip.pictures
     count, height, width = pictures.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))

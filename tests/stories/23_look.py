@@ -78,7 +78,13 @@ def predictions(ws: Workspace) -> dict[str, dict[str, Any]]:
 def words_of_score(prediction: dict[str, Any]) -> str:
     decision = "positive" if prediction["decision"] else "negative"
     agrees = prediction["decision"] == prediction["y"]
-    verdict = "" if agrees else ": differs"
+    verdict = "agrees with the annotation" if agrees else "differs from the annotation"
+    return f"score of the model {prediction['score']:.2f}, {decision}: {verdict}"
+
+
+def words_on_card(prediction: dict[str, Any]) -> str:
+    decision = "positive" if prediction["decision"] else "negative"
+    verdict = "" if prediction["decision"] == prediction["y"] else ": differs"
     return f"score {prediction['score']:.2f}, {decision}{verdict}"
 
 
@@ -103,7 +109,7 @@ def test_all_clips_have_their_level_concepts_and_score(
             assert f" {row['level']}" in card
             assert row["concepts"] in card
             if clip_id in scored:
-                assert card.endswith(words_of_score(scored[clip_id]))
+                assert card.endswith(words_on_card(scored[clip_id]))
             else:
                 assert "score" not in card
         # What the run says of the model, counted from its predictions.

@@ -124,15 +124,11 @@ class Site:
     def film(self, film: str) -> Document:
         """Return a film: its time line, its videos, and what annotators marked in it."""
         axis = self._axis(film)
-        notes = []
         times = axis.times
-        if axis.problem:
-            notes.append(f"Marks have no place: {axis.problem}.")
         pieces = []
         for piece in axis.pieces():
             pieces.append({**piece, **self.media.describe(piece["video"])})
         marks = self.marks_of(film)
-        notes += marks.pop("notes")
         watched: list[Document] = []
         if self.watched and not marks["problem"]:
             try:
@@ -153,7 +149,6 @@ class Site:
             "pieces": pieces,
             "n_in_strip": N_IN_STRIP,
             "watched": watched,
-            "notes": notes,
             **marks,
         }
 
@@ -167,10 +162,12 @@ class Site:
 
         Returns:
             `marks`: those of the annotator who uses the page; `segments`: what others marked; the
-            `problem` if the annotator's table cannot be read.
+            `problem` if the annotator's table cannot be read; `notes` on what is not shown.
         """
         axis = self._axis(film)
-        notes: list[str] = []
+        notes = []
+        if axis.problem:
+            notes.append(f"Marks have no place: {axis.problem}.")
         document: Document = {
             "marks": None,
             "segments": None,

@@ -80,7 +80,6 @@ function notes() {
     annotator && isInRow && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
     ...(ofScores || []),
     blind && "Blind: predictions and what others marked are hidden.",
-    ...film.notes,
   ].filter(Boolean);
 }
 

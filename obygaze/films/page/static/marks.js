@@ -280,7 +280,7 @@ function take(marks) {
 // Read what was changed in other windows, by others, and by hand.
 async function read() {
   const { film } = state;
-  const { marks, segments, notes: _, ...facts } = await load("marks", { film: film.id, known: film.state });
+  const { marks, segments, ...facts } = await load("marks", { film: film.id, known: film.state });
   if (film !== state.film) return;
   Object.assign(film, facts);
   if (!marks) return; // all is as it was
