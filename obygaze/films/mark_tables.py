@@ -98,15 +98,12 @@ def concept_of(word: str) -> str:
     return canonical_concept(text) or text.replace("|", "/")
 
 
-class SourceFiles:
-    """The file that has the marks of each annotator in each film."""
-
-    def __init__(self) -> None:
-        self._file_of: dict[tuple[str, str], Path] = {}
+class SourceFiles(dict[tuple[str, str], Path]):
+    """The file that has the marks of a film by an annotator."""
 
     def add(self, film: str, annotator: str, path: Path) -> None:
         """Add a mark of a file; an error if the annotator has marks of the film in another one."""
-        earlier = self._file_of.setdefault((film, annotator), path)
+        earlier = self.setdefault((film, annotator), path)
         if earlier != path:
             raise FixInput(
                 f"two files have marks of {annotator!r} in the film {film}:"

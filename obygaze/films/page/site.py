@@ -484,10 +484,10 @@ class Site:
             pictures: The film and the last picture of each mark.
             film: The film that is shown.
         """
-        axis = self._axis(film)
-        for marked, picture in pictures:
-            if marked == film:
-                axis.refuse_behind_end(film, picture)
+        last = max(
+            (picture for marked, picture in pictures if marked == film), default=0
+        )
+        self._axis(film).refuse_behind_end(film, last)
         unknown = sorted({marked for marked, _ in pictures}.difference(self.films))
         if not unknown:
             return []

@@ -193,9 +193,21 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
         if not is_refused:
             assert open_site(run="first", workspace=tmp_path).overview()["clips"]
             continue
-        problem = f"run first: film: {row['movie_id']} and brug"
+        problem = f"the run first: film: {row['movie_id']} and brug"
         with pytest.raises(FixInput, match=problem):
             open_site(run="first", workspace=tmp_path)
+
+
+def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -> None:
+    manifest = made_up_films(n_films=2)
+    write_workspace(tmp_path, manifest, planted(manifest))
+    assert open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
+    first, *others = manifest.clips
+    changed = manifest.with_clips([replace(first, movie_id="brug"), *others])
+    path = tmp_path / "manifests" / f"{manifest.name}.toml"
+    write_manifest(changed, path, force=True)
+    with pytest.raises(FixInput, match=f"film: {first.movie_id} and brug"):
+        open_site(store="sig", workspace=tmp_path)
 
 
 def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
