@@ -302,8 +302,7 @@ def test_what_the_page_saves_is_read(seed: int, tmp_path: Path) -> None:
             "comment": comment,
             "state": None,
         }
-        rate = films[film]
-        table.save(wanted, rate, (float(first / rate), float((first + 10) / rate)))
+        table.save(wanted, films[film])
         in_order = tuple(name for name in ("Look", "Body") if name in names)
         read_comment = COMMENTS[comment]
         mark = Mark(film, "ada", first, first + 9, "S", in_order, read_comment)

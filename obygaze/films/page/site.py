@@ -42,6 +42,7 @@ from obygaze_features.manifest.listing import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.times import (
+    IN_A_ROW,
     Span,
     film_rate,
     film_times,
@@ -168,6 +169,11 @@ class Site:
         notes = []
         if axis.problem:
             notes.append(f"Marks have no place: {axis.problem}.")
+        elif self.marks and axis.times.axis == IN_A_ROW:
+            notes.append(
+                "Your marks count the pictures of these clips in a row: they are those of the film"
+                " only if the clips are all of it"
+            )
         document: Document = {
             "marks": None,
             "segments": None,
@@ -240,12 +246,11 @@ class Site:
         axis, rate = self._axis_for_marks(film)
         if sent.get("deleted") is not True:
             axis.refuse_behind_end(film, last)
-        span_s = (float(first / rate), float((last + 1) / rate))
         # From the first mark on it is known what was watched: nothing, until it was. A table of
         # marks alone would say that the whole film was watched.
         if self.watched is not None and not self.watched.path.exists():
             self.watched.add(film, [], rate)
-        saved = marks.save(sent, rate, span_s, self._vocabulary()[0])
+        saved = marks.save(sent, rate, self._vocabulary()[0])
         return _placed_mark(saved, axis)
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[Document]:

@@ -67,8 +67,7 @@ async function openFilm(asked) {
 // What a reader has to know of the film and the scores.
 function notes() {
   const { page, film, scores, cell } = state;
-  const { run, blind, annotator } = page;
-  const isInRow = film.counts.startsWith("clips");
+  const { run, blind } = page;
   const ofScores = scores && [
     `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
     scores.leaked && `But ${scores.leaked} clips of this test were used in training: these scores are too good.`,
@@ -77,7 +76,6 @@ function notes() {
   ];
   return [
     `${page.dataset}. The time line counts ${film.counts}.`,
-    annotator && isInRow && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
     ...(ofScores || []),
     blind && "Blind: predictions and what others marked are hidden.",
   ].filter(Boolean);

@@ -210,6 +210,16 @@ def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -
         open_site(store="sig", workspace=tmp_path)
 
 
+def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:
+    clips = []
+    for number in (1, 2):
+        write_video(tmp_path / f"{number}.mp4", numbers=range(25))
+        clips.append(Clip(f"lake-{number}", "lake", number, f"{number}.mp4"))
+    (note,) = site(tmp_path, clips, "eva").film("lake")["notes"]
+    assert note.startswith("Your marks count the pictures of these clips in a row")
+    assert site(tmp_path, clips).film("lake")["notes"] == []
+
+
 def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
     tmp_path: Path,
 ) -> None:
