@@ -29,7 +29,7 @@ from obygaze.films.elan import (
 from obygaze.films.film_segments import (
     FilmSegments,
     ReadMark,
-    refuse_behind_video,
+    compare_with_video,
     video_of_film,
     video_rate,
 )
@@ -122,7 +122,7 @@ def films_of(
             concepts=concepts_marked,
             comment=plain(comment),
         )
-        refuse_behind_video(
+        compare_with_video(
             segment, films[movie_id].video, films[movie_id].fps, manifest.name
         )
         films[movie_id].segments.append(segment)
@@ -577,7 +577,7 @@ class _Importer:
                 mark.concepts,
                 mark.comment,
             )
-            refuse_behind_video(segment, video, rate, str(path))
+            compare_with_video(segment, video, rate, str(path))
             self._add(segment, rate, path)
 
     def _rate_of_video(self, film: str, document: ElanDocument) -> Fraction:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze.films.mark_tables import Segment, refuse_behind_end
+from obygaze.films.mark_tables import Segment, check_rate, refuse_behind_end
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.times import FilmTimes, exact_seconds
@@ -76,11 +76,17 @@ def rate_and_length(path: Path) -> tuple[Fraction | None, float]:
     return known_frame_rate(Fraction(nominal)), length_s
 
 
-def refuse_behind_video(
+def compare_with_video(
     segment: Segment, video: Path | None, rate: Fraction, where: str
 ) -> None:
-    """Raise an error for a mark behind the end of its film, where the video says its length."""
-    length_s = 0.0 if video is None else rate_and_length(video)[1]
+    """Raise an error for a mark at another rate than its film, or behind the end of it.
+
+    What the video does not say is not compared.
+    """
+    if video is None:
+        return
+    rate_of_video, length_s = rate_and_length(video)
+    check_rate(segment.movie_id, rate, rate_of_video, where)
     if length_s:
         refuse_behind_end(
             segment.movie_id,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze.films.clip_spans import equal_clips, read_clips, where_films_end
-from obygaze.films.film_segments import refuse_behind_video, video_of_film
+from obygaze.films.film_segments import compare_with_video, video_of_film
 from obygaze.films.mark_tables import Marks, Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
@@ -135,7 +135,7 @@ def project_tables(
     for name in [*names, *of_clips]:
         path = _table_path(name, workspace)
         if path != Path(name):  # a manifest
-            _refuse_behind_videos(marks, path.with_suffix(".toml"))
+            _compare_with_videos(marks, path.with_suffix(".toml"))
     spans = _spans_of(cut, marks)
     concepts: set[str] = set()
     for segment in marks.segments:
@@ -159,8 +159,8 @@ def project_tables(
     return ProjectedClips(projection, spans, tuple(warnings))
 
 
-def _refuse_behind_videos(marks: Marks, manifest: Path) -> None:
-    """Raise an error for marks behind the end of a film that a manifest is linked to."""
+def _compare_with_videos(marks: Marks, manifest: Path) -> None:
+    """Raise an error for marks that cannot be of the films that a manifest is linked to."""
     linked = read_manifest(manifest)
     videos = {
         film: video_of_film(times, linked.header.video_root)
@@ -171,7 +171,7 @@ def _refuse_behind_videos(marks: Marks, manifest: Path) -> None:
         video = videos.get(film)
         rate = marks.rates.get(film)
         if video is not None and rate is not None:
-            refuse_behind_video(segment, video, rate, manifest.stem)
+            compare_with_video(segment, video, rate, manifest.stem)
 
 
 def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:

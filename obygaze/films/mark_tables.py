@@ -368,13 +368,16 @@ def _concepts_of(row: TableRow) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def check_rate(film: str, counted: Fraction | None, rate: Fraction | None) -> None:
+def check_rate(
+    film: str, counted: Fraction | None, rate: Fraction | None, where: str = ""
+) -> None:
     """Raise an error if the pictures of a film were counted in a copy of another rate."""
     if counted is None or rate is None or counted == rate:
         return
     raise FixInput(
         f"the pictures of {film} are counted at {frame_rate_text(counted)} per second,"
         f" its video has {frame_rate_text(rate)}",
+        where=where,
     )
 
 

@@ -112,3 +112,18 @@ def test_marks_behind_the_end_of_the_video_are_refused(linked):
         refused = call_obygaze("manifest", *words)
         assert refused.code == 1
         assert problem in refused.stderr
+
+
+def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(linked):
+    """Marks of a copy of 24 pictures a second were put on clips of one of 23.976."""
+    marks = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+    Path("own.csv").write_text(f"{marks}lake,ada,0,9,S,24\n", "utf-8")
+    problem = "the pictures of lake are counted at 24 per second, its video has 23.976"
+    refused = call_obygaze("manifest", "project", "own.csv", "--clips", "marks")
+    assert refused.code == 1
+    assert problem in refused.stderr
+    call_obygaze("manifest", "import", "segments", "own.csv", "-o", "own").ok()
+    call_obygaze("manifest", "link", "own", "films").ok()
+    refused = call_obygaze("manifest", "export", "vtt", "own", "-o", "out")
+    assert refused.code == 1
+    assert problem in refused.stderr
