@@ -167,8 +167,8 @@ class Site:
         """
         axis = self._axis(film)
         notes = []
-        if axis.problem:
-            notes.append(f"Marks have no place: {axis.problem}.")
+        if axis.problem and (self.marks or self._tables_of_others()):
+            notes.append(f"Marks have no place: {axis.problem}")
         elif self.marks and axis.times.axis == IN_A_ROW:
             notes.append(
                 "Your marks count the pictures of these clips in a row: they are those of the film"
