@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from support.browsers import browser, go, open_page, text, wait
-from support.film_pages import film_clips, served, site
-from support.run_tables import MadeCell, clips_of, made_run, scores_for
+from support.film_pages import film_clips, manifest, served, site
+from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
 
+from obygaze_features.manifest.io import manifest_sha256
 from obygaze_models.runner.tables import Run
 
 __all__ = ["browser"]
@@ -22,7 +23,9 @@ def run_of(folder: Path, scores: dict[str, float]) -> Run:
     key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
     clips = clips_of()
     ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
-    run = made_run(folder / "run", [ridge])
+    films = manifest(folder, film_clips("lake", ""))
+    about = {**MANIFEST, "name": films.name, "sha256": manifest_sha256(films)}
+    run = made_run(folder / "run", [ridge], manifest=about)
     run.__dict__["predictions"] = [
         {
             **key,
