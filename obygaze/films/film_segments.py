@@ -14,6 +14,8 @@ from obygaze_features.manifest.times import FilmTimes, exact_seconds
 
 # Rates that differ by less are the same, written with other digits.
 SAME_WITHIN = Fraction(1, 1000)
+# 24 and 23.976 differ by a thousandth, 23.81 and 1000/42 by less.
+OTHER_RATE = Fraction(1, 2000)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ def compare_with_video(
     if video is None:
         return
     rate_of_video, length_s = rate_and_length(video)
-    check_rate(segment.movie_id, rate, rate_of_video, where)
+    if rate_of_video and abs(rate_of_video - rate) > OTHER_RATE * rate:
+        check_rate(segment.movie_id, rate, rate_of_video, where)
     if length_s:
         refuse_behind_end(
             segment.movie_id,
