@@ -103,6 +103,7 @@ class Site:
             concepts[concept.name] = concept.definition
             if concept.above:
                 above[concept.name] = concept.above
+        changed = self._labels.changed if self._labels else ""
         return {
             "title": self.manifest.name,
             "dataset": self.manifest.header.dataset,
@@ -115,7 +116,7 @@ class Site:
             "clips": [self._entry(clip) for clip in self.shown.values()],
             "view": self._view,
             "run": run_facts(self.run) if self.run else None,
-            "changed": self._labels.changed if self._labels else "",
+            "changed": changed,
             "annotator": self.marks.annotator if self.marks else None,
             "marks": str(self.marks.path) if self.marks else None,
             "blind": self.blind,
