@@ -350,9 +350,10 @@ def export_segments(
     """Write segments for other programs.
 
     FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
-    film becomes a file; ELAN also gets the time that was watched, as a tier. Of csv it is one table
-    of all clips, which `manifest import csv` reads: -o names it, .csv or .xlsx. --predictions takes
-    what `models predict` and `search` write with -o, and the predictions.csv of a run.
+    film becomes a file; ELAN also gets the time that was watched, as a tier, vtt has no place for
+    it. Of csv it is one table of all clips, which `manifest import csv` reads: -o names it, .csv or
+    .xlsx. --predictions takes what `models predict` and `search` write with -o, and the
+    predictions.csv of a run.
 
     Args:
         kind: The format.

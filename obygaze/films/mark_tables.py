@@ -384,7 +384,7 @@ def check_rate(
 def refuse_behind_end(
     film: str,
     picture: int,
-    n_pictures: int | None,
+    n_pictures: int,
     *,
     unsure: Fraction | int = 0,
     where: str = "",
@@ -394,11 +394,11 @@ def refuse_behind_end(
     Args:
         film: The film.
         picture: The last picture of the mark.
-        n_pictures: The number of pictures of the film; None if it is not known.
+        n_pictures: The number of pictures of the film.
         unsure: How many more it may have: what a file says of its length may be a few less.
         where: Where the mark stands.
     """
-    if n_pictures is not None and picture >= n_pictures + unsure:
+    if picture >= n_pictures + unsure:
         raise FixInput(
             f"the last picture of {film} is {n_pictures - 1}, not {picture}",
             where=where,
