@@ -121,7 +121,7 @@ def run_protocol(
         tables["success.csv"] = _success(cells, inputs.table)
     seconds = round(time.perf_counter() - started, 3)
     about = _about(inputs, folder.name, stores, every_cell, seconds)
-    return write_run(folder, about, tables)
+    return write_run(folder, about, tables, force=force)
 
 
 def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:

@@ -374,12 +374,19 @@ def is_same_run(folder: Path, identity: str) -> bool:
 
 
 def write_run(
-    folder: Path, about: Mapping[str, Any], tables: Mapping[str, Iterable[Row]]
+    folder: Path,
+    about: Mapping[str, Any],
+    tables: Mapping[str, Iterable[Row]],
+    *,
+    force: bool = False,
 ) -> Run:
     """Write the tables, then run.json. A report of the same experiment stays."""
     files = {}
-    check_folder(folder, RUN, force=True)
-    with write_then_rename(folder) as draft:
+
+    def check() -> None:
+        check_free(folder, about["identity"], force=force)
+
+    with write_then_rename(folder, check) as draft:
         draft.mkdir()
         if is_same_run(folder, about["identity"]):
             shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)

@@ -9,6 +9,7 @@ import pytest
 from support.kills import kill_everywhere
 
 from obygaze_features.core import system
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import write_then_rename
 
 
@@ -47,7 +48,14 @@ def test_an_error_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_appears_while_a_new_folder_is_written_stays(tmp_path: Path) -> None:
-    with pytest.raises(OSError), write_then_rename(tmp_path / "x") as new:
+    def check() -> None:
+        if (tmp_path / "x").exists():
+            raise AlreadyThere("taken")
+
+    with (
+        pytest.raises(AlreadyThere),
+        write_then_rename(tmp_path / "x", check) as new,
+    ):
         new.mkdir()
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / "thesis").write_text("mine")
@@ -80,7 +88,7 @@ def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
         if folder.exists():
             seen.append((folder / "deep" / "data").read_text())
         else:
-            (before,) = tmp_path.glob("x.before-*")
+            (before,) = tmp_path.glob(".x.before-*")
             assert (before / "deep" / "data").read_text() == "old"
             seen.append("aside")
         write_folder(folder, "old")

@@ -1,0 +1,17 @@
+"""Hidden names of processes that have ended, for tests of what killed commands leave."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from obygaze_features.core.leftovers import hidden_name
+
+
+def name_of_ended(path: Path, word: str = "") -> Path:
+    """A hidden name beside a path, of a process that has ended."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    hidden = hidden_name(path, word)
+    return hidden.with_name(hidden.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
