@@ -180,7 +180,7 @@ class ReportRun(Run):
         """The manifest of the run in its view; None if it was moved or changed since."""
         about = self.about["manifest"]
         try:
-            manifest = read_manifest(Path(about["path"]))
+            manifest = read_manifest(Path(self.place(about["path"])))
             if manifest_sha256(manifest) != about["sha256"]:
                 return None
             return manifest.view(about["view"])
@@ -192,7 +192,7 @@ class ReportRun(Run):
         """The stores of the run that are here, but have other content than the run has read."""
         changed = []
         for name, facts in self.about["stores"].items():
-            location = facts["location"]
+            location = self.place(facts["location"])
             if is_url(location):
                 continue
             # A store that was moved or removed says nothing.

@@ -71,7 +71,7 @@ def open_site(
     if scored:
         named = scored.about["manifest"]
         is_here = named["name"] in opened_workspace.names("manifests")
-        own_manifest = named["name"] if is_here else named["path"]
+        own_manifest = named["name"] if is_here else scored.place(named["path"])
     if manifest is None:
         manifest = own_manifest
     clips, _ = named_manifest(manifest, workspace)
