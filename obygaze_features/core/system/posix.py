@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_FORK",
+    "HANGUP_SIGNALS",
     "HAS_DECODE_WORKERS",
     "NO_LINKS",
     "STOP_SIGNALS",
@@ -61,8 +62,13 @@ HAS_DECODE_WORKERS: bool = True
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 # A server may take the port of one that has just ended; it never gets that of a running one.
 TAKES_ENDED_PORTS: bool = True
-# Clusters send the first three before they take the machine away, a terminal that is closed SIGHUP.
-STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGINT")
+# What a terminal that is closed, or a connection that ends, sends to all of its processes.
+HANGUP_SIGNALS: tuple[str, ...] = ("SIGHUP",)
+# Clusters send the first three before they take the machine away.
+STOP_SIGNALS: tuple[str, ...] = (
+    *("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT"),
+    *HANGUP_SIGNALS,
+)
 
 # Some network file systems cannot sync a folder, or sync as macOS does.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)

@@ -25,6 +25,7 @@ from obygaze_features.core.errors import InUse
 
 __all__ = [
     "CAN_FORK",
+    "HANGUP_SIGNALS",
     "HAS_DECODE_WORKERS",
     "NO_LINKS",
     "STOP_SIGNALS",
@@ -55,6 +56,7 @@ HAS_DECODE_WORKERS: bool = False
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 # With this right, a server would get the port of a running one as well.
 TAKES_ENDED_PORTS: bool = False
+HANGUP_SIGNALS: tuple[str, ...] = ()
 # SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGBREAK", "SIGINT")
 
