@@ -139,7 +139,8 @@ def plan_extraction(
     plan.refuse_changes()
     cost = cost_of(plan, here)
     long = long_clips(clips)
-    return replace(cost, warnings=(long,)) if long else cost
+    warnings = (*plan.notes, long) if long else plan.notes
+    return replace(cost, warnings=tuple(warnings))
 
 
 def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:

@@ -201,6 +201,6 @@ def _clip_of(decoded: DecodedClip) -> Clip:
         asked_s=decoded.asked_s,
         total=decoded.total,
         remark="; ".join(remarks),
-        is_clean=not (decoded.damaged or decoded.is_incomplete),
+        is_clean=not (n_damaged or decoded.is_incomplete),
         span_s=decoded.span_s,
     )

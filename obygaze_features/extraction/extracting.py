@@ -10,7 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from obygaze_features.core.console import ProgressBars, progress_bars, silent
+from obygaze_features.core.console import (
+    ProgressBars,
+    count,
+    progress_bars,
+    silent,
+)
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
@@ -210,7 +215,9 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     try:
         if not run.seal_now:
             listener.expect(_count_missing_clips(begun))
-            for together in _with_the_same_rows(begun):
+            groups = _with_the_same_rows(begun)
+            _say_what_is_decoded_again(groups, listener)
+            for together in groups:
                 if not stop:
                     _fill(together, plan, run, stop, listener)
         for one in begun:
@@ -246,7 +253,9 @@ def _extract_on_devices(
         notes = result.notes
         warnings.update(dict.fromkeys(result.warnings))
     if not stop:
-        warnings.update(dict.fromkeys(error.message for error in errors))
+        for error in errors:
+            place = f"{error.where}: " if error.where else ""
+            warnings[f"{place}{error.message}"] = None
     states = states_of(run.manifest, run.targets, run.workspace)
     return Extraction(states, stop, notes, tuple(warnings))
 
@@ -297,6 +306,7 @@ def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
     """Yield what a person should know of stores that are there, and of what was withdrawn."""
+    yield from plan.notes
     for store in plan.stores:
         sentences = store.work.sentences
         if store.filling is None and not store.seal:
@@ -353,6 +363,24 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
         if one.filling.missing():
             groups.setdefault(tuple(one.filling.rows), []).append(one)
     return list(groups.values())
+
+
+def _say_what_is_decoded_again(
+    groups: Sequence[Sequence[Begun]], listener: Listener
+) -> None:
+    """Say how many clips are decoded for several stores, one after the other."""
+    n_decoded = sum(map(_count_missing_clips, groups))
+    n_again = n_decoded - _count_missing_clips(
+        [one for group in groups for one in group]
+    )
+    if n_again:
+        names = " | ".join(
+            ", ".join(one.store.path.name for one in group) for group in groups
+        )
+        listener.note(
+            f"{count(n_again, 'clip')} decoded more than once ({names}): since clips were added to"
+            " one of these stores, its rows have another order; -b frames:NAME keeps the pictures"
+        )
 
 
 def _count_missing_clips(begun: Sequence[Begun]) -> int:
