@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import Result, call_obygaze
-from support.damage import flip_bits_visibly
+from support.damage import drop_packets, flip_bits_visibly
 from support.extracted_stores import bytes_of, own_model, run
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
@@ -185,13 +185,13 @@ def test_damaged_frames_are_decoded_again(
 
 
 def test_damage_elsewhere_in_a_film_is_not_damage_of_the_clip(tmp_path: Path) -> None:
-    """Of three clips of one film, the last group of pictures is damaged."""
+    """Of three clips of one film, the last one lacks two packets."""
     settings: dict[str, Any] = {"size": (64, 48), "options": {"g": "25"}}
-    whole = write_video(tmp_path / "whole.mp4", numbers=range(75), **settings)
+    whole = write_video(tmp_path / "whole.mkv", numbers=range(75), **settings)
     (tmp_path / "videos").mkdir()
-    flip_bits_visibly(whole, tmp_path / "videos" / "a.mp4", {60, 61})
+    drop_packets(whole, tmp_path / "videos" / "a.mkv", {60, 61})
     clips = [
-        Clip(f"a-{number}", "a", number, "a.mp4", start_s=number, end_s=number + 1.0)
+        Clip(f"a-{number}", "a", number, "a.mkv", start_s=number, end_s=number + 1.0)
         for number in range(3)
     ]
     header = Header("films", {}, video_root=str(tmp_path / "videos"))
@@ -200,7 +200,7 @@ def test_damage_elsewhere_in_a_film_is_not_damage_of_the_clip(tmp_path: Path) ->
     store = open_store(tmp_path / "stores" / KEPT)
     assert "frames damaged" in store.rows[2].reason
     assert store.read(CLEAN, range(3)).tolist() == [True, True, False]
-    (tmp_path / "videos" / "a.mp4").unlink()
+    (tmp_path / "videos" / "a.mkv").unlink()
     run(films, tmp_path)
     statuses = open_store(tmp_path / "stores" / "films.descriptors").rows
     assert [row.status for row in statuses] == ["ok", "ok", "failed"]
