@@ -13,18 +13,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, store_of
 from support.extracted_stores import run as extract
 from support.extraction import film_folder
 from support.killed_commands import COMMANDS, Scene
 from support.kills import kill_after, kill_at
+from support.leftovers import name_of_ended
 from support.seeds import SEED
 
-from obygaze_features.core import leftovers
+from obygaze.doctor import check_up, to_text
+from obygaze_features.core import leftovers, system
+from obygaze_features.core.files import write_atomic, write_then_rename
 from obygaze_features.core.leftovers import (
     find_leftovers,
     hidden_name,
+    pulled_name,
+    read_hidden,
+    remove_leftovers,
 )
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.runner.experiments import train
@@ -195,16 +202,6 @@ def check_after_a_kill(scene: Any, kill: Callable[[], bool]) -> bool:
     return was_killed
 
 
-def is_absent(name: str) -> bool:
-    return name == "export-parquet" and not has_pyarrow()
-
-
-def has_pyarrow() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pyarrow") is not None
-
-
 def test_a_command_that_starts_anew_removes_its_own(tmp_path: Path) -> None:
     """One kill of three commands, which are drawn."""
     drawn = random.Random(SEED)
@@ -220,8 +217,8 @@ def test_a_command_that_starts_anew_removes_its_own(tmp_path: Path) -> None:
 def test_every_command_removes_its_own(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if is_absent(name):
-        pytest.skip("pyarrow is not installed")
+    if name == "export-parquet":
+        pytest.importorskip("pyarrow")
     scene = SCENES[name](tmp_path)
     drawn = random.Random(f"{name} {SEED}")
     n_killed = 0
@@ -236,3 +233,96 @@ def test_every_command_removes_its_own(
     with capsys.disabled():
         print(f"\n{name}: {n_killed} kills")
     assert n_killed >= 3
+
+
+# --- Whose a hidden name is ---
+
+
+def test_a_hidden_name_says_whose_it_is(tmp_path: Path) -> None:
+    target = tmp_path / "films.xclip"
+    states = {
+        hidden_name(target): "running",
+        name_of_ended(target): "ended",
+        name_of_ended(target, "0123abcd-"): "ended",
+        of_another_machine(target): "unknown",
+        pulled_name(target, "f" * 64): "unknown",
+    }
+    for path, state in states.items():
+        hidden = read_hidden(path)
+        assert hidden is not None
+        assert (hidden.name, hidden.state) == ("films.xclip", state)
+    # A process of the same number that began at another time is another one.
+    mine = hidden_name(target).name.split("-")
+    mine[-2] = str(int(mine[-2]) + 1)
+    reused = read_hidden(target.with_name("-".join(mine)))
+    assert reused is not None
+    assert reused.state == "ended"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".bashrc",
+        ".films.csv",
+        ".git",
+        ".films.xclip.tmp",
+        "films.pull-0123456789abcdef",
+    ],
+)
+def test_other_names_are_no_leftovers(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    assert list(find_leftovers(tmp_path)) == []
+    remove_leftovers(tmp_path / name.removeprefix(".").partition(".")[0])
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_name_of_which_another_begins_keeps_its_own(tmp_path: Path) -> None:
+    """`films` and `films.xclip`; long names, of which the hidden one has the beginning."""
+    other = name_of_ended(tmp_path / "films.xclip")
+    other.write_text("half")
+    own = name_of_ended(tmp_path / "films")
+    own.write_text("half")
+    write_atomic(tmp_path / "films", b"whole")
+    assert (own.exists(), other.exists()) == (False, True)
+    long = tmp_path / ("é" * 127)
+    name_of_ended(long).write_text("half")
+    with write_then_rename(long) as new:
+        new.write_text("whole")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "films",
+        other.name,
+        long.name,
+    }
+
+
+@pytest.mark.parametrize(
+    ("start", "state"), [("", "ended"), ("0", "running"), ("12", "ended")]
+)
+def test_a_process_that_cannot_be_looked_at_may_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, state: str
+) -> None:
+    """Where the numbers of processes of others are not shown, as in /proc with hidepid."""
+    path = hidden_name(tmp_path / "x")
+    monkeypatch.setattr(system, "process_start", lambda process: start)
+    hidden = read_hidden(path)
+    assert hidden is not None
+    assert hidden.state == state
+
+
+def test_doctor_says_what_each_is_and_how_to_remove_it(tmp_path: Path) -> None:
+    stores = tmp_path / "my films" / "stores"
+    (stores / "whole").mkdir(parents=True)
+    ended = leave(name_of_ended(stores / "half"))
+    copy = leave(pulled_name(stores / "copy", "f" * 64))
+    living = leave(hidden_name(stores / "new"))
+    facts = check_up(tmp_path / "my films")
+    assert [one["path"] for one in facts["leftovers"]] == [str(copy), str(ended)]
+    assert [one["bytes"] for one in facts["leftovers"]] == [4, 4]
+    text = click.unstyle(to_text(facts))
+    assert "Left: 4 B, left of half by a command that was killed" in text
+    assert "the same pull goes on with it" in text
+    for line in text.splitlines():
+        if line.strip().startswith("rm "):
+            subprocess.run(line, shell=True, check=True)
+    assert {path.name for path in stores.iterdir()} == {"whole", living.name}
+    assert check_up(tmp_path / "my films")["leftovers"] == []
