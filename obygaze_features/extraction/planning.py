@@ -13,7 +13,7 @@ from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import Wanted, Work, compare
 from obygaze_features.extraction.clips import PlannedClip, clips_of, facts_of
 from obygaze_features.extraction.kept import (
@@ -130,7 +130,12 @@ def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path
     if not name:
         label = find_card(target.backbone, workspace).label
         name = f"{manifest.name}.{label.replace('@', '-')}"
-    folder = Path(workspace.store(name)).resolve()
+    folder = Path(workspace.store(name))
+    if is_url(name) or not folder.exists():
+        workspace.new_store(
+            name
+        )  # an error for a URL, and for names that no store can have
+    folder = folder.resolve()
     check_store_name(folder.name, str(folder))
     return folder
 
