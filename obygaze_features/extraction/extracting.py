@@ -50,6 +50,7 @@ from obygaze_features.extraction.planning import (
     chosen_targets,
     open_filling,
     plan_stores,
+    store_path,
 )
 from obygaze_features.extraction.results import (
     Extraction,
@@ -156,7 +157,7 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
     """
     here = Workspace.of(workspace)
-    with stop_on_signals(note) as stop, _one_sentence_for_a_full_disk(here):
+    with stop_on_signals(note) as stop:
         targets = chosen_targets(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
@@ -207,33 +208,34 @@ class Run:
 def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
     require_decode_workers()
-    plan, begun = _begin(run)
-    for sentence in _before_the_run(plan, run.workspace):
-        listener.note(sentence)
-    warnings: list[str] = []
-    gone: list[Begun] = []
-    try:
-        if not run.seal_now:
-            listener.expect(_count_missing_clips(begun))
-            groups = _with_the_same_rows(begun)
-            _say_what_is_decoded_again(groups, listener)
-            for together in groups:
-                if not stop:
-                    _fill(together, plan, run, stop, listener)
-        for one in begun:
-            # What was planned is not there any more, and no store was sealed from it.
-            if not one.filling.is_current() and not is_sealed(one.filling):
-                gone.append(one)
-            else:
-                warnings += _seal_if_complete(one, run)
-    except Exception:
-        _forget_own_plans(begun)
-        raise
-    if gone and not stop:
-        warnings += map(_nothing_was_added, gone)
-    states = [store_status(store.path) for store in plan.stores]
-    steps = next_steps(plan, states, run.manifest)
-    return Extraction(states, stop, steps, warnings)
+    with _one_sentence_for_a_full_disk(run):
+        plan, begun = _begin(run)
+        for sentence in _before_the_run(plan, run.workspace):
+            listener.note(sentence)
+        warnings: list[str] = []
+        gone: list[Begun] = []
+        try:
+            if not run.seal_now:
+                listener.expect(_count_missing_clips(begun))
+                groups = _with_the_same_rows(begun)
+                _say_what_is_decoded_again(groups, listener)
+                for together in groups:
+                    if not stop:
+                        _fill(together, plan, run, stop, listener)
+            for one in begun:
+                # What was planned is not there any more, and no store was sealed from it.
+                if not one.filling.is_current() and not is_sealed(one.filling):
+                    gone.append(one)
+                else:
+                    warnings += _seal_if_complete(one, run)
+        except Exception:
+            _forget_own_plans(begun)
+            raise
+        if gone and not stop:
+            warnings += map(_nothing_was_added, gone)
+        states = [store_status(store.path) for store in plan.stores]
+        steps = next_steps(plan, states, run.manifest)
+        return Extraction(states, stop, steps, warnings)
 
 
 def _extract_on_devices(
@@ -513,14 +515,19 @@ def _is_as_before(filling: Filling) -> bool:
 
 
 @contextmanager
-def _one_sentence_for_a_full_disk(workspace: Workspace) -> Iterator[None]:
+def _one_sentence_for_a_full_disk(run: Run) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if not is_disk_full(error):
             raise
+        # A file that is open has no name in the error.
+        paths = [
+            store_path(target, run.manifest, run.workspace) for target in run.targets
+        ]
+        folders = dict.fromkeys(str(path.parent) for path in paths)
         raise FixInput(
             "the disk is full; finished blocks are kept",
-            where=error.filename or str(workspace.folder("stores")),
+            where=error.filename or ", ".join(folders),
             hint="free some space, then run the same command again",
         ) from error

@@ -453,15 +453,17 @@ def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
         return write(writer, *arguments)
 
     monkeypatch.setattr(BlockWriter, "commit", full)
-    with pytest.raises(FixInput, match="the disk is full"):
-        run(films, world)
-    store = world / "stores" / STORE
+    store = world / "another disk" / STORE
+    stores = {"descriptors": store}
+    with pytest.raises(FixInput, match="the disk is full") as error:
+        run(films, world, stores=stores)
+    assert error.value.where == str(store.parent)
     done, begun = Filling.open(store).listed()
     # The other blocks that were computed by then may be written or not.
     assert 1 <= len(done) <= 2
     assert not begun
     monkeypatch.setattr(BlockWriter, "commit", write)
-    run(films, world)
+    run(films, world, stores=stores)
     assert bytes_of(store) == bytes_of(undisturbed)
 
 
