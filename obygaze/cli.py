@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import signal
 import sys
 import warnings
@@ -84,7 +85,7 @@ def root(
         raise NotFound(
             "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
             where=str(workspace),
-            hint=f"check the name, or mkdir {workspace}",
+            hint=f"check the name, or mkdir {shlex.quote(str(workspace))}",
         )
     console = Console(verbosity=verbose - quiet, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)

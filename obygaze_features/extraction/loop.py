@@ -8,6 +8,7 @@ not depend on the blocks before it.
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 from collections import deque
 from collections.abc import (
@@ -408,7 +409,7 @@ class StoreFiller:
                 f" {failure.reason}",
                 where=str(self.filling.target),
                 hint="the store stays as it is; correct this, then the same command, or give the"
-                f" further arrays up: rm -r {self.filling.folder}",
+                f" further arrays up: rm -r {shlex.quote(str(self.filling.folder))}",
             )
 
     def _write(self, block: _Block) -> None:

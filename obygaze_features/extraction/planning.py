@@ -1,6 +1,7 @@
 """Plan an extraction: what each store is to have, what is there, what is missing."""
 
 import os
+import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -337,7 +338,7 @@ def _refuse_without_videos(
     videos = dict.fromkeys(clip.video for clip in clips if clip.video)
     if any(Path(video).is_file() for video in videos):
         return
-    link = f"obygaze manifest link {manifest} FOLDER"
+    link = f"obygaze manifest link {shlex.quote(manifest)} FOLDER"
     if not videos:
         raise NotFound(
             f"no clip of {manifest} is linked to a video; nothing to extract",

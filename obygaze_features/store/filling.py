@@ -9,6 +9,7 @@ import bisect
 import hashlib
 import re
 import secrets
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -269,7 +270,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
         raise Mismatch(
             "this store is being filled with other clips, or other times of clips",
             where=str(folder),
-            hint=_GIVE_UP.format(folder),
+            hint=_GIVE_UP.format(shlex.quote(str(folder))),
         )
 
 
@@ -284,7 +285,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
         Recipe.from_json(their_plan.recipe),
         where=str(folder),
         message="this store is being filled with another recipe",
-        hint=_GIVE_UP.format(folder),
+        hint=_GIVE_UP.format(shlex.quote(str(folder))),
     )
     keys = [
         key
@@ -298,7 +299,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
     raise Mismatch(
         f"this store is being filled with another plan: {', '.join(keys)} differ",
         where=str(folder),
-        hint=_GIVE_UP.format(folder),
+        hint=_GIVE_UP.format(shlex.quote(str(folder))),
         details=details,
     )
 

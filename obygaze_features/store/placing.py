@@ -11,6 +11,7 @@ would undo the change of the other.
 
 import errno
 import os
+import shlex
 import stat
 import time
 from collections.abc import Iterator
@@ -129,7 +130,9 @@ def make_hidden(target: Path, tag: str = "") -> Path:
         make_folder(hidden)
     except FileNotFoundError as error:
         raise NotFound(
-            "no such folder", where=str(target.parent), hint=f"mkdir {target.parent}"
+            "no such folder",
+            where=str(target.parent),
+            hint=f"mkdir {shlex.quote(str(target.parent))}",
         ) from error
     return hidden
 
