@@ -20,11 +20,11 @@ from support.extracted_stores import run as extract
 from support.extraction import film_folder
 from support.killed_commands import COMMANDS, Scene
 from support.kills import kill_after, kill_at
-from support.leftovers import name_of_ended
+from support.leftovers import name_of_another_machine, name_of_ended
 from support.seeds import SEED
 
 from obygaze.doctor import check_up, to_text
-from obygaze_features.core import leftovers, system
+from obygaze_features.core import system
 from obygaze_features.core.files import write_atomic, write_then_rename
 from obygaze_features.core.leftovers import (
     find_leftovers,
@@ -157,13 +157,6 @@ SCENES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def of_another_machine(path: Path) -> Path:
-    """A hidden name that another machine made: its first part is other digits."""
-    name = hidden_name(path).name
-    machine = leftovers._machine()
-    return path.with_name(name.replace(machine, f"{int(machine, 16) ^ 1:08x}"))
-
-
 def leave(path: Path) -> Path:
     """Write a folder with a hidden name."""
     path.mkdir(parents=True)
@@ -175,7 +168,7 @@ def check_after_a_kill(scene: Any, kill: Callable[[], bool]) -> bool:
     """Kill the command of a scene once, look at what is there, and run the command again."""
     was_killed = kill()
     living = leave(hidden_name(scene.target))
-    away = leave(of_another_machine(scene.target))
+    away = leave(name_of_another_machine(scene.target))
 
     # What is named is what is there, each with its size, and its line removes it.
     sizes = hidden_in(scene.home)
@@ -244,7 +237,7 @@ def test_a_hidden_name_says_whose_it_is(tmp_path: Path) -> None:
         hidden_name(target): "running",
         name_of_ended(target): "ended",
         name_of_ended(target, "0123abcd-"): "ended",
-        of_another_machine(target): "unknown",
+        name_of_another_machine(target): "unknown",
         pulled_name(target, "f" * 64): "unknown",
     }
     for path, state in states.items():

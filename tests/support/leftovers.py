@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from obygaze_features.core import leftovers
 from obygaze_features.core.leftovers import hidden_name
 
 
@@ -15,3 +16,10 @@ def name_of_ended(path: Path, word: str = "") -> Path:
     ended.wait()
     hidden = hidden_name(path, word)
     return hidden.with_name(hidden.name.replace(f"-{os.getpid()}-", f"-{ended.pid}-"))
+
+
+def name_of_another_machine(path: Path) -> Path:
+    """A hidden name that another machine made: its first part is other digits."""
+    name = hidden_name(path).name
+    machine = leftovers._machine()
+    return path.with_name(name.replace(machine, f"{int(machine, 16) ^ 1:08x}"))
