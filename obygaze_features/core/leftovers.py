@@ -2,9 +2,9 @@
 
 A file or folder is written under a hidden name beside its own, and renamed when it is finished. The
 name says which process writes it: `.NAME.[WORD-]MACHINE-PROCESS-START-RANDOM.tmp`. So the next
-command for NAME removes what a killed one left, and nothing of a command that still runs. Where it
-cannot be known whether the process still runs, because it is one of another machine or container or
-was one before a restart, nothing is removed, and `obygaze doctor` names what is there.
+command for NAME removes what a killed one left, and nothing of a command that still runs. Where
+this cannot be known, as of a process on another machine, in another container or before a restart,
+nothing is removed, and `obygaze doctor` names what is there.
 """
 
 import hashlib
@@ -74,8 +74,8 @@ class Leftover(NamedTuple):
         if self.word == PULL:
             return f"a copy of {self.name} that was interrupted; the same pull goes on with it"
         return (
-            f"of {self.name}: left by a command that was killed, or of one that runs in another"
-            " machine or container"
+            f"of {self.name}: left by a command that was killed, or of one that still runs, perhaps"
+            " on another machine"
         )
 
     @property
@@ -125,8 +125,9 @@ def read_hidden(path: Path) -> Leftover | None:
     state: State = "unknown"
     if parts["machine"] == _machine():
         start = system.process_start(int(parts["process"]))
-        # Of a process of another user it may not be known when it began.
-        state = "running" if start in (parts["start"], "0") else "ended"
+        # "0": it is not known when this process began, which may be another one of its number.
+        if start != "0":
+            state = "running" if start == parts["start"] else "ended"
     return Leftover(path, parts["name"], parts["word"], state)
 
 

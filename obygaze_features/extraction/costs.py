@@ -119,7 +119,8 @@ def plan_extraction(
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
         backbones: A backbone, or your own code (FILE.py:NAME).
-        arrays: The arrays to store. [default: all but tokens, or those of the store]
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.

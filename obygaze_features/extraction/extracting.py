@@ -129,7 +129,8 @@ def extract(
         as_planned: Finish a store as it was planned, although the manifest changed since.
         accept_damaged: Take what the decoder gives of damaged pictures.
         timeout_s: Seconds to decode one clip.
-        arrays: The arrays to store. [default: all but tokens, or those of the store]
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
@@ -371,17 +372,19 @@ def _say_what_is_decoded_again(
     groups: Sequence[Sequence[Begun]], listener: Listener
 ) -> None:
     """Say how many clips are decoded for several stores, one after the other."""
-    n_decoded = sum(map(_count_missing_clips, groups))
-    n_again = n_decoded - _count_missing_clips(
-        [one for group in groups for one in group]
-    )
+    n_decoded = 0
+    everything: list[Begun] = []
+    names = []
+    for together in groups:
+        n_decoded += _count_missing_clips(together)
+        everything += together
+        names.append(", ".join(one.store.path.name for one in together))
+    n_again = n_decoded - _count_missing_clips(everything)
     if n_again:
-        names = " | ".join(
-            ", ".join(one.store.path.name for one in group) for group in groups
-        )
         listener.note(
-            f"{count(n_again, 'clip')} decoded more than once ({names}): since clips were added to"
-            " one of these stores, its rows have another order; -b frames:NAME keeps the pictures"
+            f"{count(n_again, 'clip')} decoded more than once ({' | '.join(names)}): since clips"
+            " were added to one of these stores, its rows have another order; -b frames:NAME"
+            " keeps the pictures"
         )
 
 

@@ -263,7 +263,9 @@ def plan_stores(
         backbones.append(backbone)
         views.append(view_of(backbone))
     kept = find_kept(frames, clips, facts, views, grid)
-    known_arrays = {name for backbone in backbones for name in backbone.arrays}
+    known_arrays: set[str] = set()
+    for backbone in backbones:
+        known_arrays |= backbone.arrays.keys()
     stores = []
     for path, stored, target, backbone, view in zip(
         paths, stored_at, targets, backbones, views, strict=True

@@ -165,14 +165,15 @@ def _refuse_classes_in_grid(tree: Mapping[str, Any]) -> None:
     """Raise an error that says how a class becomes a model, if `grid.models` has some."""
     grid = tree.get("grid")
     names = grid.get("models") if isinstance(grid, Mapping) else None
-    for name in names if isinstance(names, list) else []:
+    if not isinstance(names, list):
+        return
+    for name in names:
         is_class = is_own_code(name) or is_of_sklearn(name)
         if not is_class or name in _models_in(tree):
             continue
-        model = name.replace(":", ".").rpartition(".")[2]
-        kind = name
-        if is_of_sklearn(name.replace(":", ".")):
-            kind = name.replace(":", ".")
+        with_dots = name.replace(":", ".")
+        model = with_dots.rpartition(".")[2]
+        kind = with_dots if is_of_sklearn(with_dots) else name
         raise FixUsage(
             f"grid.models has the names of models, got the class {name!r}",
             hint=f"--set models.{model}.kind={shlex.quote(kind)}, and {model!r} in grid.models",

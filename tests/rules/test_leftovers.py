@@ -289,9 +289,9 @@ def test_a_name_of_which_another_begins_keeps_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "state"), [("", "ended"), ("0", "running"), ("12", "ended")]
+    ("start", "state"), [("", "ended"), ("0", "unknown"), ("12", "ended")]
 )
-def test_a_process_that_cannot_be_looked_at_may_run(
+def test_of_a_process_that_cannot_be_looked_at_nothing_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, state: str
 ) -> None:
     """Where the numbers of processes of others are not shown, as in /proc with hidepid."""
