@@ -303,20 +303,20 @@ def _place_folder(new: Path, target: Path) -> None:
     The names are exchanged in one step, or in two where the file system cannot in one. Another
     process may take the name, or remove what has it, at any time.
     """
+    set_aside = []
     while not (target.is_dir() and system.exchange_names(new, target)):
         try:
             system.rename_folder(new, target)
+            break
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-        else:
-            return
         before = hidden_name(target, BEFORE)
         with suppress(FileNotFoundError):
             system.rename_folder(target, before)
-            system.rename_folder(new, target)
-            remove_hidden(before)
-            return
+            set_aside.append(before)
+    for before in set_aside:
+        remove_hidden(before)
 
 
 def sync_all(path: Path) -> None:
