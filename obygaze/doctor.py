@@ -89,7 +89,7 @@ def check_up(workspace: PathLike | None = None) -> Facts:
 
 @command(check_up)
 def doctor(session: Session) -> int:
-    """Show versions, codecs, caches, what is missing, and what killed commands left.
+    """Show versions, codecs, caches, leftovers, and what is missing.
 
     The exit code is 1 if a required package is missing or of another version than is needed, or if
     PyAV or torch is installed and does not work. Packages that only an extra needs are

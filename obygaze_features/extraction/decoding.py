@@ -86,7 +86,8 @@ def decode_ahead(
         for row in decoded:
             video = clips[row.row].video
             first = row.source
-            if row.source.n_bytes is not None:
+            # Clips whose frames were kept may have no video any more.
+            if video and row.source.n_bytes is not None:
                 first = read_before.setdefault(video, row.source)
             if first != row.source:
                 row = replace(row, views=dict.fromkeys(row.views, REPLACED))
