@@ -68,7 +68,6 @@ from obygaze_features.store.records import (
     Replaced,
     StoreRecord,
     seal_of,
-    withdrawn_by,
 )
 from obygaze_features.store.targets import (
     Target,
@@ -82,6 +81,10 @@ from obygaze_features.store.verifying import (
     changes_of,
     has_replaced,
     verify,
+)
+from obygaze_features.store.withdrawals import (
+    changes_that_withdrew,
+    rows_withdrawn_elsewhere,
 )
 
 # The headings of the options in the help.
@@ -169,21 +172,47 @@ def pull(
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_leftovers(target)
-            return Copied(str(target), store.seal)
+            changes = _with_terms_of(store, older)
+            return Copied(str(target), store.seal, changes=changes)
     n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
     _remove_leftovers(target)
-    if older is None or older.seal == store.seal:
-        return Copied(str(target), store.seal, n_sent, n_bytes)
-    changes = _since(store.record, older.seal)
-    withdrawn = withdrawn_by(changes)
+    copy = open_store(target)
+    withdrawn = rows_withdrawn_elsewhere(copy, here)
+    notes = [f"{withdrawn}, and have features in this copy"] if withdrawn else []
+    changes: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
-    if any(withdrawn):
-        films = sorted(withdrawn.films)
-        clips = sorted(withdrawn.clips)
-        copies = find_copies(open_store(target), films, clips, here)
+    if older is not None and older.seal != store.seal:
+        changes = _since(store.record, older.seal)
+        if any(change.films or change.clips for change in changes):
+            copies = find_copies(copy, changes, here)
     return Copied(
-        str(target), store.seal, n_sent, n_bytes, changes_of(changes), copies=copies
+        str(target),
+        store.seal,
+        n_sent,
+        n_bytes,
+        changes_of(changes),
+        notes,
+        copies,
     )
+
+
+def _with_terms_of(source: Store, copy: Store) -> list[str]:
+    """Write into the card of a copy what its source states now; return what is another."""
+    ours = copy.terms
+    theirs = source.terms
+    terms = Terms(theirs.licence or ours.licence, theirs.citation or ours.citation)
+    if terms == ours:
+        return []
+    path = Path(copy.files.address) / CARD
+    card = path.read_bytes() if path.exists() else full_card(copy).encode()
+    write_atomic(path, with_terms(card, terms))
+    changes = []
+    for name, now, before in zip(terms._fields, terms, ours, strict=True):
+        if now != before:
+            changes.append(
+                f"{name} of the source: {now} (was {before or 'not stated'})"
+            )
+    return changes
 
 
 def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
@@ -481,7 +510,7 @@ def _push(
     target.finish(f"The store {store.seal[:16]}")
     changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
     notes = []
-    if any(withdrawn_by(record.replaces)):
+    if changes_that_withdrew([store]):
         note = target.forget()
         if note:
             notes.append(f"clips were withdrawn from this store: {note}")

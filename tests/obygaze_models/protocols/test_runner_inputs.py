@@ -124,9 +124,9 @@ class TestMissing:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"movie_id": "tt9"}, "film is tt0000001 there, and tt9 in the manifest"),
-            ({"start_s": 4.0}, "start_s is 3.0 there, and 4.0 in the manifest"),
-            ({"end_s": 4.0}, "end_s is 5.5 there, and 4.0 in the manifest"),
+            ({"movie_id": "tt9"}, "film: tt0000001 and tt9"),
+            ({"start_s": 4.0}, "times: 3 s to 5.5 s and 4 s to 5.5 s"),
+            ({"end_s": 4.0}, "times: 3 s to 5.5 s and 3 s to 4 s"),
         ],
     )
     def test_another_clip_under_the_same_id_is_refused(
