@@ -374,7 +374,9 @@ def compare_with_source(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """Return whether the source of a copy was replaced, and why; this costs one request.
+    """Return whether the source of a copy was replaced, and why.
+
+    This costs one request, and another one where clips were withdrawn.
 
     A store that is neither a copy of the source, nor of a store that the source replaced, nor has
     rows of these, is an error.

@@ -196,7 +196,8 @@ def withdrawn_elsewhere(
     """Return that clips were withdrawn from stores of a workspace; "" if none was.
 
     Args:
-        clips: What is known of each clip, and its film, also if that is only guessed.
+        clips: What is known of each clip, and its film, also if that is only guessed. A film of
+            which no clip is known has an identity without an id.
         workspace: The workspace.
     """
     stores = stores_with_withdrawals(workspace)
@@ -208,7 +209,9 @@ def withdrawn_elsewhere(
     for name, store in stores.items():
         withdrawals = Withdrawals.of([store])
         found = [
-            clip.clip_id for clip, film in known if withdrawals.find(clip, film).reason
+            clip.clip_id or film
+            for clip, film in known
+            if withdrawals.find(clip, film).reason
         ]
         if found:
             withdrawn.update(dict.fromkeys(found))

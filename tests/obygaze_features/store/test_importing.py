@@ -82,7 +82,7 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("clip", "film"),
-    [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")],
+    [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "unknown"), ("-1", "unknown")],
 )
 def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> None:
     assert film_of_id(clip) == film
