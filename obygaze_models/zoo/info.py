@@ -262,7 +262,7 @@ def withdrawn_from_training(
     else:
         trained_on = [(Identity(clip), "") for clip in clips.clip_ids]
     withdrawn = withdrawn_elsewhere(trained_on, workspace)
-    return [f"the model was trained on what is gone: {withdrawn}"] if withdrawn else []
+    return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
 def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
