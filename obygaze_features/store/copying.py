@@ -9,7 +9,7 @@ import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -442,7 +442,12 @@ def push(
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         extra = published_files(opened, folder, creators) if publish else {}
-        return _push(opened, open_target(target), extra, folder, progress or Quiet())
+        sent = _push(opened, open_target(target), extra, folder, progress or Quiet())
+    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
+    if withdrawn:
+        note = f"{withdrawn}, and have features in what was sent"
+        sent = replace(sent, notes=(*sent.notes, note))
+    return sent
 
 
 def state_terms(store: Store, terms: Terms) -> None:
