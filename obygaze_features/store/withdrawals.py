@@ -191,7 +191,7 @@ def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
 
 
 def withdrawn_elsewhere(
-    clips: Iterable[tuple[Identity, str]], workspace: Workspace
+    clips: Iterable[tuple[Identity, str]], workspace: Workspace, noun: str = "clip"
 ) -> str:
     """Return that clips were withdrawn from stores of a workspace; "" if none was.
 
@@ -199,6 +199,7 @@ def withdrawn_elsewhere(
         clips: What is known of each clip, and its film, also if that is only guessed. A film of
             which no clip is known has an identity without an id.
         workspace: The workspace.
+        noun: What they are: clips, or films.
     """
     stores = stores_with_withdrawals(workspace)
     if not stores:
@@ -221,7 +222,7 @@ def withdrawn_elsewhere(
     clips_withdrawn = list(withdrawn)
     verb = "was" if len(clips_withdrawn) == 1 else "were"
     return (
-        f"{few(clips_withdrawn)} ({count(len(clips_withdrawn), 'clip')}) {verb} withdrawn"
+        f"{few(clips_withdrawn)} ({count(len(clips_withdrawn), noun)}) {verb} withdrawn"
         f" from {few(names)}"
     )
 

@@ -258,10 +258,11 @@ def withdrawn_from_training(
     Of a model that does not list its clips, films are looked for.
     """
     if clips is None:
-        trained_on = [(Identity("", film), film) for film in info.training.films]
+        films = [(Identity("", film), film) for film in info.training.films]
+        withdrawn = withdrawn_elsewhere(films, workspace, "film")
     else:
         trained_on = [(Identity(clip), "") for clip in clips.clip_ids]
-    withdrawn = withdrawn_elsewhere(trained_on, workspace)
+        withdrawn = withdrawn_elsewhere(trained_on, workspace)
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
