@@ -26,7 +26,7 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import clips_sha256
+from obygaze_features.manifest.model import Clip, clips_sha256
 from obygaze_features.manifest.same_clip import UNKNOWN, Comparison, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
@@ -128,7 +128,7 @@ def subset(
     ] = None,
     *,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
-    clips: Annotated[ClipIds | None, CLIPS] = None,
+    clips: Annotated[ClipIds | Iterable[str | Clip] | None, CLIPS] = None,
     arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
     without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
     reason: str = "",
@@ -143,15 +143,15 @@ def subset(
 
     With --reason, films or clips are withdrawn: the new store takes the place of the store, its
     rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
-    the workspace has them is listed: the store that was replaced, other stores, exports, runs and
-    models.
+    the workspace has them is listed: the store that was replaced, other stores, exports, tables of
+    scores, runs, models and exported pages.
 
     Args:
         store: The store.
         path: The new store: a name or a folder.
         films: Only the clips of this film, an id.
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a
-            column clip_id.
+            column clip_id. In Python also clips of a manifest.
         arrays: Only this array, with the times and the mask of its frames.
         without: The id of a film or clip that is left out, or withdrawn.
         reason: Why they are withdrawn, in one sentence.
@@ -186,9 +186,9 @@ def subset(
         )
     target = new_store(here, path)
     opened = open_store(store, workspace=workspace)
-    rows = _chosen_rows(
-        opened, films, None if clips is None else clip_ids(clips), without
-    )
+    if isinstance(clips, str | os.PathLike):
+        clips = clip_ids(clips)
+    rows = _chosen_rows(opened, films, clips, without)
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
         chosen = _chosen_arrays(opened, arrays)
@@ -267,7 +267,7 @@ def _chosen_arrays(store: Store, names: Sequence[str]) -> tuple[Array, ...]:
 def _chosen_rows(
     store: Store,
     films: Iterable[str] | None,
-    clips: Iterable[str] | None,
+    clips: Iterable[str | Clip] | None,
     without: Sequence[str],
 ) -> Rows:
     """Return the rows of a subset, in the order of the store."""
@@ -275,7 +275,8 @@ def _chosen_rows(
     selection = store.select(clips=requested, films=films)
     if requested is not None:
         found = set(selection[selection.rows >= 0].clip_ids.tolist())
-        missing = [clip for clip in requested if clip not in found]
+        ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in requested]
+        missing = [clip for clip in ids if clip not in found]
         if missing:
             raise NotFound(
                 f"{len(missing)} of the clips are not in the store, or not of these films;"

@@ -172,8 +172,8 @@ def pull(
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_leftovers(target)
-            changes = _with_terms_of(store, older)
-            return Copied(str(target), store.seal, changes=changes)
+            terms = _with_terms_of(store, older)
+            return Copied(str(target), store.seal, changes=terms)
     n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
     _remove_leftovers(target)
     copy = open_store(target)

@@ -88,8 +88,7 @@ class Withdrawals:
                     (change, clip) for clip in ids.intersection(change.clips)
                 )
         reason_of_film: dict[str, str] = {}
-        changes = [change for store in stores for change in store.record.replaces]
-        for change in dict.fromkeys(changes):
+        for change in changes_that_withdrew(stores):
             reason = f"{change.date}: {change.reason}"
             for film in change.films:
                 if film != UNKNOWN_FILM:

@@ -145,7 +145,9 @@ def show_model(
     """
     here = Workspace.of(workspace)
     if isinstance(model, SavedModel):
-        folder, info, clips = model.folder, model.info, model.clips
+        folder = model.folder
+        info = model.info
+        clips = model.clips
     else:
         folder = here.existing("models", model)
         document = read_document(folder)

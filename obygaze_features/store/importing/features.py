@@ -27,10 +27,10 @@ from obygaze_features.manifest import model
 from obygaze_features.manifest.io import as_id, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
-from obygaze_features.store.exporting import read_origin
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
+from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
     MOST_BYTES,

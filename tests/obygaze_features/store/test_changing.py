@@ -42,6 +42,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import making
 from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import merge, subset
@@ -632,6 +633,14 @@ def test_the_clip_of_a_film_is_not_withdrawn_for_a_film_of_its_name(
 def test_a_clip_that_is_not_of_the_film_is_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"or not of these films; the first is 'clip 1'"):
         subset(store, tmp_path / "part", films=[FILM], clips=["clip 9", "clip 1"])
+
+
+def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> None:
+    clips = [Clip("clip 10", FILM), Clip("clip 1", "film-0")]
+    subset(store, tmp_path / "part", clips=clips)
+    assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
+    with pytest.raises(FixInput, match="film: film-3 and another"):
+        subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
 
 
 @pytest.mark.parametrize("is_first", [True, False])
