@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from obygaze_features.core.errors import InstallExtra, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.same_clip import (
@@ -209,7 +209,7 @@ def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
         for name in files:
             if name.endswith(EXPORT_ENDINGS):
                 yield path / name, EXPORT
-            elif name.endswith(".csv") and has_scores(path / name):
+            elif has_scores(path / name):
                 yield path / name, SCORES
 
 
@@ -298,7 +298,7 @@ def _remark_on(
             best = _best_of_export(path, withdrawals, seals)
         else:
             best = _best_of_result(path, kind, withdrawals, seals)
-    except (*DAMAGE, InstallExtra):
+    except (*DAMAGE, ObygazeError):
         return UNREADABLE
     return None if best is None else _REMARKS[best]
 

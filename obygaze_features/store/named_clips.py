@@ -4,7 +4,6 @@ The files may come from a stranger, and need not be exports of obygaze: the orig
 names the clips too. Only texts are read, never numbers.
 """
 
-import csv
 import json
 import re
 import zipfile
@@ -14,12 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
 from obygaze_features.store.records import UNKNOWN_FILM
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
+TABLE_ENDINGS = (".csv", ".tsv", ".xlsx")
 PAGE_DATA = "data.js"
 # Of a table that has scores of clips, beside their ids.
 _SCORES = re.compile(r"(basis|decision|score)$|(p|score|margin|contribution):")
@@ -39,23 +42,30 @@ def clips_in_export(path: Path) -> Iterator[Identity]:
 
 
 def has_scores(path: Path) -> bool:
-    """Return whether a CSV file is a table with scores of clips."""
-    with suppress(OSError, ValueError), path.open(encoding="utf-8-sig") as stream:
-        header = next(csv.reader([stream.readline()]), [])
-        return ID_KEY in header and any(map(_SCORES.match, header))
-    return False
+    """Return whether a file is a table with scores of clips."""
+    if not path.name.endswith(TABLE_ENDINGS):
+        return False
+    try:
+        if is_workbook(path):
+            header = read_table(path, required=[ID_KEY]).columns
+        else:
+            with path.open(encoding="utf-8-sig") as stream:
+                header = tuple(re.split("[,;\t]", stream.readline().rstrip("\n")))
+    except (OSError, ValueError, ObygazeError):
+        return False
+    return ID_KEY in header and any(map(_SCORES.match, header))
 
 
 def clips_in_table(path: Path) -> Iterator[Identity]:
-    """Yield the clips of a CSV table."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        for row in csv.DictReader(stream):
-            times = (_seconds(row.get("start_s")), _seconds(row.get("end_s")))
-            yield Identity(
-                row.get(ID_KEY) or "",
-                _film(row.get(FILM_KEY)),
-                in_either=None if times == (None, None) else times,
-            )
+    """Yield the clips of a table."""
+    table = read_table(path, required=[ID_KEY], delimiter=None)
+    for row in table.rows:
+        times = (_seconds(row.cells.get("start_s")), _seconds(row.cells.get("end_s")))
+        yield Identity(
+            row[ID_KEY],
+            _film(row.cells.get(FILM_KEY)),
+            in_either=None if times == (None, None) else times,
+        )
 
 
 def clips_in_page(folder: Path) -> Iterator[Identity]:

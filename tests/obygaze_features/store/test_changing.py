@@ -42,6 +42,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import making
 from obygaze_features.store.card import Terms
@@ -767,6 +768,8 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
     # Another film has a clip of this id.
     other = table.replace(FILM, "another film")
     (root / "scores" / "others.csv").write_text(other)
+    columns = {"clip_id": ["clip 9"], "movie_id": [FILM], "p:S": [0.5]}
+    write_table(root / "scores" / "sheet.xlsx", columns)
     made = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
     listed = {copy.path: copy.remark for copy in made.copies[1:]}
     assert listed == {
@@ -778,6 +781,7 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "sent" / "page": BY_IDS,
         root / "scores" / "scores.csv": "",
         root / "scores" / "others.csv": OTHERS,
+        root / "scores" / "sheet.xlsx": "",
     }
 
 
