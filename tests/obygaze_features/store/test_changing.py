@@ -657,6 +657,22 @@ def test_another_film_s_clip_of_that_id_is_not_withdrawn_but_refused(
     assert (listed.remark, listed.command) == (OTHERS, "")
 
 
+def test_where_a_part_knows_the_id_alone_it_decides_and_that_is_said(
+    store: Path, workspace: Workspace
+) -> None:
+    """A part has no row of the clip any more, so that nobody can know which film it was of."""
+    other = write(workspace.root / "other", [Row("clip 9", "brug", maker=0)])
+    subset(store, without=["clip 9"], reason="asked", workspace=workspace)
+    subset(store, workspace.root / "part", films=["film-4"])
+    made = merge([workspace.root / "part", other], workspace.root / "both")
+    last = open_store(workspace.root / "both").rows[-1]
+    assert (last.clip_id, last.status) == ("clip 9", WITHDRAWN)
+    (warning,) = made.warnings
+    assert warning == (
+        "1 clip with features in one of the stores, withdrawn in the new one: clip 9"
+    )
+
+
 def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
     store: Path, workspace: Workspace
 ) -> None:
