@@ -1,12 +1,12 @@
 """What a row of a store says about its clip, and which row a clip of a manifest has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.decoding import Rows
@@ -90,22 +90,35 @@ def match(
                 ids[place] = clip_id
     known = np.flatnonzero(rows >= 0)
     n_by_ids = 0
-    contradictions = []
+    contradictions = {}
     for place, row in zip(known.tolist(), table.some(rows[known]), strict=True):
         here = Identity.of_clip(clips[place])._replace(clip_id=row.clip_id)
-        compared = compare_clips(identity_of(row, record), here)
+        compared = compare_clips(here, identity_of(row, record))
         if compared.contradiction:
-            contradictions.append(f"{row.clip_id!r}: {compared.contradiction}")
+            contradictions[row.clip_id] = compared.contradiction
         n_by_ids += compared.sameness is UNKNOWN
     if contradictions:
-        clip, _, difference = contradictions[0].partition(": ")
-        more = len(contradictions) - 1
-        others = f"; {count(more, 'other clip')} too" if more else ""
-        raise FixInput(
-            f"clip {clip} is another one in this store: {difference} (there, and in the"
-            f" manifest){others}",
-            where=where,
-            hint="a store of the clips as they are now",
-            details=contradictions[1:SHOWN_CLIPS],
-        )
+        raise another_clip(contradictions, "store", where)
     return Matched(rows, ids, n_by_ids)
+
+
+def another_clip(
+    contradictions: Mapping[str, str], there: str, where: str
+) -> ObygazeError:
+    """Return the error that ids of a manifest are those of other clips.
+
+    Args:
+        contradictions: What differs, by the ids: the value in the manifest and the one there.
+        there: What has the other clips: the store, or the files.
+        where: Its name.
+    """
+    lines = [f"{clip!r}: {text}" for clip, text in contradictions.items()]
+    (clip_id, difference), *others = contradictions.items()
+    too = f"; {count(len(others), 'other clip')} too" if others else ""
+    return FixInput(
+        f"clip {clip_id!r} is another one in the {there}: {difference} (in the manifest, and"
+        f" in the {there}){too}",
+        where=where,
+        hint="the manifest of these clips, or features of the clips as they are now",
+        details=lines[1:SHOWN_CLIPS],
+    )

@@ -191,9 +191,7 @@ def check_join(folder: Path, table: Table, clips: Sequence[tuple[Clip, Entry]]) 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if differences:
-                with pytest.raises(
-                    FixInput, match="another one in this store"
-                ) as error:
+                with pytest.raises(FixInput, match="another one in the store") as error:
                     join()
                 assert any(
                     all(value in error.value.message for value in difference)

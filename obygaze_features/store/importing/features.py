@@ -27,7 +27,7 @@ from obygaze_features.manifest import model
 from obygaze_features.manifest.io import as_id, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
-from obygaze_features.store.identity import identity_of
+from obygaze_features.store.identity import another_clip, identity_of
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
 from obygaze_features.store.importing.origins import read_origin
@@ -370,7 +370,7 @@ def _matched(
     if origin is not None:
         exported = _Exported(Manifest(str(origin.get("manifest", {}).get("name")), ""))
     n_by_ids = 0
-    contradictions = []
+    contradictions = {}
     for clip in manifest:
         rows.append(Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s))
         place = place_of_clip.pop(clip.clip_id, -1)
@@ -381,10 +381,10 @@ def _matched(
         in_files = _identity_in(reader, place, here.clip_id, exported)
         compared = compare_clips(here, in_files)
         if compared.contradiction:
-            contradictions.append(f"{clip.clip_id!r}: {compared.contradiction}")
+            contradictions[clip.clip_id] = compared.contradiction
         n_by_ids += compared.sameness is UNKNOWN
     if contradictions:
-        raise _other_clips(contradictions, reader)
+        raise another_clip(contradictions, "files", reader.where)
     notes = []
     if n_by_ids:
         words = "matched by the ids alone: the files do not say of which films they are"
@@ -413,20 +413,6 @@ def _identity_in(
         return Identity(clip_id)
     row = Row(reader.clip_ids[place], as_id(film))
     return identity_of(row, exported)._replace(clip_id=clip_id)
-
-
-def _other_clips(contradictions: Sequence[str], reader: Reader) -> FixInput:
-    """Return the error that clips of the files are other ones than those of the manifest."""
-    clip, _, difference = contradictions[0].partition(": ")
-    more = len(contradictions) - 1
-    others = f"; {count(more, 'other clip')} too" if more else ""
-    return FixInput(
-        f"clip {clip} is another one in the files: {difference} (in the manifest, and in the"
-        f" files){others}",
-        where=reader.where,
-        hint="the manifest of these features, or other ids",
-        details=contradictions[1:20],
-    )
 
 
 def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:

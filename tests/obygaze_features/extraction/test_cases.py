@@ -292,7 +292,7 @@ def test_another_clip_with_the_id_of_a_withdrawn_one_is_refused() -> None:
     done = work([CLIP_A], [gone], withdrawals=withdrawals)
     with pytest.raises(Mismatch) as error:
         done.refuse("films.clip")
-    assert error.value.details == ["a: the film was alba, is film"]
+    assert error.value.details == ("a: the film was alba, is film",)
 
 
 def withdrawn(row: Row) -> WithdrawnClip:

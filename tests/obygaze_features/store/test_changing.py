@@ -640,7 +640,7 @@ def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> Non
     clips = [Clip("clip 10", FILM), Clip("clip 1", "film-0")]
     subset(store, tmp_path / "part", clips=clips)
     assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
-    with pytest.raises(FixInput, match="film: film-3 and another"):
+    with pytest.raises(FixInput, match="film: another and film-3"):
         subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
 
 

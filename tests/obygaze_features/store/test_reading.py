@@ -455,5 +455,5 @@ def test_the_clips_of_a_manifest_are_compared_with_the_rows(
     ]
     matrix = store.matrix("clip", clips=of_annotators)
     np.testing.assert_array_equal(matrix.values, values["clip"][[5, 5]])
-    with pytest.raises(FixInput, match="film: tt1 and another"):
+    with pytest.raises(FixInput, match="film: another and tt1"):
         store.matrix("clip", clips=[Clip(CLIPS[5], "another")])
