@@ -176,15 +176,14 @@ def pull(
             return Copied(str(target), store.seal, changes=terms)
     n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
     _remove_leftovers(target)
-    copy = open_store(target)
-    withdrawn = rows_withdrawn_elsewhere(copy, here)
+    withdrawn = rows_withdrawn_elsewhere(store, here)
     notes = [f"{withdrawn}, and have features in this copy"] if withdrawn else []
     changes: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
     if older is not None and older.seal != store.seal:
         changes = _since(store.record, older.seal)
         if any(change.films or change.clips for change in changes):
-            copies = find_copies(copy, changes, here)
+            copies = find_copies(open_store(target), changes, here)
     return Copied(
         str(target),
         store.seal,
