@@ -4,7 +4,6 @@ What names a withdrawn clip is listed, whether or not the store that it was made
 The list may have too much: whoever reads it decides. A withdrawal never takes more than its clips.
 """
 
-import glob
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ import msgspec
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import csv_line
+from obygaze_features.core.leftovers import hidden_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -47,7 +47,7 @@ from obygaze_features.store.named_clips import (
     clips_in_table,
     has_scores,
 )
-from obygaze_features.store.placing import seal_at
+from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
 from obygaze_features.store.withdrawals import Withdrawals
@@ -141,14 +141,11 @@ def find_copies(
     home = Path(store.location)
     copies = []
     seen = {home.resolve()}
-    for path in sorted(home.parent.glob(f".{glob.escape(home.name)}.*")):
-        if not _is_of_one_store(path.name.removeprefix(f".{home.name}.")):
-            continue
+    for hidden in (*hidden_of(home), *hidden_of(next_of(home))):
         # Killed while it was built or removed: nobody knows any more what it has.
-        # Another process may be removing it: what is gone meanwhile is no error of `os.walk`.
-        if any(files for _, _, files in os.walk(path)):
-            copies.append(Copy(path, "what an interrupted command has left"))
-        seen.add(path.resolve())
+        if hidden.state != "running" and hidden.n_bytes:
+            copies.append(Copy(hidden.path, "what an interrupted command has left"))
+        seen.add(hidden.path.resolve())
     roots = {workspace.root.resolve(): workspace.root}
     roots.setdefault(home.parent.resolve(), home.parent)
     others = []
@@ -178,12 +175,6 @@ def find_copies(
     return sorted(
         copies, key=lambda copy: (not copy.path.name.startswith(earlier), copy.kind)
     )
-
-
-def _is_of_one_store(rest: str) -> bool:
-    """Return whether a hidden folder `.NAME.REST` is of NAME, and not of a store NAME.OTHER."""
-    word, dot, _ = rest.partition(".")
-    return not dot or word == "next" or word.startswith(("pull-", "before-"))
 
 
 def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
