@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,7 +77,6 @@ from obygaze_features.store.records import (
     Replaced,
     StoreRecord,
     seal_of,
-    withdrawn_by,
 )
 from obygaze_features.store.targets import (
     AGAIN,
@@ -91,6 +90,10 @@ from obygaze_features.store.verifying import (
     changes_of,
     has_replaced,
     verify,
+)
+from obygaze_features.store.withdrawals import (
+    changes_that_withdrew,
+    rows_withdrawn_elsewhere,
 )
 
 # The headings of the options in the help.
@@ -177,27 +180,28 @@ def pull(
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_copies(target)
+            changes = _changes_of_terms(older.terms, read_terms(card))
             if card != older.card:
                 write_atomic(target / CARD, card)
                 notes.append("README.md is now as at the source")
-            return Copied(str(target), store.seal, notes=notes)
+            return Copied(str(target), store.seal, changes=changes, notes=notes)
     n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
     _remove_copies(target)
-    if older is None or older.seal == store.seal:
-        return Copied(str(target), store.seal, n_sent, n_bytes, notes=notes)
-    changes = _since(store.record, older.seal)
-    withdrawn = withdrawn_by(changes)
+    withdrawn = rows_withdrawn_elsewhere(store, here)
+    if withdrawn:
+        notes.append(f"{withdrawn}, and have features in this copy")
+    since: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
-    if any(withdrawn):
-        films = sorted(withdrawn.films)
-        clips = sorted(withdrawn.clips)
-        copies = find_copies(open_store(target), films, clips, here)
+    if older is not None and older.seal != store.seal:
+        since = _since(store.record, older.seal)
+        if any(change.films or change.clips for change in since):
+            copies = find_copies(open_store(target), since, here)
     return Copied(
         place=str(target),
         seal=store.seal,
         n_sent=n_sent,
         n_bytes_transferred=n_bytes,
-        changes=changes_of(changes),
+        changes=changes_of(since),
         notes=notes,
         copies=copies,
     )
@@ -222,6 +226,17 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     if terms != read_terms(card):
         card = with_terms(card, terms)
     return card, notes
+
+
+def _changes_of_terms(before: Terms, now: Terms) -> list[str]:
+    """Return sentences on terms that a source states otherwise now."""
+    changes = []
+    for name, text, text_before in zip(now._fields, now, before, strict=True):
+        if text != text_before:
+            changes.append(
+                f"{name} of the source: {text} (was {text_before or 'not stated'})"
+            )
+    return changes
 
 
 def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
@@ -443,7 +458,12 @@ def push(
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         extra = published_files(opened, folder, creators) if publish else {}
-        return _push(opened, place, extra, folder, progress or Quiet())
+        sent = _push(opened, place, extra, folder, progress or Quiet())
+    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
+    if withdrawn:
+        note = f"{withdrawn}, and have features in what was sent"
+        sent = replace(sent, notes=(*sent.notes, note))
+    return sent
 
 
 def state_terms(store: Store, terms: Terms) -> None:
@@ -523,7 +543,7 @@ def _push(
             n_sent += 1
         target.finish(f"The store {store.seal[:16]}")
     changes = _since(record, there.seal) if there is not None and is_replaced else ()
-    if any(withdrawn_by(record.replaces)):
+    if changes_that_withdrew([store]):
         note_on_versions = target.forget()
         if note_on_versions:
             notes.append(f"clips were withdrawn from this store: {note_on_versions}")

@@ -2,7 +2,7 @@
 
 Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
 in the metadata of a Parquet file and in the head of README.md beside it. So whoever withdraws clips
-of the store finds its exports (`read_origin`), and an import of it keeps what it says.
+of the store finds its exports (`importing/origins.py`), and an import of it keeps what it says.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 import shlex
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -26,7 +26,6 @@ from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
     FixUsage,
-    InstallExtra,
 )
 from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.lazy import need
@@ -42,16 +41,13 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.store.card import (
     HERE,
-    MOST_CARD_BYTES,
     Raw,
     Terms,
     citation_text,
     terms_lines,
 )
 from obygaze_features.store.files import free_bytes
-from obygaze_features.store.importing import npz, parquet
 from obygaze_features.store.importing.reader import (
-    DAMAGE,
     FILM_KEY,
     ID_KEY,
     ORIGIN_KEY,
@@ -654,37 +650,3 @@ FORMATS: Mapping[Format, _Format] = {
     "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
     "parquet": _Format(write_parquet, columns=list(FACTS)),
 }
-
-
-# --- Of which store an export is ---
-
-
-def read_origin(path: Path) -> dict[str, Any] | None:
-    """Return of which store an export is, with its `seal`; None for other files and folders."""
-    text = ""
-    with suppress(*DAMAGE, InstallExtra):
-        if path.is_dir():
-            text = _origin_of_card(path / CARD)
-        elif path.suffix in FORMATS["npz"].endings:
-            text = npz.origin_text(path)
-        elif path.suffix in FORMATS["hdf5"].endings:
-            from obygaze_features.store.importing.hdf5 import origin_text
-
-            text = origin_text(path)
-        elif path.suffix == ".parquet":
-            text = parquet.origin_text(path)
-    with suppress(ValueError, RecursionError):
-        origin = json.loads(text)
-        if isinstance(origin, dict) and isinstance(origin.get("seal"), str):
-            return origin
-    return None
-
-
-def _origin_of_card(path: Path) -> str:
-    if path.stat().st_size > MOST_CARD_BYTES:
-        return ""
-    for line in path.read_text("utf-8").splitlines():
-        key, _, value = line.partition(": ")
-        if key == ORIGIN_KEY:
-            return value
-    return ""

@@ -23,6 +23,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
+from obygaze_features.store.records import Manifest
 
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
@@ -76,6 +77,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
 
     Args:
         seal: The seal of the store.
+        manifest: Its manifest.
         licence: The licence of the features.
         citation: What to cite for them.
         arrays: For each array, the names of its dimensions.
@@ -83,6 +85,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     """
 
     seal: str
+    manifest: Manifest = Manifest("", "")
     licence: str = ""
     citation: str = ""
     arrays: dict[str, tuple[str, ...]] = {}
