@@ -65,11 +65,16 @@ class Identity(NamedTuple):
     @classmethod
     def of_clip(cls, clip: Clip) -> "Identity":
         """Return what a clip of a manifest says."""
+        in_film = span_in_film(clip)
+        in_file = span_in_file(clip)
+        one_time = (clip.start_s, clip.end_s)
+        has_one_time = not in_film and not in_file and one_time != (None, None)
         return cls(
             clip_id=unannotated_id(clip),
             movie_id=clip.movie_id,
-            in_film=span_in_film(clip),
-            in_file=span_in_file(clip),
+            in_film=in_film,
+            in_file=in_file,
+            in_either=one_time if has_one_time else None,
             annotator=ascii_id(clip.extra.get("annotator", "")),
         )
 

@@ -24,7 +24,10 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store.records import FileMark
+from obygaze_features.store.withdrawals import withdrawn_elsewhere
 
 Floats = NDArray[np.float64]
 SCHEMA = "obygaze-model/1"
@@ -245,6 +248,22 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
         raise ValueError("each score must be a finite number, or empty")
     scores = {name: table[:, i] for i, name in enumerate(header[1:])}
     return TrainingClips(tuple(row[0] for row in body), scores)
+
+
+def withdrawn_from_training(
+    info: ModelInfo, clips: TrainingClips | None, workspace: Workspace
+) -> list[str]:
+    """Return a sentence on what a model was trained on and stores of a workspace list as withdrawn.
+
+    Of a model that does not list its clips, films are looked for.
+    """
+    if clips is None:
+        films = [(Identity("", film), film) for film in info.training.films]
+        withdrawn = withdrawn_elsewhere(films, workspace, "film")
+    else:
+        trained_on = [(Identity(clip), "") for clip in clips.clip_ids]
+        withdrawn = withdrawn_elsewhere(trained_on, workspace)
+    return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
 def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:

@@ -31,7 +31,11 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
-from obygaze_features.store.records import WITHOUT_MANIFEST, film_of_id
+from obygaze_features.store.records import (
+    UNKNOWN_FILM,
+    WITHOUT_MANIFEST,
+    film_of_id,
+)
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -611,6 +615,7 @@ def _basis(
     has_score = model.clips.has_score
     # A store may use other film ids than the manifest of the training.
     films |= {film for clip, film in film_of.items() if clip in trained_on}
+    films.discard(UNKNOWN_FILM)
     basis = []
     for clip in ids:
         if clip in trained_on:
