@@ -102,8 +102,7 @@ def in_view(
     workspace: str | Path | None = None,
 ) -> Manifest:
     """Return a manifest in a view, by default in the view of protocols."""
-    manifest = read_manifest(manifest, workspace=workspace)
-    return manifest.view(view or manifest.usual_view)
+    return read_manifest(manifest, workspace=workspace).view(view)
 
 
 def select_groups(

@@ -20,6 +20,7 @@ from obygaze.audits.result import (
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
+from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
@@ -99,8 +100,7 @@ class AnnotationAudit(Audit):
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
         headers += ["p", "method", "p across films", "Holm"]
-        view = self.view.replace("_", " ")
-        title = f"Annotations: {self.column} of {self.source}, {view} view"
+        title = f"Annotations: {self.column} of {self.source}, {view_words(self.view)}"
         sentences += summary(self.tests, _sentence)
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 

@@ -15,6 +15,7 @@ from obygaze.audits.result import DrawnAudit, Finding, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
+from obygaze_features.manifest.model import view_words
 from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import (
     TAILS,
@@ -98,8 +99,7 @@ class EatAudit(DrawnAudit):
             f"Embedding association: {self.source}" if self.source else "Association"
         )
         if self.manifest:
-            view = self.view.replace("_", " ")
-            title += f", clips of {self.manifest}, {view} view"
+            title += f", clips of {self.manifest}, {view_words(self.view)}"
         rows = tuple(_row_of(test) for test in self.tests)
         sentences = summary(self.tests, _sentence)
         first = self.tests[0]

@@ -24,7 +24,7 @@ from obygaze.audits.result import (
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
-from obygaze_features.manifest.model import LEVELS, Clip
+from obygaze_features.manifest.model import LEVELS, Clip, view_words
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import View, in_view
@@ -143,7 +143,7 @@ class LevelAudit(Audit):
                         None if step.p is None else p_text(step.p),
                     )
                 rows.append((annotator.annotator, level.level, *numbers, *change))
-        title = f"Concepts by level: {self.source}, {self.view.replace('_', ' ')} view"
+        title = f"Concepts by level: {self.source}, {view_words(self.view)}"
         return Finding(title, headers, tuple(rows), sentences=tuple(self._sentences()))
 
     def _sentences(self) -> Iterator[str]:

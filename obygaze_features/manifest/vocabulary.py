@@ -10,8 +10,10 @@ from typing import Any, Literal, get_args
 Level = Literal["EN", "HN", "NS", "S"]
 LEVELS: tuple[str, ...] = get_args(Level)
 VOCABULARY = "vocabulary.toml"
-# The visual view keeps the concepts of "visual" alone: a misspelt modality would make clips EN.
-MODALITIES = ("visual", "speech", "audio", "narrative")
+Modality = Literal["visual", "speech", "audio", "narrative"]
+MODALITIES: tuple[str, ...] = get_args(Modality)
+# Of a concept that nobody has given a modality yet; the visual view asks for it.
+NO_MODALITY = "unknown"
 
 
 @cache
