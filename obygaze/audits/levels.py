@@ -85,6 +85,8 @@ class AnnotatorLevels:
 class LevelAudit(Audit):
     """Concepts a clip by level: of all clips, then of each annotator.
 
+    `n_without_level` clips are left out.
+
     `p` is that of the claim that the number rises with each step for each annotator: the largest of
     their p (an intersection-union test needs no correction). None where a step cannot be tested.
     """
@@ -94,6 +96,7 @@ class LevelAudit(Audit):
     unit: str
     annotators: tuple[AnnotatorLevels, ...]
     p: float | None
+    n_without_level: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return every number as one JSON document."""
@@ -152,6 +155,9 @@ class LevelAudit(Audit):
             "films of the difference to the level before, within films that have both levels; its "
             f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
         )
+        if self.n_without_level:
+            n_clips = count(self.n_without_level, self.unit)
+            yield f"Left out, without a level: {n_clips}."
         n_annotators = count(len(self.single), "annotator")
         n_rising = sum(annotator.rises for annotator in self.single)
         who = "all clips together (no annotators are named)"
@@ -220,6 +226,7 @@ def audit_levels(
         unit=manifest.header.unit,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
+        n_without_level=sum(not clip.level for clip in manifest),
     )
 
 

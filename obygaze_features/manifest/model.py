@@ -124,7 +124,7 @@ class Header(Record, frozen=True):
     """
 
     dataset: str
-    concepts: Mapping[ConceptName, Modality | Literal["unknown"]] = {}
+    concepts: Mapping[ConceptName, Modality] = {}
     unit: Unit = "clip"
     view: View = "raw"
     licence: str = ""

@@ -10,10 +10,10 @@ from typing import Any, Literal, get_args
 Level = Literal["EN", "HN", "NS", "S"]
 LEVELS: tuple[str, ...] = get_args(Level)
 VOCABULARY = "vocabulary.toml"
-Modality = Literal["visual", "speech", "audio", "narrative"]
-MODALITIES: tuple[str, ...] = get_args(Modality)
-# Of a concept that nobody has given a modality yet; the visual view asks for it.
-NO_MODALITY = "unknown"
+# The visual view keeps the concepts of "visual" alone, and asks for the modality of one that is
+# "unknown".
+Modality = Literal["visual", "speech", "audio", "narrative", "unknown"]
+MODALITIES: tuple[str, ...] = get_args(Modality)[:-1]
 
 
 @cache
