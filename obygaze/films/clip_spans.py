@@ -22,9 +22,9 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, clock
+from obygaze_features.manifest.spans import FILM_COLUMNS
 from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
-    FILM_COLUMNS,
     IN_A_ROW,
     RATE_COLUMN,
     FilmTimes,

@@ -33,7 +33,7 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id, unannotated_id
-from obygaze_features.manifest.times import (
+from obygaze_features.manifest.spans import (
     FILM_COLUMNS,
     NAME_COLUMN,
     named_file,

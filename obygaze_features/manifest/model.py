@@ -29,7 +29,7 @@ from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
-from obygaze_features.manifest.vocabulary import MODALITIES, Modality
+from obygaze_features.manifest.vocabulary import MODALITIES
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 Unit = Literal["clip", "segment", "window"]
@@ -54,6 +54,14 @@ NO_LEVEL = "no level"
 # In the column `concepts`, names are joined with '|'.
 _CONCEPT = r"^[^|]*[^|\s][^|]*\Z"
 _A_CONCEPT = "a name that is not blank and has no '|'"
+_MODALITIES = (*MODALITIES, "unknown")
+Modality = Annotated[
+    str,
+    Meta(
+        pattern=rf"^({'|'.join(_MODALITIES)})\Z",
+        description=f"one of {', '.join(_MODALITIES)}",
+    ),
+]
 ConceptName = Annotated[str, Meta(pattern=_CONCEPT, description=_A_CONCEPT)]
 
 

@@ -7,11 +7,13 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, ascii_id, unannotated_id
-from obygaze_features.manifest.times import span_in_file, span_in_film
+from obygaze_features.manifest.spans import span_in_file, span_in_film
 
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
 # pictures a second lasts .04 s.
@@ -164,3 +166,58 @@ def _shown(times: Times) -> str:
     """Return start and end as text: `12.5 s to 14 s`."""
     words = ["?" if time is None else f"{time:.10g} s" for time in times]
     return " to ".join(words)
+
+
+def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
+    """Return the rows of each clip: what is counted is the clip, not the rows of annotators."""
+    identities = [Identity.of_clip(clip) for clip in clips]
+    return [[clips[row] for row in rows] for rows in rows_of_clips(identities)]
+
+
+def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
+    """Return the positions of the rows of each clip, in the order of their first rows.
+
+    Rows of the same id that contradict each other are an error.
+    """
+    clip_of_row = _rows_with_the_same_id(rows)
+    # Other ids: only rows that begin at the same time of a film, or of a file, can be one clip.
+    starts = []
+    for number, first in enumerate(clip_of_row):
+        row = rows[number]
+        start_s, _ = row.in_film or row.in_file or row.in_either or (None, None)
+        if first == number and start_s is not None and (row.in_film or row.video):
+            video = "" if row.in_film else row.video
+            starts.append((row.movie_id, video, start_s, number))
+    starts.sort()
+    same_as: dict[int, int] = {}
+    for place, (*where, start_s, number) in enumerate(starts):
+        earlier = place - 1
+        while earlier >= 0:
+            *where_earlier, earlier_start_s, other = starts[earlier]
+            if where_earlier != where or start_s - earlier_start_s > TOLERANCE_S:
+                break
+            if compare_clips(rows[other], rows[number]).sameness.is_same:
+                same_as[number] = same_as.get(other, other)
+                break
+            earlier -= 1
+    rows_of_clip: dict[int, list[int]] = {}
+    for number, first in enumerate(clip_of_row):
+        rows_of_clip.setdefault(same_as.get(first, first), []).append(number)
+    return sorted(rows_of_clip.values())
+
+
+def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:
+    """Return for each row the first row with its id; an error if they contradict each other."""
+    rows_of_id: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        rows_with_id = rows_of_id.setdefault(row.clip_id, [])
+        for other in rows_with_id:
+            comparison = compare_clips(rows[other], row)
+            if not comparison.sameness.is_same:
+                raise FixInput(
+                    f"rows of the clip {row.clip_id!r} contradict each other:"
+                    f" {comparison.contradiction}",
+                    hint="correct these rows, or give them other ids",
+                )
+        rows_with_id.append(number)
+    return [rows_of_id[row.clip_id][0] for row in rows]

@@ -10,10 +10,9 @@ from typing import Any, Literal, get_args
 Level = Literal["EN", "HN", "NS", "S"]
 LEVELS: tuple[str, ...] = get_args(Level)
 VOCABULARY = "vocabulary.toml"
-# The visual view keeps the concepts of "visual" alone, and asks for the modality of one that is
-# "unknown".
-Modality = Literal["visual", "speech", "audio", "narrative", "unknown"]
-MODALITIES: tuple[str, ...] = get_args(Modality)[:-1]
+# The visual view keeps the concepts of "visual" alone, and asks for the modality of others than
+# these.
+MODALITIES = ("visual", "speech", "audio", "narrative")
 
 
 @cache

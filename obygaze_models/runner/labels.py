@@ -80,4 +80,4 @@ def _are_same(run: Run, manifest: Manifest) -> bool:
             labels[name] = task_labels(name, task, table)
     except ObygazeError:
         return False
-    return labels_sha256(table, labels) == recorded
+    return bool(labels_sha256(table, labels) == recorded)

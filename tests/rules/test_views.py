@@ -286,7 +286,7 @@ def test_a_check_says_which_concepts_have_no_modality(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FixInput) as caught:
         read_manifest(path)
-    assert "did you mean 'visual'?" in caught.value.details[0]
+    assert "concepts.Grip: must be one of visual, speech" in caught.value.details[0]
 
 
 def test_folds_name_the_view_whose_levels_they_count(tmp_path: Path) -> None:

@@ -31,13 +31,13 @@ from obygaze_features.manifest.model import (
     ascii_id,
     concept_name,
 )
+from obygaze_features.manifest.spans import NAME_COLUMN
 from obygaze_features.manifest.tables import (
     CsvTable,
     TableRow,
     read_table,
     whole_number,
 )
-from obygaze_features.manifest.times import NAME_COLUMN
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,

@@ -172,7 +172,7 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
             ('"visual"\n"Body"', '"Visual"\n"Body"'),
             [
                 "tiny.toml:5: concepts.Look: must be one of visual, speech, audio, narrative,"
-                " unknown (did you mean 'visual'?)"
+                " unknown, got 'Visual'"
             ],
         ),
         (

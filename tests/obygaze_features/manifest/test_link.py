@@ -17,7 +17,7 @@ from obygaze_features.manifest.link import (
     link,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.times import span_in_film
+from obygaze_features.manifest.spans import span_in_film
 
 
 def touch(folder: Path, *names: str) -> Path:

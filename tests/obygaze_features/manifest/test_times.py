@@ -7,18 +7,20 @@ import pytest
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.spans import (
+    NAME_COLUMN,
+    span_in_file,
+    span_in_film,
+)
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     IN_FILE,
     IN_FILM,
-    NAME_COLUMN,
     Piece,
     film_rate,
     film_times,
     frames_between,
     long_clips,
-    span_in_file,
-    span_in_film,
     spans_in_films,
 )
 
