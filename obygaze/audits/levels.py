@@ -25,6 +25,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip, view_words
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import View, in_view
@@ -39,7 +40,10 @@ LEAST_FILMS = 6
 
 @dataclass(frozen=True)
 class LevelMean:
-    """The mean number of concepts of the clips of one level, with its interval over films."""
+    """The mean number of concepts of the clips of one level, with its interval over films.
+
+    The mean is over the labels of all annotators; `n_clips` counts a clip once.
+    """
 
     level: str
     n_clips: int
@@ -210,8 +214,9 @@ def audit_levels(
         )
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:
-        name = clip.extra.get("annotator", "")
-        if name:
+        # A label that several annotators gave together is one of each.
+        names = clip.values("annotator") if "annotator" in clip.extra else ()
+        for name in names:
             clips_of.setdefault(name, []).append(clip)
     annotators = [_levels_of(ALL, clips)]
     for name in sorted(clips_of):
@@ -234,15 +239,19 @@ def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
     """Return the mean number of concepts at each level, and the steps between levels."""
     counts: dict[str, dict[str, list[int]]] = {level: {} for level in LEVELS[1:]}
     for clip in clips:
-        if clip.level is not None:
-            by_film = counts[clip.level]
-            by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
-    levels = [_level_mean(level, by_film) for level, by_film in counts.items()]
+        by_film = counts[clip.level]
+        by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
+    levels = []
+    for level, by_film in counts.items():
+        rows = [clip for clip in clips if clip.level == level]
+        levels.append(_level_mean(level, by_film, len(clips_of_rows(rows))))
     steps = [_step(lower, higher, counts) for lower, higher in STEPS]
     return AnnotatorLevels(name, tuple(levels), tuple(steps))
 
 
-def _level_mean(level: str, by_film: Mapping[str, Sequence[int]]) -> LevelMean:
+def _level_mean(
+    level: str, by_film: Mapping[str, Sequence[int]], n_clips: int
+) -> LevelMean:
     numbers: list[int] = []
     films: list[str] = []
     for film, of_film in by_film.items():
@@ -251,7 +260,7 @@ def _level_mean(level: str, by_film: Mapping[str, Sequence[int]]) -> LevelMean:
     if not numbers:
         return LevelMean(level, 0, 0, None, [None, None])
     interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
+    return LevelMean(level, n_clips, len(by_film), fmean(numbers), interval)
 
 
 def _step(

@@ -22,6 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, clock
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_COLUMNS
 from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
@@ -67,7 +68,10 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         violations.add(1, missing, MISSING_FRAMES)
     violations.raise_if_any("the clips cannot be read")
     marked_films = {segment.movie_id for segment in marks.segments}
-    times_of_film = times_of_films(map(_clip_of, table.rows), rates=marks.rates)
+    clips = [_clip_of(row) for row in table.rows]
+    # Rows of annotators must be about the same clips.
+    clips_of_rows(clips)
+    times_of_film = times_of_films(clips, rates=marks.rates)
     in_a_row = [
         film
         for film, times in times_of_film.items()

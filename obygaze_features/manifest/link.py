@@ -197,6 +197,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         span = span_in_film(clip)
         files_of_clip = files.of_clip(clip)
         files_of_film: tuple[str, ...] = ()
+        # A clip with the id of its film, and with times in it, is a part of the film's file.
+        if span and not named_file(clip) and files_of_clip == files.of_film(clip):
+            files_of_clip = ()
         # Times in a file that the table names say nothing of another file.
         if span and not files_of_clip and not _has_times_in_named_file(clip):
             files_of_film = files.of_film(clip)

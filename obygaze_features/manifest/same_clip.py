@@ -179,31 +179,37 @@ def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
 
     Rows of the same id that contradict each other are an error.
     """
-    clip_of_row = _rows_with_the_same_id(rows)
+    first_of_row = _rows_with_the_same_id(rows)
     # Other ids: only rows that begin at the same time of a film, or of a file, can be one clip.
     starts = []
-    for number, first in enumerate(clip_of_row):
-        row = rows[number]
+    for number, row in enumerate(rows):
         start_s, _ = row.in_film or row.in_file or row.in_either or (None, None)
-        if first == number and start_s is not None and (row.in_film or row.video):
+        if start_s is not None and (row.in_film or row.video):
             video = "" if row.in_film else row.video
             starts.append((row.movie_id, video, start_s, number))
     starts.sort()
     same_as: dict[int, int] = {}
-    for place, (*where, start_s, number) in enumerate(starts):
-        earlier = place - 1
-        while earlier >= 0:
-            *where_earlier, earlier_start_s, other = starts[earlier]
-            if where_earlier != where or start_s - earlier_start_s > TOLERANCE_S:
+
+    def first_of(number: int) -> int:
+        first = first_of_row[number]
+        while first in same_as:
+            first = same_as[first]
+        return first
+
+    for place, (film, video, start_s, number) in enumerate(starts):
+        for later in range(place + 1, len(starts)):
+            other_film, other_video, other_start_s, other = starts[later]
+            is_near = other_start_s - start_s <= TOLERANCE_S
+            if (other_film, other_video) != (film, video) or not is_near:
                 break
-            if compare_clips(rows[other], rows[number]).sameness.is_same:
-                same_as[number] = same_as.get(other, other)
-                break
-            earlier -= 1
+            if compare_clips(rows[number], rows[other]).sameness.is_same:
+                one, two = sorted((first_of(number), first_of(other)))
+                if one != two:
+                    same_as[two] = one
     rows_of_clip: dict[int, list[int]] = {}
-    for number, first in enumerate(clip_of_row):
-        rows_of_clip.setdefault(same_as.get(first, first), []).append(number)
-    return sorted(rows_of_clip.values())
+    for number in range(len(rows)):
+        rows_of_clip.setdefault(first_of(number), []).append(number)
+    return list(rows_of_clip.values())
 
 
 def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:

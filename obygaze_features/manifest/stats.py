@@ -23,6 +23,7 @@ from obygaze_features.manifest.model import (
     View,
     view_words,
 )
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import film_facts
 
 GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
@@ -43,7 +44,8 @@ class Stats:
     """The counts of a manifest in a view. `share` is the share of each level among all clips.
 
     `films` has title, year and genres of the films that are known. `title` names what was counted.
-    `concepts_without_level` counts the concepts of the clips without a level.
+    `concepts_without_level` counts the concepts of the clips without a level. Rows of several
+    annotators are counted each; `different_clips` counts the clips that they are about.
     """
 
     clips: int
@@ -55,6 +57,7 @@ class Stats:
     concepts_without_level: Mapping[str, int]
     without_level: int
     without_video: int
+    different_clips: int
     by_film: Mapping[str, Mapping[str, int]]
     clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
@@ -91,9 +94,15 @@ class Stats:
 
     @property
     def notes(self) -> list[str]:
-        """The words of the levels that were counted."""
+        """The words of the levels that were counted, and how many clips the rows are about."""
         counted = [level for level, n_clips in self.levels.items() if n_clips]
-        return [level_words(counted)] if counted else []
+        notes = [level_words(counted)] if counted else []
+        if self.different_clips < self.clips:
+            n_clips = count(self.different_clips, self.unit)
+            notes.append(
+                f"annotators have rows of the same {self.unit}s: {n_clips} in all"
+            )
+        return notes
 
     def _not_linked(self) -> str:
         """Return that the files of the other clips were not looked for, where that is so."""
@@ -208,6 +217,7 @@ def compute_stats(
         concepts={level: concepts[level] for level in LEVELS},
         concepts_without_level=concepts[""],
         without_level=len(clips) - sum(levels.values()),
+        different_clips=_n_different(clips),
         without_video=sum(not clip.video for clip in clips),
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
@@ -218,6 +228,13 @@ def compute_stats(
         is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
+
+
+def _n_different(clips: Sequence[Clip]) -> int:
+    """Return the number of clips that rows are about."""
+    if not any(clip.extra.get("annotator") for clip in clips):
+        return len(clips)
+    return len(clips_of_rows(clips))
 
 
 def _grouped(
