@@ -23,7 +23,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_features.manifest.same_clip import clips_of_rows
-from obygaze_features.manifest.spans import FILM_COLUMNS
+from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -62,7 +62,7 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
             where=str(path),
             hint=f"obygaze manifest export csv {manifest} -o {written}, then --clips {written}",
         )
-    pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_COLUMNS)
+    pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_TIMES)
     if not violations and not any(columns.issuperset(pair) for pair in pairs):
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)

@@ -34,7 +34,7 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id, unannotated_id
 from obygaze_features.manifest.spans import (
-    FILM_COLUMNS,
+    FILM_TIMES,
     NAME_COLUMN,
     named_file,
     span_in_film,
@@ -218,8 +218,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             by_name.append(clip.clip_id)
             clips.append(_in_own_file(clip, span, candidates[0]))
     new_columns = [NAME_COLUMN]
-    if any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips):
-        new_columns += FILM_COLUMNS
+    if any(clip.extra.get(FILM_TIMES[0]) for clip in clips):
+        new_columns += FILM_TIMES
     blank = dict.fromkeys(new_columns, "")
     linked = replace(
         manifest,
@@ -304,7 +304,7 @@ def _original(clip: Clip) -> Clip:
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
         name
-        and clip.extra.get(FILM_COLUMNS[0])
+        and clip.extra.get(FILM_TIMES[0])
         and linked_stem not in ("", composed(PurePosixPath(name).stem))
     ):
         clip = replace(clip, start_s=None, end_s=None)
@@ -317,12 +317,12 @@ def is_linked(clip: Clip) -> bool:
 
 
 def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
-    """Return a clip with a file of its own; its times in its film move to FILM_COLUMNS."""
+    """Return a clip with a file of its own; its times in its film move to FILM_TIMES."""
     # With a file name, the times are times in that file already.
     if span is None or named_file(clip):
         return replace(clip, video=video)
     start_s, end_s = span
-    film_times = dict(zip(FILM_COLUMNS, (repr(start_s), repr(end_s)), strict=True))
+    film_times = dict(zip(FILM_TIMES, (repr(start_s), repr(end_s)), strict=True))
     extra = {**clip.extra, **film_times}
     return replace(clip, video=video, start_s=None, end_s=None, extra=extra)
 

@@ -12,7 +12,8 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self, get_args
 
 from msgspec import Meta, structs
@@ -28,6 +29,7 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.expression import Expression, parse
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
@@ -159,8 +161,20 @@ class Windows(FilmRows[Clip]):
         known = film.fps or self.grid.seconds
         span = self.grid.span_s(window, film.fps) if known else (None, None)
         return Clip(
-            window_id(film.movie_id, window), film.movie_id, None, film.video, *span
+            window_id(film.movie_id, window),
+            film.movie_id,
+            None,
+            film.video,
+            *span,
+            extra=_rate_of_windows(film.fps),
         )
+
+
+@lru_cache(maxsize=1024)
+def _rate_of_windows(fps: float) -> Mapping[str, str]:
+    """Return the rate of the film of a window as a further column, where it has one rate."""
+    rate = known_frame_rate(Fraction(fps).limit_denominator(1001)) if fps else None
+    return {} if rate is None else {"framerate": frame_rate_text(rate)}
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,7 +5,8 @@ import math
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip
 
-FILM_COLUMNS = ("film_start_s", "film_end_s")
+FILM_TIMES = ("film_start_s", "film_end_s")
+RATE_COLUMN = "framerate"
 # The file that a table names for a clip, while `video` is the file that `link` found.
 NAME_COLUMN = "video_name"
 
@@ -32,10 +33,10 @@ def span_in_file(clip: Clip) -> Span | None:
 
 def span_in_film(clip: Clip) -> Span | None:
     """Return start and end of a clip in its film, as far as the clip alone says it, else None."""
-    start_s, end_s = (_seconds(clip, column) for column in FILM_COLUMNS)
+    start_s, end_s = (_seconds(clip, column) for column in FILM_TIMES)
     if start_s is not None and end_s is not None:
         if end_s < start_s:
-            first, last = FILM_COLUMNS
+            first, last = FILM_TIMES
             raise FixInput(
                 f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
             )
@@ -46,7 +47,7 @@ def span_in_film(clip: Clip) -> Span | None:
 
 
 def _seconds(clip: Clip, column: str) -> float | None:
-    """Return a time of FILM_COLUMNS; None where it is empty, an error if it is no time."""
+    """Return a time of FILM_TIMES; None where it is empty, an error if it is no time."""
     cell = clip.extra.get(column, "")
     if not cell:
         return None

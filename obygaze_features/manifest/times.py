@@ -26,10 +26,10 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, Manifest, Windows
 from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
-RATE_COLUMN = "framerate"
 # What the positions of clips count.
 IN_FILM = "time in the film"
 IN_FILE = "time in the video"
