@@ -90,9 +90,9 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         times = times_of_film[film]
         # Clips of a film without segments get no label, wherever they are.
         frames: tuple[int, int] | None = (0, 0)
+        _check_rate(row, marks)
         if row.cells.get("start_frame"):
             frames = row.frames()
-            _check_rate(row, marks)
         elif film in marked_films:
             marks.rate_of(film)
             frames = _frames_of_clip(row, times)
