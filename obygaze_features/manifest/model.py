@@ -158,14 +158,16 @@ class Windows(FilmRows[Clip]):
 
     def row_of(self, film: Film, window: int) -> Clip:
         """Return a window as a clip; without times where a varying rate leaves them open."""
-        known = film.fps or self.grid.seconds
-        span = self.grid.span_s(window, film.fps) if known else (None, None)
+        start_s = None
+        end_s = None
+        if film.fps or self.grid.seconds:
+            start_s, end_s = self.grid.span_s(window, film.fps)
         return Clip(
-            window_id(film.movie_id, window),
-            film.movie_id,
-            None,
-            film.video,
-            *span,
+            clip_id=window_id(film.movie_id, window),
+            movie_id=film.movie_id,
+            video=film.video,
+            start_s=start_s,
+            end_s=end_s,
             extra=_rate_of_windows(film.fps),
         )
 
