@@ -99,10 +99,11 @@ def read_store_vectors(
     *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
     for group in selected:
-        # The rows of several annotators have the same vector.
-        ids = [
-            next((row for row in rows if row in store), rows[0]) for rows in group.clips
-        ]
+        # The rows of several annotators have the same vector: the first that is there is read.
+        ids = []
+        for rows in group.clips:
+            stored = [row for row in rows if row in store]
+            ids.append((stored or rows)[0])
         try:
             found = store.matrix(ARRAY, clips=ids)
         except NotFound as error:

@@ -64,6 +64,8 @@ TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 # Rates that differ by less are the same, written with other digits.
 SAME_WITHIN = Fraction(1, 1000)
+# 24 and 23.976 differ by a thousandth.
+OTHER_RATE = Fraction(1, 2000)
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -135,6 +137,14 @@ def _rate_of_film(
 ) -> Fraction:
     """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
     rate = film_rate(clips)
+    of_video = None if video is None else video_rate(video)
+    if rate and of_video and abs(of_video - rate) > OTHER_RATE * rate:
+        raise FixInput(
+            f"the film {clips[0].movie_id} has {frame_rate_text(rate)} pictures per second in the"
+            f" manifest, and its video {frame_rate_text(of_video)}",
+            where=manifest.name,
+            hint="correct the column framerate, or link the video that it is of",
+        )
     if fps is not None:
         given_rate = frame_rate(fps)
         if rate not in (None, given_rate):
@@ -144,8 +154,7 @@ def _rate_of_film(
                 hint="leave out --fps",
             )
         return given_rate
-    if rate is None and video is not None:
-        rate = video_rate(video)
+    rate = rate or of_video
     if rate is None:
         raise FixUsage(
             f"the frame rate of the film {clips[0].movie_id} is not known",

@@ -170,8 +170,10 @@ def _shown(times: Times) -> str:
 
 def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
     """Return the rows of each clip: what is counted is the clip, not the rows of annotators."""
-    identities = [Identity.of_clip(clip) for clip in clips]
-    return [[clips[row] for row in rows] for rows in rows_of_clips(identities)]
+    of_clips = []
+    for rows in rows_of_clips([Identity.of_clip(clip) for clip in clips]):
+        of_clips.append([clips[row] for row in rows])
+    return of_clips
 
 
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:

@@ -284,12 +284,14 @@ def _identity(
 
     in_film = (seconds("film_start_s"), seconds("film_end_s"))
     in_either = (seconds("start_s"), seconds("end_s"))
-    return Identity(
-        clip_id=identity.clip_id,
-        movie_id=as_id(row.cells.get(targets.get(FILM, FILM), "")),
-        in_film=None if in_film == (None, None) else in_film,
-        in_either=None if in_either == (None, None) else in_either,
+    compared = Identity(
+        identity.clip_id, as_id(row.cells.get(targets.get(FILM, FILM), ""))
     )
+    if in_film != (None, None):
+        compared = compared._replace(in_film=in_film)
+    if in_either != (None, None):
+        compared = compared._replace(in_either=in_either)
+    return compared
 
 
 def _warnings(
