@@ -33,6 +33,7 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id, unannotated_id
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     NAME_COLUMN,
@@ -185,6 +186,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
+    # Rows of annotators that are not about the same clip are an error.
+    clips_of_rows(originals)
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []

@@ -23,7 +23,7 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import is_linked
-from obygaze_features.manifest.model import Header, Manifest, SourceFile
+from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.times import long_clips
@@ -141,8 +141,10 @@ class SavedManifest:
         stats = compute_stats(self.manifest)
         n_clips = count(stats.clips, stats.unit)
         text = f"{self.path}: {n_clips} of {count(stats.n_films, 'film')}"
-        levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
-        return f"{text} ({levels})" if levels else text
+        counts = [f"{level} {n}" for level, n in stats.levels.items() if n]
+        if counts and stats.without_level:
+            counts.append(f"{NO_LEVEL} {stats.without_level}")
+        return f"{text} ({', '.join(counts)})" if counts else text
 
     @property
     def notes(self) -> list[str]:
