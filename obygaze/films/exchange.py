@@ -28,7 +28,13 @@ from obygaze.films.elan import (
     write_elan,
 )
 from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
-from obygaze.films.mark_tables import WATCHED, Segment, own_tables, read_marks
+from obygaze.films.mark_tables import (
+    WATCHED,
+    Segment,
+    check_rate,
+    own_tables,
+    read_marks,
+)
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
@@ -64,8 +70,6 @@ TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 # Rates that differ by less are the same, written with other digits.
 SAME_WITHIN = Fraction(1, 1000)
-# 24 and 23.976 differ by a thousandth.
-OTHER_RATE = Fraction(1, 2000)
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -138,13 +142,7 @@ def _rate_of_film(
     """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
     rate = film_rate(clips)
     of_video = None if video is None else video_rate(video)
-    if rate and of_video and abs(of_video - rate) > OTHER_RATE * rate:
-        raise FixInput(
-            f"the film {clips[0].movie_id} has {frame_rate_text(rate)} pictures per second in the"
-            f" manifest, and its video {frame_rate_text(of_video)}",
-            where=manifest.name,
-            hint="correct the column framerate, or link the video that it is of",
-        )
+    check_rate(clips[0].movie_id, rate, of_video)
     if fps is not None:
         given_rate = frame_rate(fps)
         if rate not in (None, given_rate):

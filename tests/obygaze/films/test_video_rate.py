@@ -9,8 +9,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.exchange import films_of, video_rate
-from obygaze_features.core.errors import FixInput
+from obygaze.films.exchange import video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)
@@ -81,16 +80,3 @@ def test_other_files_of_segments_need_the_rate(inside):
     Path("lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
     refused = call_obygaze("manifest", "import", "segments", "lake.vtt", "-o", "x")
     assert (refused.code, "the frame rate is not known" in refused.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(("rate", "is_same"), [("23.976", True), ("24", False)])
-def test_the_rate_of_the_manifest_must_be_that_of_the_video(linked, rate, is_same):
-    """Times were counted at the rate of the manifest beside a film of another one."""
-    manifest = read_manifest("marks")
-    rates = dict.fromkeys(manifest.clip_ids, rate)
-    with_rate = manifest.with_column("framerate", rates)
-    if is_same:
-        films_of(with_rate)
-        return
-    with pytest.raises(FixInput, match=r"24 pictures per second .* its video 23\.976"):
-        films_of(with_rate)
