@@ -186,8 +186,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
-    # Rows of annotators that are not about the same clip are an error.
-    clips_of_rows(originals)
+    if "annotator" in manifest.columns:
+        # Rows of annotators that are not about the same clip are an error.
+        clips_of_rows(originals)
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []

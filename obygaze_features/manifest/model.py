@@ -479,6 +479,7 @@ def clock(seconds: float, decimals: int = 0) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
 
 
+@lru_cache(maxsize=1024)
 def ascii_id(text: str) -> str:
     """Return text as an id: without accents, other characters than those of ids become `_`.
 

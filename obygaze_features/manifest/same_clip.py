@@ -204,10 +204,9 @@ def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
             is_near = other_start_s - start_s <= TOLERANCE_S
             if (other_film, other_video) != (film, video) or not is_near:
                 break
-            if compare_clips(rows[number], rows[other]).sameness.is_same:
-                one, two = sorted((first_of(number), first_of(other)))
-                if one != two:
-                    same_as[two] = one
+            one, two = sorted((first_of(number), first_of(other)))
+            if one != two and compare_clips(rows[number], rows[other]).sameness.is_same:
+                same_as[two] = one
     rows_of_clip: dict[int, list[int]] = {}
     for number in range(len(rows)):
         rows_of_clip.setdefault(first_of(number), []).append(number)
