@@ -37,7 +37,6 @@ from obygaze.films.mark_tables import (
     WATCHED,
     Segment,
     SourceFiles,
-    check_rate,
     concept_of,
     own_tables,
     plain,
@@ -143,8 +142,6 @@ def _rate_of_film(
 ) -> Fraction:
     """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
     rate = film_rate(clips)
-    of_video = None if video is None else video_rate(video)
-    check_rate(clips[0].movie_id, rate, of_video)
     if fps is not None:
         given_rate = frame_rate(fps)
         if rate not in (None, given_rate):
@@ -154,7 +151,8 @@ def _rate_of_film(
                 hint="leave out --fps",
             )
         return given_rate
-    rate = rate or of_video
+    if rate is None and video is not None:
+        rate = video_rate(video)
     if rate is None:
         raise FixUsage(
             f"the frame rate of the film {clips[0].movie_id} is not known",

@@ -193,8 +193,14 @@ def film_rate(
     rates: dict[Fraction, Clip] = {}
     videos: dict[str, None] = {}
     for clip in clips:
-        rate = known_frame_rate(clip.extra.get(RATE_COLUMN, ""))
-        if rate is not None:
+        written = clip.extra.get(RATE_COLUMN, "")
+        if written:
+            rate = known_frame_rate(written)
+            if rate is None:
+                raise FixInput(
+                    f"{clip.clip_id}: {written!r} is not a frame rate",
+                    hint=f"correct the column {RATE_COLUMN} of the manifest, such as 25 or 23.976",
+                )
             rates.setdefault(rate, clip)
         if clip.video:
             videos[clip.video] = None

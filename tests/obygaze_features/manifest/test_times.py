@@ -149,6 +149,8 @@ def test_the_rate_of_a_film() -> None:
     other = Clip("c", "lake", None, "", extra={"framerate": "25"})
     with pytest.raises(FixInput, match=r"several frame rates: 23\.976 and 25"):
         film_rate([said, other])
+    with pytest.raises(FixInput, match="c: '25 fps' is not a frame rate"):
+        film_rate([Clip("c", "lake", extra={"framerate": "25 fps"})])
 
 
 def test_times_may_be_numbers_of_numpy() -> None:
