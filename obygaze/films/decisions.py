@@ -1,5 +1,6 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -18,6 +19,7 @@ from obygaze_models.runner.summary import (
     compared_metric,
     metric_name,
     value_text,
+    without_value,
 )
 from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
@@ -127,6 +129,8 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
+    if not math.isfinite(cell.value(metric)):
+        return without_value(label_of(cell.model), cell, metric)
     films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."

@@ -261,8 +261,6 @@ def _choose(
     The best one has the largest mean average precision over inner splits. A split on which some
     option cannot be fitted, such as one without enough clips of a concept, counts for none.
     """
-    from sklearn.metrics import average_precision_score
-
     found_on = NO_ROWS
     precisions = []
     for train, rows in _inner_splits(held, context):
@@ -275,8 +273,8 @@ def _choose(
                 break
             found_on = np.union1d(found_on, fitted.found_on)
             scores = fitted.score(context.features.of(rows))
-            truth = context.labels[rows] == 1
-            of_options.append(float(average_precision_score(truth, scores)))
+            predictions = Predictions.of(context.labels[rows] == 1, scores)
+            of_options.append(evaluate(predictions, ["ap"])["ap"])
         if len(of_options) == len(options):
             precisions.append(of_options)
     if not precisions:
