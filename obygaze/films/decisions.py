@@ -12,7 +12,9 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Store
+from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
@@ -181,7 +183,7 @@ class Explainer:
         )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
-        x = rows.values.astype(np.float64)
+        x = as_float32(rows.values).astype(np.float64)
         n = len(info.concepts)
         probabilities = bottleneck.proba_of_margins(bottleneck.margins(x), x)
         base, parts = bottleneck.contributions(x)
@@ -206,4 +208,9 @@ class Explainer:
 
 def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
     """Return whether a model was trained on a clip, by its id or without the annotator in it."""
-    return clip.clip_id in listed.row_of or unannotated_id(clip) in listed.row_of
+    identity = Identity.of_clip(clip)
+    for clip_id in (clip.clip_id, unannotated_id(clip)):
+        comparison = listed.compare(clip_id, identity)
+        if comparison is not None and comparison.sameness.is_same:
+            return True
+    return False

@@ -18,7 +18,7 @@ from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
-from obygaze_models.models.common import FixTraining, Scaling
+from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.clips import ClipTable, LabelArray
@@ -108,8 +108,8 @@ class FitContext:
             eraser = self._eraser(X, rows)
             steps.append(eraser.transform)
             X = eraser.transform(X)
-        steps.append(_as_float32)
-        features = replace(self.features, X=_as_float32(X))
+        steps.append(as_float32)
+        features = replace(self.features, X=as_float32(X))
         changed = replace(
             self,
             features=features,
@@ -132,10 +132,6 @@ def problem_of(labels: LabelArray, held: HeldOut) -> str:
     if len(classes) == 1:
         return f"{ONE_CLASS}: {classes[0]}"
     return "" if classes else NOT_TRAINED
-
-
-def _as_float32(X: Any) -> NDArray[np.float32]:
-    return np.asarray(X, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)

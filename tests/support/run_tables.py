@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from support.ties import ap_by_places
-
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
+from support.ties import ap_by_places
 
 FILMS = tuple(f"film{number:02d}" for number in range(8))
 CLIPS_OF_A_FILM = 12

@@ -34,6 +34,7 @@ def fit(model: str, **facts: Any) -> dict[str, Any]:
         "is_averaged": False,
         "shares_films": False,
         "knows_films": False,
+        "tested": "a hash of all clips",
         "copies": 0,
         "same_film": 0,
         "skipped": {},
