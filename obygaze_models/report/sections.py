@@ -582,7 +582,8 @@ def concepts(run: ReportRun) -> Section:
     note = (
         "p: how probable such a ranking is if the labels of each film are shifted in time. Weight: "
         "change in the log odds if the margin grows by 1, in a linear head; where margins of two "
-        "concepts differ in spread, their weights are not on one scale."
+        "concepts differ in spread, their weights are not on one scale. A dash instead of AP: "
+        "without some film, too few clips have the concept or lack it."
     )
     table = ResultTable(
         "concepts", "Concept vectors", headers, table_rows, note, folded=True
@@ -594,17 +595,26 @@ def concepts(run: ReportRun) -> Section:
 def sentence_of_concepts(run: ReportRun) -> str:
     """Return which concepts the features show in films that vectors were not found on."""
     found: dict[str, bool] = {}
+    untested = []
     for row in run.table("concepts.csv"):
+        if math.isnan(row["p_holm"]):
+            untested.append(row["concept"])
+            continue
         is_found = row["p_holm"] < ALPHA
         found[row["concept"]] = found.get(row["concept"], False) or is_found
     if not found:
         return ""
+    not_tested = [name for name in dict.fromkeys(untested) if name not in found]
     shown = [name for name, is_found in found.items() if is_found]
     others = [name for name, is_found in found.items() if not is_found]
     n_found = f"{len(shown)} of {count(len(found), 'concept')}"
     named = f" ({few(shown)})" if shown else ""
     text = f"In unseen films the features show {n_found}{named}"
-    return f"{text}; not shown: {few(others)}." if others else f"{text}."
+    if others:
+        text += f"; not shown: {few(others)}"
+    if not_tested:
+        text += f"; not tested, as too few films have them: {few(not_tested)}"
+    return f"{text}."
 
 
 def _model_of(row: Row) -> tuple[str, str, str]:
