@@ -636,7 +636,10 @@ def _identities(
                     where=store.location,
                     hint="--manifest NAME, the manifest of the clips of this store",
                 )
-            of_store = of_store._replace(movie_id=named.movie_id)
+            # Times of the store may be unknown, and so may its films.
+            of_store = named._replace(
+                in_either=of_store.in_either, video=of_store.video
+            )
         identities[clip_id] = of_store
     return identities
 
