@@ -47,3 +47,27 @@ def ap_by_places(y: Any, score: Any) -> float:
         n_above += n
         positive_above += p
     return total / positive_above
+
+
+def ap_of_drawn_clips(y: Any, score: Any, times: Any) -> float:
+    """The same, where clips are drawn several times: a clip has one place, of a tie the mean."""
+    y = np.asarray(y, dtype=bool)
+    score = np.asarray(score)
+    times = np.asarray(times, dtype=float)
+    total = 0.0
+    above = 0.0
+    positive_above = 0.0
+    for value in np.unique(score)[::-1]:
+        of_tie = (score == value) & (times > 0)
+        n = int(of_tie.sum())
+        if not n:
+            continue
+        weight = times[of_tie].mean()
+        positive = times[of_tie & y].sum()
+        others = max(0.0, (positive / weight - 1) / max(n - 1, 1))
+        for place in range(1, n + 1):
+            above_it = positive_above + weight * (1 + (place - 1) * others)
+            total += positive / n * above_it / (above + place * weight)
+        above += n * weight
+        positive_above += positive
+    return total / positive_above

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn import metrics as sk
-from support.ties import ap_by_brute_force, ap_by_places
+from support.ties import ap_by_brute_force, ap_by_places, ap_of_drawn_clips
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
@@ -115,6 +115,7 @@ def test_ties_are_broken_in_every_order(
     y[0] = True
     expected = ap_by_brute_force(y, score)
     assert expected == pytest.approx(ap_by_places(y, score))
+    assert expected == pytest.approx(ap_of_drawn_clips(y, score, np.ones(8)))
     predictions = Predictions.of(y, score / 4)
     weights = np.full(8, float(weight))
     assert evaluate(predictions, ["ap"], weights)["ap"] == pytest.approx(expected)
