@@ -112,10 +112,6 @@ class ReportRun(Run):
         """Return the best baseline without video on the tasks of a cell; None without one."""
         return best_guess(self, cell, self.all_cells, metric)
 
-    def on_same_clips(self, first: CellRows, second: CellRows) -> list[CellRows]:
-        """Return two cells on the clips that both tested; none if these are too few."""
-        return on_same_clips(self, [first, second])
-
     def chance(self, cell: CellRows) -> float:
         """Return what a random order has in the metric that is compared."""
         if self.ranking == "auc":
@@ -124,7 +120,7 @@ class ReportRun(Run):
             is_on_store = baseline.store in ("", cell.store)
             if baseline.model != RANDOM or pair_of(baseline) != pair_of(cell):
                 continue
-            shared = self.on_same_clips(cell, baseline) if is_on_store else []
+            shared = on_same_clips(self, [cell, baseline]) if is_on_store else []
             if shared and shared[0].n_clips == cell.n_clips:
                 return shared[1].value("ap")
         return cell.share_positive

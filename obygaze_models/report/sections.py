@@ -430,17 +430,19 @@ def paper(run: ReportRun) -> Section:
             rows = [row for row in by_film.values() if math.isfinite(row["paper"])]
             if rows:
                 section.tables.append(_table_of_paper_films(run, cell, metric, rows))
-    has_deviations = any(
-        math.isfinite(row["paper_sd"]) or (cell.is_model and math.isfinite(row["sd"]))
-        for pairs in printed.values()
-        for cell, row in pairs
-    )
-    if section.tables and has_deviations:
+    if any(math.isfinite(number.sd) for number in _numbers_of(section.tables)):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
         )
     return section
+
+
+def _numbers_of(tables: Sequence[ResultTable]) -> Iterator[Number]:
+    for table in tables:
+        for row in table.rows:
+            if not isinstance(row, Heading):
+                yield from (cell for cell in row if isinstance(cell, Number))
 
 
 def _once(run: ReportRun) -> Iterator[CellRows]:

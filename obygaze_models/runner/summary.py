@@ -34,6 +34,7 @@ METRIC_NAMES = {
     "auc": "AUC",
     "brier": "Brier",
 }
+DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
@@ -295,9 +296,12 @@ def best_guess(
             continue
         if math.isfinite(shared[1].value(metric)):
             guesses.append(shared[1])
-    return max(
-        guesses, key=lambda guess: goodness(metric, guess.value(metric)), default=None
-    )
+
+    def rounded_goodness(guess: CellRows) -> float:
+        # Of baselines that differ by the rounding of sums, the first is taken.
+        return round(goodness(metric, guess.value(metric)), DIGITS)
+
+    return max(guesses, key=rounded_goodness, default=None)
 
 
 def answer(run: Run) -> str:

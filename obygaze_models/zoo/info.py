@@ -171,12 +171,19 @@ class TrainingClips:
         """Return what a clip is to the training clip of its id; None if no training clip has it."""
         if clip_id not in self.row_of:
             return None
-        film, start_s, end_s = ("", None, None)
-        if self.places:
-            film, start_s, end_s = self.places[self.row_of[clip_id]]
-        times = None if (start_s, end_s) == (None, None) else (start_s, end_s)
-        trained = Identity(clip.clip_id, movie_id=film, in_either=times)
-        return compare_clips(trained, clip)
+        trained = self.identities[self.row_of[clip_id]]
+        return compare_clips(trained._replace(clip_id=clip.clip_id), clip)
+
+    @cached_property
+    def identities(self) -> list[Identity]:
+        """What is known of each clip."""
+        places: Sequence[Place] = self.places or [("", None, None)] * len(self)
+        identities = []
+        for clip_id, (film, *times) in zip(self.clip_ids, places, strict=True):
+            start_s, end_s = times
+            in_either = None if start_s is None and end_s is None else (start_s, end_s)
+            identities.append(Identity(clip_id, film, in_either=in_either))
+        return identities
 
     @cached_property
     def has_score(self) -> NDArray[np.bool_]:
