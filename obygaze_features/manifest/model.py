@@ -379,6 +379,11 @@ class Manifest:
         )
 
 
+def view_words(view: str) -> str:
+    """Return the name of a view in a sentence: `as published view`."""
+    return f"{view.replace('_', ' ')} view"
+
+
 def _visual(manifest: Manifest) -> Iterator[Clip]:
     """Yield the clips with visual concepts only; without one the level becomes EN."""
     visible = set(manifest.header.of_modality("visual"))

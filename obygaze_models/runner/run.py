@@ -20,7 +20,7 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.models.registry import solver_of
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import ClipTable, labels_sha256
 from obygaze_models.runner.code import used_parts
 from obygaze_models.runner.concepts import concept_tables, rare_concepts
 from obygaze_models.runner.heldout import with_few_films
@@ -300,6 +300,7 @@ def _about(
             "path": inputs.manifest_path,
             "sha256": manifest_sha256(manifest),
             "view": protocol.data.view,
+            "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
             "n_films": len(set(inputs.table.films.tolist())),
             **{key: value for key, value in terms.items() if value},
