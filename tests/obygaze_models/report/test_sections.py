@@ -30,7 +30,11 @@ from obygaze_models.report.figures import (
     figures_of_tasks,
 )
 from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.sections import Section, sections_of
+from obygaze_models.report.sections import (
+    Section,
+    sections_of,
+    sentence_of_concepts,
+)
 from obygaze_models.report.tables import Heading, ResultTable
 
 CLIPS = clips_of()
@@ -221,6 +225,17 @@ def test_concepts_have_their_quality(tmp_path: Path) -> None:
         "0.010",
         "0.50",
     ]
+
+
+def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -> None:
+    untested = dict.fromkeys(("ap", "low", "high", "auc", "p_holm"), math.nan)
+    rows = [concept_row("Look"), concept_row("Body", **untested)]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    sentence = sentence_of_concepts(ReportRun.of(run))
+    assert sentence == (
+        "In unseen films the features show 1 of 1 concept (Look); not tested, as too few films "
+        "have them: Body."
+    )
 
 
 def tree_rows(depth: int) -> list[dict[str, Any]]:
