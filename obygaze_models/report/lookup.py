@@ -180,7 +180,7 @@ class ReportRun(Run):
         """The stores of the run that are here, but have other content than the run has read."""
         changed = []
         for name, facts in self.about["stores"].items():
-            location = facts["location"]
+            location = self.place(facts["location"])
             if is_url(location):
                 continue
             # A store that was moved or removed says nothing.

@@ -6,6 +6,7 @@ What the page shows is described by `open_site` alone; the command adds how it i
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 import webbrowser
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from obygaze_features.core.commands import Session, command, option_group
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
+from obygaze_features.core.leftovers import hidden_name, remove_leftovers
 from obygaze_features.core.options import Option
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -72,7 +74,7 @@ def open_site(
     if scored:
         named = scored.about["manifest"]
         is_here = named["name"] in opened_workspace.names("manifests")
-        own_manifest = named["name"] if is_here else named["path"]
+        own_manifest = named["name"] if is_here else scored.place(named["path"])
     if manifest is None:
         manifest = own_manifest
     clips, _ = named_manifest(manifest, workspace)
@@ -264,11 +266,14 @@ def leading_page(address: str, folder: Path) -> Iterator[Path]:
         '<!doctype html><meta charset="utf-8"><title>obygaze</title>'
         f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
     )
+    remove_leftovers(folder / "view")
     try:
-        number, name = mkstemp(prefix=".view-", suffix=".html", dir=folder)
+        page = hidden_name(folder / "view").with_suffix(".tmp.html")
+        number = os.open(page, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         number, name = mkstemp(prefix="obygaze-view-", suffix=".html")
-    page = Path(name).absolute()
+        page = Path(name)
+    page = page.absolute()
     try:
         with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open
             file.write(text)
