@@ -38,7 +38,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import Manifest, Windows
+from obygaze_features.manifest.model import Manifest, Windows, view_words
 from obygaze_features.store.card import (
     HERE,
     Raw,
@@ -626,7 +626,8 @@ def labels_text(labels: Manifest) -> str:
     """Return of which manifest labels are, and under which terms, as sentences."""
     header = labels.header
     text = (
-        f"Levels and concepts are those of the manifest {labels.name}, sha256"
+        f"Levels and concepts are those of the manifest {labels.name},"
+        f" {view_words(header.view)}, sha256"
         f" {manifest_sha256(labels)}. Their licence: {header.licence or 'not stated'}."
     )
     return f"{text} Cite for them: {header.citation}" if header.citation else text
