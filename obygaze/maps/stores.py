@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.store import Array, Reason, Recipe, Row, Store, write_store
-from obygaze_features.store.layout import MASK
+from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.records import Origin
 
 MAPS = "maps"
 RANDOM = "random "  # how the names of random directions begin
 DIMS = ("direction", "step", "grid_row", "grid_column")
-# Arrays of a store that its maps have too: which frames are real, and their times.
-OF_FRAMES = (MASK, "time_s", "asked_s")
 
 Directions = Mapping[str, NDArray[np.float64]]
 """Directions in feature space by name; their length plays no role."""

@@ -25,6 +25,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
         path: The new file or folder.
         name: The part of its name that the user chose, by default all of it.
     """
+    check_folders_above(path)
     siblings = _names_in(path.parent)
     if path.name in ("", "..", *siblings):
         return
@@ -40,6 +41,15 @@ def check_new_name(path: Path, name: str | None = None) -> None:
                 f"{sibling!r} is there: on Windows and macOS both are one name",
                 where=str(path),
             )
+
+
+def check_folders_above(path: Path) -> None:
+    """Raise an error if a new file or folder would be below a file."""
+    for above in path.parents:
+        if above.exists():
+            if not above.is_dir():
+                raise FixUsage("expected a folder, got a file", where=str(above))
+            return
 
 
 def portable(name: str) -> str:

@@ -3,30 +3,33 @@
 Licence and citation stand in the YAML head of the card, outside what is sealed, so that they can be
 stated or corrected later. What is published (the card, Croissant, CITATION.cff) is made from the
 record of the store and these terms.
+
+A person may edit the card. A change of the store changes what the program has written of the head,
+and keeps the rest. The head has a hash of the text below it: the text is written anew only if it is
+the one that the program wrote.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import render
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
-from obygaze_features.store.records import (
-    Maker,
-    Manifest,
-    Replaced,
-)
+from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 
 HERE = "obygaze_features.store"
 SHOWN_REASONS = 20
 MOST_CARD_BYTES = 10_000_000
+# The table of a publication, which its card names.
+TABLE = "features.parquet"
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
 LICENCES = (
     "Apache-2.0",
@@ -42,6 +45,11 @@ LICENCES = (
 )
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _SECTION = re.compile(r"^Licence: .*\n\n.*\n", re.MULTILINE)
+_BOM = "\ufeff"
+# Keys of the head that the program writes, whatever a person has edited.
+_TERMS_KEYS = ("license", "license_name", "citation")
+_SEAL_KEY = "obygaze_seal"
+_TEXT_KEY = "obygaze_text"
 
 
 # --- Licence and citation ---
@@ -52,6 +60,27 @@ class Terms(NamedTuple):
 
     licence: str = ""
     citation: str = ""
+
+    def or_else(self, others: Self) -> Self:
+        """Return these terms, and of others those that are not stated here."""
+        return self._replace(
+            licence=self.licence or others.licence,
+            citation=self.citation or others.citation,
+        )
+
+    def require_same(self, stated: Self, where: str) -> None:
+        """Raise an error if others are stated already, however their licence is spelled."""
+        pairs = [
+            ("licence", _spelled(self.licence), _spelled(stated.licence)),
+            ("citation", _one_line(self.citation), _one_line(stated.citation)),
+        ]
+        for name, value, there in pairs:
+            if value and there and value != there:
+                raise AlreadyThere(
+                    f"another {name} is stated already: {there}",
+                    where=where,
+                    hint="edit the head of README.md of the store",
+                )
 
 
 def spdx_of(licence: str) -> str:
@@ -67,6 +96,11 @@ def spdx_of(licence: str) -> str:
     return ""
 
 
+def _spelled(licence: str) -> str:
+    """Return a licence by its SPDX identifier, if it has one."""
+    return spdx_of(licence) or licence
+
+
 def read_terms(card: bytes) -> Terms:
     """Return the terms in the head of a card, which a person may have edited."""
     values = _head_values(card.decode("utf-8", "replace"))
@@ -75,28 +109,22 @@ def read_terms(card: bytes) -> Terms:
         licence = values.get("license_name", "")
     elif licence == "unknown":
         licence = ""
-    return Terms(spdx_of(licence) or licence, values.get("citation", ""))
+    return Terms(_spelled(licence), values.get("citation", ""))
 
 
 def with_terms(card: bytes, terms: Terms) -> bytes:
     """Return a card with other terms, in its head and in its section on them."""
-    # A person may have edited it in an editor that does not write UTF-8.
-    text = card.decode("utf-8", "surrogateescape")
-    head, body = _split(text)
+    head, body = _parts(card)
     kept = []
-    is_old = False
-    for line in head:
-        if not line[:1].isspace():
-            is_old = line.partition(":")[0] in ("license", "license_name", "citation")
-        if not is_old:
-            kept.append(line)
+    for key, lines in _keys_of(head):
+        if key not in _TERMS_KEYS:
+            kept += lines
     section = (
         f"Licence: {safe_text(terms.licence, 'markdown') or 'not stated'}\n\n"
         f"{citation_text(terms)}\n"
     )
     body = _SECTION.sub(lambda _: section, body, count=1)
-    lines = ["---", *terms_lines(terms), *kept, "---"]
-    return ("\n".join(lines) + "\n" + body).encode("utf-8", "surrogateescape")
+    return _joined([*terms_lines(terms), *kept], body)
 
 
 def require_licence(
@@ -112,8 +140,96 @@ def require_licence(
         )
 
 
+# --- What a person edited ---
+
+
+class Edits(NamedTuple):
+    """What a person may have edited in a card.
+
+    Args:
+        head: The lines of its head.
+        body: Its text; "" if it is the one that the program wrote.
+    """
+
+    head: Sequence[str] = ()
+    body: str = ""
+
+
+def edits_of(card: bytes) -> Edits:
+    """Return what a person edited in a card."""
+    head, body = _parts(card)
+    is_own = _text_line(body) in map(str.rstrip, head) or not body.strip()
+    return Edits(head, "" if is_own else body)
+
+
+def with_edits(card: str, edits: Edits) -> bytes:
+    """Return a card that the program has written, with what a person edited in another one."""
+    head, body = _split(card)
+    kept = []
+    kept_keys = set()
+    for key, lines in _keys_of(edits.head):
+        is_of_table = key == "configs" and any(quoted(TABLE) in line for line in lines)
+        is_own = key in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) or is_of_table
+        if not is_own:
+            kept += lines
+            kept_keys.add(key)
+    terms = []
+    others = []
+    for key, lines in _keys_of(head):
+        if key in _TERMS_KEYS:
+            terms += lines
+        elif key not in kept_keys:
+            others += lines
+    return _joined([*terms, *kept, *others], edits.body or body)
+
+
+def with_body(card: bytes, body: str) -> bytes:
+    """Return a card with another text below its head."""
+    head, _ = _parts(card)
+    return _joined(head, body)
+
+
+def has_head(card: bytes) -> bool:
+    """Return whether a text begins with a head, as every card that the program writes."""
+    return card.decode("utf-8", "replace").removeprefix(_BOM).startswith("---")
+
+
+def _text_line(body: str) -> str:
+    """Return the line of the head by which a text of the program is known.
+
+    The section on terms does not count, since it follows the head.
+    """
+    text = _SECTION.sub("", body.replace("\r\n", "\n"), count=1).strip()
+    data = text.encode("utf-8", "surrogateescape")
+    return f"{_TEXT_KEY}: {quoted(sha256_bytes(data)[:16])}"
+
+
+def _parts(card: bytes) -> tuple[list[str], str]:
+    """Return the lines of the head of a card, and the rest, as `_joined` takes them."""
+    # A person may have edited it in an editor that does not write UTF-8.
+    return _split(card.decode("utf-8", "surrogateescape"))
+
+
+def _joined(head: Sequence[str], body: str) -> bytes:
+    lines = ["---", *head, "---"]
+    return ("\n".join(lines) + "\n" + body).encode("utf-8", "surrogateescape")
+
+
+def _keys_of(head: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the lines of a head by their keys, in order; those of comments have the key ""."""
+    keys: list[tuple[str, list[str]]] = []
+    for line in head:
+        if keys and (line[:1].isspace() or line.startswith("-")):
+            keys[-1][1].append(line)
+        else:
+            key = "" if line.startswith("#") else line.partition(":")[0].strip()
+            keys.append((key, [line]))
+    return keys
+
+
 def _split(text: str) -> tuple[list[str], str]:
     """Return the lines of the head of a card, without the lines of ---, and the rest."""
+    text = text.removeprefix(_BOM)
     lines = text.split("\n")
     if lines[0].strip() == "---":
         for number, line in enumerate(lines[1:], start=1):
@@ -196,49 +312,44 @@ def citation_text(terms: Terms) -> str:
 
 
 def card_text(
-    manifest: Manifest,
-    recipe: Recipe,
-    arrays: Sequence[Array],
+    record: StoreRecord,
     rows: Sequence[Row],
     terms: Terms,
     *,
-    makers: Sequence[Maker] = (),
-    replaces: Sequence[Replaced] = (),
     seal: str = "",
-    parquet: str = "",
+    has_table: bool = False,
 ) -> str:
-    """Return the card of a store.
+    """Return the card of a store, as the program writes it.
 
     Args:
-        manifest: The manifest whose clips the rows are.
-        recipe: How the features were made.
-        arrays: The arrays of the store.
+        record: What the store says of itself.
         rows: All rows.
         terms: Licence and citation.
-        makers: What computed the rows.
-        replaces: The changes of the store.
         seal: Its seal, where it is known.
-        parquet: The Parquet file beside the card.
+        has_table: Whether the table of a publication stands beside the card.
     """
-    return render(
+    recipe = Recipe.from_json(record.recipe)
+    text = render(
         "card.md",
         HERE,
-        manifest=manifest,
+        manifest=record.manifest,
         recipe=recipe,
         terms=terms,
         terms_lines=[Raw(line) for line in terms_lines(terms)],
         n_rows=f"{len(rows):,}",
         counts=counts_text(rows),
         recipe_sentences=recipe_sentences(recipe),
-        arrays=[array_facts(array, len(rows)) for array in arrays],
-        array=arrays[0].name,
-        makers=list(map(maker_text, makers)),
+        arrays=[array_facts(array, len(rows)) for array in record.arrays],
+        array=record.arrays[0].name,
+        makers=list(map(maker_text, record.makers)),
         reasons=reasons_of(rows),
         citation=Raw(citation_text(terms)),
-        replaces=replaces,
+        replaces=record.replaces,
         seal=seal,
-        parquet=parquet,
+        parquet=TABLE if has_table else "",
     )
+    head, body = _split(text)
+    return _joined([*head, _text_line(body)], body).decode()
 
 
 class Raw(str):

@@ -38,7 +38,7 @@ from obygaze_features.store.finding import (
     text_of_copies,
 )
 from obygaze_features.store.identity import identity_of
-from obygaze_features.store.layout import MASK, ROWS_CSV, TIMES, Array
+from obygaze_features.store.layout import ROWS_CSV, Array, with_companions
 from obygaze_features.store.making import (
     FinishedFile,
     Written,
@@ -118,6 +118,11 @@ class Changed:
         if self.clips:
             lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
         lines += text_of_copies(self.copies)
+        if self.clips:
+            lines.append(
+                "what was pushed or published has them until it is sent again:"
+                f" obygaze store push {self.path.name} TARGET, with --publish if it was published"
+            )
         return "\n".join(lines)
 
 
@@ -191,7 +196,8 @@ def subset(
     rows = _chosen_rows(opened, films, clips, without)
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
-        chosen = _chosen_arrays(opened, arrays)
+        named = [opened.array(name) for name in dict.fromkeys(arrays)]
+        chosen = with_companions(named, opened.record.arrays)
     source = PickedRows.of(opened, rows)
     if all(row.status == WITHDRAWN for row in source.rows):
         first = source.rows[0]
@@ -251,17 +257,6 @@ def _with_warnings(written: Written, workspace: Workspace, *warnings: str) -> Wr
     if withdrawn:
         sentences.append(f"{withdrawn}, and have features in this new store")
     return written._replace(warnings=(*written.warnings, *sentences))
-
-
-def _chosen_arrays(store: Store, names: Sequence[str]) -> tuple[Array, ...]:
-    """Return the arrays of a subset: those of these names, with their times and their mask."""
-    chosen = {name: store.array(name) for name in names}
-    frames = {array.dims[0] for array in chosen.values() if array.dims}
-    for array in store.record.arrays:
-        is_of_frames = not array.dims or array.dims[0] in frames
-        if array.name in (MASK, *TIMES) and is_of_frames:
-            chosen.setdefault(array.name, array)
-    return tuple(chosen.values())
 
 
 def _chosen_rows(
@@ -459,6 +454,7 @@ def _withdraw(
             replaces=(*record.replaces, change),
             origins=record.origins,
             terms=before.terms,
+            edits=before.card_edits(),
             changes=before.seal,
         )
     else:

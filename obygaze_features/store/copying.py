@@ -6,8 +6,8 @@ no store. A copy whose source was replaced becomes the new store; the copy befor
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,6 @@ from obygaze_features.core.errors import (
     FixUsage,
     Mismatch,
     NotFound,
-    ObygazeError,
     Stopped,
 )
 from obygaze_features.core.files import is_listed, write_atomic
@@ -33,9 +32,12 @@ from obygaze_features.core.leftovers import (
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
-    MOST_CARD_BYTES,
+    TABLE,
     Terms,
+    edits_of,
+    read_terms,
     require_licence,
+    with_body,
     with_terms,
 )
 from obygaze_features.store.exporting import (
@@ -77,6 +79,7 @@ from obygaze_features.store.records import (
     seal_of,
 )
 from obygaze_features.store.targets import (
+    AGAIN,
     Target,
     has_file,
     hash_of,
@@ -96,8 +99,6 @@ from obygaze_features.store.withdrawals import (
 # The headings of the options in the help.
 TERMS = "Licence"
 PUBLICATION = "Publication"
-# The card of a store begins with its head; the pages of servers do not.
-_CARD_START = b"---"
 _ATTEMPTS = 5
 
 
@@ -149,8 +150,8 @@ def pull(
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted copy, and every file is checked as it arrives. If an older copy of the store has
     this name, the new one takes its place. What was withdrawn since is not in it; the older copy
-    and what else has it are listed, each with the line that removes it.
-    `obygaze store subset URL` copies a part only.
+    and what else has it are listed, each with the line that removes it. The text of README.md stays
+    as you edited it. `obygaze store subset URL` copies a part only.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
     end, or --expect, refuses any but the store that has this seal.
@@ -174,48 +175,66 @@ def pull(
     target.parent.mkdir(parents=True, exist_ok=True)
     finish_waiting(target)
     older = _copy_at(target, store)
+    card, notes = _card_of_copy(store, older)
     if older is not None and older.seal == store.seal:
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_copies(target)
-            terms = _with_terms_of(store, older)
-            return Copied(str(target), store.seal, changes=terms)
-    n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
+            changes = _changes_of_terms(older.terms, read_terms(card))
+            if card != older.card:
+                write_atomic(target / CARD, card)
+                notes.append("README.md is now as at the source")
+            return Copied(str(target), store.seal, changes=changes, notes=notes)
+    n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
     _remove_copies(target)
     withdrawn = rows_withdrawn_elsewhere(store, here)
-    notes = [f"{withdrawn}, and have features in this copy"] if withdrawn else []
-    changes: Sequence[Replaced] = ()
+    if withdrawn:
+        notes.append(f"{withdrawn}, and have features in this copy")
+    since: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
     if older is not None and older.seal != store.seal:
-        changes = _since(store.record, older.seal)
-        if any(change.films or change.clips for change in changes):
-            copies = find_copies(open_store(target), changes, here)
+        since = _since(store.record, older.seal)
+        if any(change.films or change.clips for change in since):
+            copies = find_copies(open_store(target), since, here)
     return Copied(
-        str(target),
-        store.seal,
-        n_sent,
-        n_bytes,
-        changes_of(changes),
-        notes,
-        copies,
+        place=str(target),
+        seal=store.seal,
+        n_sent=n_sent,
+        n_bytes_transferred=n_bytes,
+        changes=changes_of(since),
+        notes=notes,
+        copies=copies,
     )
 
 
-def _with_terms_of(source: Store, copy: Store) -> list[str]:
-    """Write into the card of a copy what its source states now; return what is another."""
-    ours = copy.terms
-    theirs = source.terms
-    terms = Terms(theirs.licence or ours.licence, theirs.citation or ours.citation)
-    if terms == ours:
-        return []
-    path = Path(copy.files.address) / CARD
-    card = path.read_bytes() if path.exists() else full_card(copy).encode()
-    write_atomic(path, with_terms(card, terms))
+def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
+    """Return README.md of a copy: that of the source, with what was edited in an older copy."""
+    card = store.card
+    if older is None or not older.card:
+        return card, []
+    if not card:
+        return older.card, []
+    notes = []
+    edited = older.card_edits().body
+    if edited:
+        if edits_of(card).body not in ("", edited):
+            notes.append(
+                "README.md stays as it was edited here; that of the source is another one"
+            )
+        card = with_body(card, edited)
+    terms = read_terms(card).or_else(older.terms)
+    if terms != read_terms(card):
+        card = with_terms(card, terms)
+    return card, notes
+
+
+def _changes_of_terms(before: Terms, now: Terms) -> list[str]:
+    """Return sentences on terms that a source states otherwise now."""
     changes = []
-    for name, now, before in zip(terms._fields, terms, ours, strict=True):
-        if now != before:
+    for name, text, text_before in zip(now._fields, now, before, strict=True):
+        if text != text_before:
             changes.append(
-                f"{name} of the source: {now} (was {before or 'not stated'})"
+                f"{name} of the source: {text} (was {text_before or 'not stated'})"
             )
     return changes
 
@@ -262,7 +281,7 @@ def _remove_copies(target: Path, seal: str = "") -> None:
 
 
 def _pull(
-    store: Store, target: Path, older: Store | None, progress: Progress
+    store: Store, target: Path, older: Store | None, card: bytes, progress: Progress
 ) -> tuple[int, int]:
     """Build the copy, then give it its name; return how many files and bytes were copied.
 
@@ -271,7 +290,7 @@ def _pull(
     """
     for attempt in range(_ATTEMPTS):
         try:
-            return _pull_once(store, target, older, progress)
+            return _pull_once(store, target, older, card, progress)
         except Unreachable as error:
             raise Stopped(
                 f"the copy was interrupted: {error.message}",
@@ -290,7 +309,7 @@ def _pull(
 
 
 def _pull_once(
-    store: Store, target: Path, older: Store | None, progress: Progress
+    store: Store, target: Path, older: Store | None, card: bytes, progress: Progress
 ) -> tuple[int, int]:
     """Build the copy, then give it its name; see `_pull`."""
     hidden = pulled_name(target, store.seal)
@@ -308,6 +327,11 @@ def _pull_once(
         for name in store.record.files:
             (hidden / name).parent.mkdir(parents=True, exist_ok=True)
         sent = _fetch_all(store, hidden, parts, older, progress)
+        if card:
+            part = hidden_name(parts / CARD)
+            part.write_bytes(card)
+            part.replace(hidden / CARD)
+        _write_store_json(store, hidden, parts)
         sync_tree(hidden)
         if older is not None and older.seal == store.seal:
             # The copy that is there is damaged.
@@ -325,7 +349,7 @@ def _pull_once(
 def _fetch_all(
     store: Store, hidden: Path, parts: Path, older: Store | None, progress: Progress
 ) -> tuple[int, int]:
-    """Bring all files of a store into a folder; return how many files and bytes were copied.
+    """Bring all listed files into a folder; return how many files and bytes were copied.
 
     A file that is there is never removed before another one takes its place: another process may
     have put it there, and be about to give the folder its name.
@@ -356,27 +380,14 @@ def _fetch_all(
     for name in FolderFiles(hidden).names() or []:
         if name not in known:
             (hidden / name).unlink()
-    card = _card_of(store)
-    if card:
-        # It may be edited.
-        part = hidden_name(parts / CARD)
-        part.write_bytes(card)
-        part.replace(hidden / CARD)
-    data = store.store_json()
-    mark = FileMark(len(data), seal_of(data))
-    write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
     return n_sent, n_bytes
 
 
-def _card_of(store: Store) -> bytes:
-    """Return the card of a store; it is not listed, so that a server may answer anything."""
-    try:
-        card = store.files.read(CARD, MOST_CARD_BYTES).tobytes()
-    except Unreachable:
-        raise
-    except (FileNotFoundError, ObygazeError):
-        return b""
-    return card if card.startswith(_CARD_START) else b""
+def _write_store_json(store: Store, hidden: Path, parts: Path) -> None:
+    """Write the file that makes a copy a store, after all others."""
+    data = store.store_json()
+    mark = FileMark(len(data), seal_of(data))
+    write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
 
 
 # --- Push ---
@@ -399,13 +410,15 @@ def push(
     Files that are there already are not sent again; the same command again continues what was
     interrupted. A store that is there is replaced only if this store has taken its place here. A
     bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
-    set on the hub is private.
+    set on the hub is private. While a store is replaced, nobody can read it at the target.
 
     A store without a licence is refused. --licence and --citation state them: they are written into
-    the head of README.md of the store, which may also be edited, and which is not sealed.
+    the head of README.md of the store, which may also be edited, and which is not sealed. A text
+    that was edited at the target stays, unless that of the store was edited too.
 
     With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
-    too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB.
+    too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
+    the store has changed, a push without --publish removes them there.
 
     Args:
         store: The store, in a folder of this machine.
@@ -441,10 +454,11 @@ def push(
         hint = "--licence CC-BY-4.0 states it"
         hint += "" if publish else ", or --no-licence"
         require_licence(opened.terms, opened.location, hint)
+    place = open_target(target)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         extra = published_files(opened, folder, creators) if publish else {}
-        sent = _push(opened, open_target(target), extra, folder, progress or Quiet())
+        sent = _push(opened, place, extra, folder, progress or Quiet())
     withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
     if withdrawn:
         note = f"{withdrawn}, and have features in what was sent"
@@ -455,19 +469,12 @@ def push(
 def state_terms(store: Store, terms: Terms) -> None:
     """Write licence and citation into the card of a store; others that are there are an error."""
     stated = store.terms
-    for name, value, there in zip(terms._fields, terms, stated, strict=True):
-        if value and there and value != there:
-            raise AlreadyThere(
-                f"this store states another {name}: {there}",
-                where=store.location,
-                hint="edit the head of README.md of the store",
-            )
-    path = Path(store.files.address) / CARD
-    card = path.read_bytes() if path.exists() else full_card(store).encode()
-    new_terms = Terms(
-        terms.licence or stated.licence, terms.citation or stated.citation
-    )
-    write_atomic(path, with_terms(card, new_terms))
+    terms.require_same(stated, store.location)
+    new_terms = stated.or_else(terms)
+    if new_terms != stated:
+        card = store.card or full_card(store)
+        path = Path(store.files.address) / CARD
+        write_atomic(path, with_terms(card, new_terms))
 
 
 def _push(
@@ -481,49 +488,65 @@ def _push(
     root = Path(store.files.address)
     record = store.record
     names_there = target.names()
-    seal_there = _check_target(target, store, names_there)
-    if seal_there and seal_there != store.seal:
-        # From now on no store is there, until all files of the new one are.
-        target.remove(STORE_JSON)
-        target.finish("Begin to replace the store")
+    there = _check_target(target, store, names_there)
+    is_replaced = there is not None and there.seal != store.seal
+    sent = {*record.files, *extra, STORE_JSON}
+    published_there = [name for name in PUBLISHED if name in names_there]
+    if there is not None and not is_replaced and not extra:
+        # They are of this store.
+        sent.update(published_there)
+    notes = []
+    removed = [name for name in published_there if name not in sent]
+    if removed:
+        notes.append(
+            f"removed there, since it was of the store before: {', '.join(removed)};"
+            " --publish --creator NAME sends it anew"
+        )
+    card, note = _card_to_send(store, target, names_there, sent)
+    notes += note
+    if card:
+        sent.add(CARD)
+        path = folder / CARD
+        path.write_bytes(card)
+        extra = {**extra, CARD: path}
     progress.expect(sum(mark.n_bytes for mark in record.files.values()), "B")
     n_sent = 0
     n_bytes = 0
-    for name, mark in record.files.items():
-        if not target.has(name, mark):
-            path = root / name
-            if not has_file(path, mark):
-                raise store.listed.damaged(name, "it does not have its SHA-256")
-            target.put(name, path, mark)
+    with _explained_interruption(target):
+        if is_replaced:
+            # From now on no store is there, until all files of the new one are.
+            target.remove(STORE_JSON)
+            target.finish("Begin to replace the store")
+        for name, mark in record.files.items():
+            if not target.has(name, mark):
+                path = root / name
+                if not has_file(path, mark):
+                    raise store.listed.damaged(name, "it does not have its SHA-256")
+                target.put(name, path, mark)
+                n_sent += 1
+                n_bytes += mark.n_bytes
+            progress.advance(mark.n_bytes)
+        for name in names_there:
+            hidden = read_hidden(Path(name))
+            # Another process may be sending this store too.
+            is_needed = name in sent if hidden is None else hidden.state != "ended"
+            if not is_needed:
+                target.remove(name)
+        for name, path in extra.items():
+            target.put(name, path, hash_of(path))
+        # If another store has taken its place meanwhile, the files may be of both.
+        data = store.store_json()
+        if there is None or is_replaced:
+            path = folder / STORE_JSON
+            path.write_bytes(data)
+            target.put(STORE_JSON, path, FileMark(len(data), store.seal))
             n_sent += 1
-            n_bytes += mark.n_bytes
-        progress.advance(mark.n_bytes)
-    sent = {*record.files, *extra, STORE_JSON}
-    if CARD not in extra and (root / CARD).is_file():
-        extra = {**extra, CARD: root / CARD}
-    sent.update(extra)
-    for name in names_there:
-        hidden = read_hidden(Path(name))
-        # Another process may be sending this store too.
-        is_needed = name in sent if hidden is None else hidden.state != "ended"
-        if not is_needed:
-            target.remove(name)
-    for name, path in extra.items():
-        target.put(name, path, hash_of(path))
-    # If another store has taken its place meanwhile, the files may be of both.
-    data = store.store_json()
-    if seal_there != store.seal:
-        path = folder / STORE_JSON
-        path.write_bytes(data)
-        target.put(STORE_JSON, path, FileMark(len(data), store.seal))
-        n_sent += 1
-    target.finish(f"The store {store.seal[:16]}")
-    changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
-    notes = []
+        target.finish(f"The store {store.seal[:16]}")
+    changes = _since(record, there.seal) if there is not None and is_replaced else ()
     if changes_that_withdrew([store]):
-        note = target.forget()
-        if note:
-            notes.append(f"clips were withdrawn from this store: {note}")
+        note_on_versions = target.forget()
+        if note_on_versions:
+            notes.append(f"clips were withdrawn from this store: {note_on_versions}")
     return Copied(
         target.location,
         store.seal,
@@ -534,17 +557,56 @@ def _push(
     )
 
 
-def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
-    """Return the seal of the store at a target, "" if none; an error for anything else there."""
-    seal = ""
+def _card_to_send(
+    store: Store,
+    target: Target,
+    names_there: Sequence[str],
+    sent: Collection[str],
+) -> tuple[bytes, list[str]]:
+    """Return README.md for a target, with the text that was edited there, unless ours was too."""
+    is_published = not set(PUBLISHED).isdisjoint(sent)
+    card = full_card(store, has_table=TABLE in sent) if is_published else store.card
+    if CARD not in names_there:
+        return card, []
+    # The files of a target are read like those of a store, whether or not one is there.
+    edited_there = Store(target.files(), store.record, store.seal).card_edits().body
+    edited = edits_of(card).body
+    notes = []
+    if edited_there and not edited:
+        card = with_body(card or full_card(store), edited_there)
+    elif edited_there not in ("", edited):
+        notes.append("README.md there had another text; it has that of the store now")
+    return card, notes
+
+
+@contextmanager
+def _explained_interruption(target: Target) -> Iterator[None]:
+    """Say of an interruption what is at a target until the push is repeated."""
+    state = "until the push is finished, nobody can read a store at the target"
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.add_note(state)
+        error.add_note(AGAIN)
+        raise
+    except Unreachable as error:
+        raise Stopped(
+            f"the push was interrupted: {error.message}; {state}",
+            where=target.location,
+            hint=AGAIN,
+        ) from error
+
+
+def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store | None:
+    """Return the store at a target, None if none; an error for anything else there."""
+    there = None
     record = store.record
     known = {*record.files, STORE_JSON, CARD, *PUBLISHED}
     if STORE_JSON in names:
         # Another process that sends a store may have removed it meanwhile.
         with suppress(NotFound):
             there = open_store(target.files())
-            seal = there.seal
-        if seal not in ("", store.seal):
+        if there is not None and there.seal != store.seal:
             if not has_replaced(store, there):
                 raise AlreadyThere(
                     "the target has a store that replaces this one"
@@ -565,4 +627,4 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
             f"{strange[0]} does not belong to this store",
             where=target.location,
         )
-    return seal
+    return there

@@ -2,7 +2,7 @@
 
 Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
 in the metadata of a Parquet file and in the head of README.md beside it. So whoever withdraws clips
-of the store finds its exports (`read_origin`).
+of the store finds its exports (`importing/origins.py`), and an import of it keeps what it says.
 """
 
 import json
@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from obygaze_features import __version__
 from obygaze_features.core import files
-from obygaze_features.core.console import Progress, Quiet, count
+from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import (
     EXIT_SOME_FAILED,
     AlreadyThere,
     FixInput,
     FixUsage,
 )
+from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import (
     hidden_name,
@@ -45,20 +46,30 @@ from obygaze_features.store.card import (
     citation_text,
     terms_lines,
 )
+from obygaze_features.store.files import free_bytes
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
     ORIGIN_KEY,
+    TIME_KEYS,
 )
-from obygaze_features.store.layout import CARD, PICTURES, Array
+from obygaze_features.store.layout import (
+    CARD,
+    PICTURES,
+    TIMES,
+    Array,
+    with_companions,
+)
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
-from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.rows import OK, STATUS_WORDS, WITHDRAWN, Row
 
 Format = Literal["npz", "hdf5", "parquet"]
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
+# What a data set or group of HDF5 takes beside its values, with its name and attributes.
+NODE_BYTES = 2**10
 DATE = (1980, 1, 1, 0, 0, 0)
 EXTRA = "parquet"
 SHOWN_CLIPS = 20
@@ -85,6 +96,7 @@ class Exported:
         arrays: The arrays.
         left_out: Each clip without features, with its status and the reason.
         warnings: How many clips have no labels.
+        not_exported: What else the store has, in words.
     """
 
     path: Path
@@ -93,6 +105,7 @@ class Exported:
     arrays: Sequence[str]
     left_out: Mapping[str, Reason]
     warnings: Sequence[str] = ()
+    not_exported: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -104,9 +117,12 @@ class Exported:
 
     @property
     def notes(self) -> list[str]:
-        """The reasons of the first clips that were left out."""
+        """The reasons of the first clips that were left out, and what else was."""
         reasons = list(self.left_out.items())[:SHOWN_CLIPS]
-        return [f"{clip}: {reason}" for clip, reason in reasons]
+        notes = [f"{clip}: {reason}" for clip, reason in reasons]
+        if self.not_exported:
+            notes.append(f"left out: {', '.join(self.not_exported)}")
+        return notes
 
     @property
     def exit_code(self) -> int:
@@ -130,9 +146,10 @@ def export_features(
 ) -> Exported:
     """Write the features of a store in another format.
 
-    Clips without features are left out and listed (exit code 3, unless they were withdrawn).
-    Licence, citation, recipe and seal go with the features: as the array `obygaze_origin` of an npz
-    file, the attribute of that name of an HDF5 file, and in the metadata of a Parquet file.
+    Clips without features are left out and listed (exit code 3, unless they were withdrawn), and
+    the output says what else of the store is not exported. Licence, citation, recipe and seal go
+    with the features: as the array `obygaze_origin` of an npz file, the attribute of that name of
+    an HDF5 file, and in the metadata of a Parquet file. `obygaze store import` reads all of it.
 
     parquet is a folder with data/features.parquet, a table with a row a clip and a column an array,
     by default of the arrays with one vector a clip, and a README.md by which datasets.load_dataset
@@ -142,7 +159,7 @@ def export_features(
         store: The store.
         path: The new file; for parquet the new folder.
         format: The format of the files.
-        arrays: Only this array.
+        arrays: Only this array, with the times and the mask of its frames.
         labels: parquet: levels and concepts of this manifest become columns.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
@@ -152,6 +169,7 @@ def export_features(
         obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
     """
     target = Workspace.of(workspace).checked(Path(path))
+    check_folders_above(target)
     opened = open_store(store, workspace=workspace)
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
@@ -165,7 +183,7 @@ def export_features(
     kind = FORMATS[format]
     if kind.endings and target.suffix not in kind.endings:
         raise _other_ending(target, format)
-    chosen = _chosen_arrays(opened, format, arrays)
+    chosen = _arrays_of_export(opened, format, arrays)
     job = Export.of(opened, chosen, labels, progress)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -182,6 +200,7 @@ def export_features(
         arrays=[array.name for array in chosen],
         left_out=left_out,
         warnings=job.warnings,
+        not_exported=job.left_out(),
     )
 
 
@@ -267,6 +286,8 @@ class Export:
             },
             "licence": self.terms.licence,
             "citation": self.terms.citation,
+            "arrays": {array.name: list(array.dims) for array in self.arrays},
+            "left_out": self.left_out(),
             "fingerprint": record.fingerprint,
             "recipe": record.recipe,
         }
@@ -279,6 +300,32 @@ class Export:
                 "citation": header.citation,
             }
         return facts
+
+    def left_out(self) -> list[str]:
+        """Return what of the store is not exported, in words."""
+        record = self.store.record
+        left_out = []
+        for status, number in record.rows.by_status.items():
+            if status != OK and number:
+                left_out.append(f"{count(number, 'clip')} {STATUS_WORDS[status]}")
+        names = [array.name for array in record.arrays if array not in self.arrays]
+        if names:
+            left_out.append(f"the arrays {', '.join(names)}")
+        n_remarks = sum(bool(row.reason) for row in self.rows)
+        if n_remarks:
+            left_out.append(f"remarks on {count(n_remarks, 'clip')}")
+        if any(row.video_hash or row.pictures is not None for row in self.rows):
+            left_out.append("which videos were read")
+        if record.makers:
+            left_out.append("what computed the clips")
+        if record.replaces:
+            left_out.append("the history of the store")
+        return left_out
+
+    @property
+    def has_times(self) -> bool:
+        """Whether a clip has a start or an end in its video."""
+        return _have_times(self.rows)
 
     def pieces(
         self, array: Array
@@ -301,30 +348,41 @@ class Export:
             yield from zip(rows, values, strict=True)
 
 
+def _have_times(rows: Iterable[Row]) -> bool:
+    return any((row.start_s, row.end_s) != (None, None) for row in rows)
+
+
 # --- Checks ---
 
 
-def _chosen_arrays(
+def _arrays_of_export(
     store: Store, format: Format, names: Sequence[str]
 ) -> Sequence[Array]:
-    """Return the arrays to export: those of these names, or a default."""
-    chosen = [store.array(name) for name in names or store.feature_arrays]
-    if format == "parquet":
-        if not names:
-            chosen = [array for array in chosen if len(array.shape) == 1]
+    """Return the arrays to export, by these names or by default, and what belongs to them."""
+    known = store.record.arrays
+    chosen = [store.array(name) for name in dict.fromkeys(names)] or list(known)
+    if format == "parquet" and not names:
+        features = map(store.array, store.feature_arrays)
+        chosen = [array for array in features if len(array.shape) == 1]
         if not chosen:
             raise FixUsage(
                 "no array has one vector a clip",
                 hint=f"--array NAME, one of {', '.join(store.feature_arrays)}",
             )
-        for array in chosen:
-            if array.name in FACTS:
-                raise FixUsage(
-                    f"in Parquet, the array {array.name!r} and the {array.name} of clips would be"
-                    " one column",
-                    hint="npz or hdf5, or --array for other arrays only",
-                )
-    return chosen
+    taken = set(FORMATS[format].columns)
+    if not _have_times(row for row in store.rows if row.is_ok):
+        taken.difference_update(TIME_KEYS)
+    arrays = []
+    for array in with_companions(chosen, known):
+        if array.name not in taken:
+            arrays.append(array)
+        elif array.name in names or array.name not in TIMES:
+            raise FixUsage(
+                f"in {format}, the array {array.name!r} and the {array.name} of clips would be one",
+                where=store.location,
+                hint="hdf5, or --array for other arrays only",
+            )
+    return arrays
 
 
 def _check_keys(rows: Sequence[Row], where: str) -> None:
@@ -400,6 +458,11 @@ def write_npz(job: Export, path: Path) -> None:
         for name, column in columns.items():
             texts = np.array(column, dtype=np.str_)
             _write_member(archive, name, texts.shape, texts.dtype, [texts])
+        time_keys = TIME_KEYS if job.has_times else ()
+        for key in time_keys:
+            # A time that is not known is NaN.
+            times = np.array([getattr(row, key) for row in job.rows], dtype=np.float64)
+            _write_member(archive, key, times.shape, times.dtype, [times])
         for array in job.arrays:
             shape = (len(job.rows), *array.shape)
             pieces = (values for _, values in job.pieces(array))
@@ -428,16 +491,42 @@ def write_hdf5(job: Export, path: Path) -> None:
     import h5py
 
     _check_keys(job.rows, job.store.location)
-    with h5py.File(path, "w") as out:
+    _check_space(job, path)
+    is_single = len(job.arrays) == 1
+    with h5py.File(path, "w", track_order=True) as out:
         out.attrs[ORIGIN_KEY] = json.dumps(job.origin())
+        if not is_single:
+            for row in job.rows:
+                _write_facts(out.create_group(row.clip_id), row)
         for array in job.arrays:
             for row, values in job.clips(array):
-                if len(job.arrays) == 1:
-                    node = out.create_dataset(row.clip_id, data=values)
+                if is_single:
+                    _write_facts(out.create_dataset(row.clip_id, data=values), row)
                 else:
-                    node = out.require_group(row.clip_id)
-                    node.create_dataset(array.name, data=values)
-                node.attrs[FILM_KEY] = row.movie_id
+                    out[row.clip_id].create_dataset(array.name, data=values)
+
+
+def _write_facts(node: Any, row: Row) -> None:
+    """Write the film of a clip and its times, if they are known, as attributes."""
+    node.attrs[FILM_KEY] = row.movie_id
+    for key in TIME_KEYS:
+        time_s = getattr(row, key)
+        if time_s is not None:
+            node.attrs[key] = time_s
+
+
+def _check_space(job: Export, path: Path) -> None:
+    """Raise an error if the disk is too full: the HDF5 library ends the process when it gets so."""
+    n_nodes = len(job.rows) * (1 + len(job.arrays))
+    n_bytes = n_nodes * NODE_BYTES
+    n_bytes += len(job.rows) * sum(array.row_bytes for array in job.arrays)
+    free = free_bytes(path.parent)
+    if n_bytes > free:
+        raise FixInput(
+            f"the file needs up to {human(n_bytes)}, and {human(free)} are free",
+            where=str(path.parent),
+            hint="another disk, or --array for one array",
+        )
 
 
 def write_parquet(job: Export, path: Path) -> None:
@@ -492,8 +581,8 @@ def write_table(job: Export, path: Path) -> list[str]:
 def fact_columns(job: Export) -> list[str]:
     """Return the columns beside the features."""
     names = [ID_KEY, FILM_KEY]
-    if any(row.start_s is not None or row.end_s is not None for row in job.rows):
-        names += ["start_s", "end_s"]
+    if job.has_times:
+        names += TIME_KEYS
     if job.labels is not None:
         names += ["level", "concepts"]
     return names
@@ -501,7 +590,7 @@ def fact_columns(job: Export) -> list[str]:
 
 def _fact(name: str, row: Row, labels: Manifest | None) -> Any:
     """Return what a column says of a clip; None where it is not known."""
-    if name in (ID_KEY, FILM_KEY, "start_s", "end_s"):
+    if name in (ID_KEY, FILM_KEY, *TIME_KEYS):
         return getattr(row, name)
     clip = None if labels is None else labels.by_id.get(row.clip_id)
     if clip is None:
@@ -548,6 +637,8 @@ class _Format(NamedTuple):
     write: Callable[[Export, Path], None]
     # Of the name of a file; a format without endings is a folder.
     endings: Sequence[str] = ()
+    # Names that an array cannot have in such a file; the times are there if a clip has any.
+    columns: Sequence[str] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -556,7 +647,7 @@ class _Format(NamedTuple):
 
 
 FORMATS: Mapping[Format, _Format] = {
-    "npz": _Format(write_npz, [".npz"]),
+    "npz": _Format(write_npz, [".npz"], [ORIGIN_KEY, *TIME_KEYS]),
     "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
-    "parquet": _Format(write_parquet),
+    "parquet": _Format(write_parquet, columns=list(FACTS)),
 }

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import io
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,10 @@ MOST_DOCUMENT_BYTES = 2**25
 _PIECES_AT_ONCE = 64
 
 
+class NoRanges(FixInput):
+    """A server sends whole files only: copy the store."""
+
+
 class Range(NamedTuple):
     """Bytes of a file: from `start` to before `stop`."""
 
@@ -40,7 +45,8 @@ class Range(NamedTuple):
 class Files(Protocol):
     """Files by name, whole or in part. Names are relative, with forward slashes.
 
-    To read stores from a new kind of place, write these members.
+    To read stores from a new kind of place, write these members. One that cannot read parts of
+    files raises `NoRanges`.
     """
 
     # What to show, and what to open again: it may contain what is secret.
@@ -60,6 +66,9 @@ class Files(Protocol):
 
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+
+    def stream(self, name: str) -> Iterator[memoryview]:
+        """Yield a whole file in pieces, after `read_ranges` has raised `NoRanges`."""
 
     def names(self) -> list[str] | None:
         """Return the names of all files that are there; None where a place cannot list them."""
@@ -95,6 +104,10 @@ class FolderFiles:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         with self._open(name) as stream:
             return os.fstat(stream.fileno()).st_size
+
+    def stream(self, name: str) -> Iterator[memoryview]:
+        """Yield a whole file at once."""
+        yield self.read(name, self.length(name)).data
 
     def names(self) -> list[str] | None:
         """Return the names of all files and links that are there."""
@@ -184,6 +197,11 @@ def check_memory(
         )
 
 
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes the disk of a folder can take."""
+    return shutil.disk_usage(folder).free
+
+
 class ListedFiles:
     """The files that a store.json lists. A file that is not as listed is an error."""
 
@@ -233,8 +251,14 @@ class ListedFiles:
                 Range(name, start, min(start + size, after))
                 for start in range(first, after, size)
             ]
-            for data in self.parts(ranges):
-                yield data.data
+            try:
+                for data in self.parts(ranges):
+                    yield data.data
+            except NoRanges:
+                # A whole file needs no ranges; one of another length is refused before it is sent.
+                self.check_length(name)
+                yield from self.files.stream(name)
+                return
 
     def check_length(self, name: str) -> None:
         """Raise an error unless a file has the listed length."""

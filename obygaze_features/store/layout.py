@@ -63,6 +63,7 @@ VECTORS = ("pooled", "clip")
 PICTURES = "pictures"
 # Arrays with times of frames and windows; a frame that does not exist has no time.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
+OF_FRAMES = (MASK, "time_s", "asked_s")
 
 STORE_JSON = "store.json"
 ROWS_CSV = "rows.csv"
@@ -168,6 +169,34 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def zarr_json(self) -> str:
         """The name of the document that describes this array to readers of Zarr."""
         return f"{ZARR}/{self.name}/zarr.json"
+
+
+def belongs_to(companion: Array, array: Array) -> bool:
+    """Return whether an array has the times or the mask of the frames or windows of another one.
+
+    Section 4 of docs/store.md says which arrays belong together; this function alone decides it.
+    """
+    is_times = companion.name in TIMES
+    if is_times and not companion.dims:
+        return True
+    shares_frames = bool(companion.dims) and companion.dims == array.dims[:1]
+    if is_times:
+        return shares_frames
+    has_frames = len(array.dims) > 1 or array.name in TIMES
+    is_mask = companion.name == MASK and companion.dtype == "bool"
+    return is_mask and shares_frames and has_frames
+
+
+def with_companions(
+    chosen: Sequence[Array], arrays: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Return the chosen ones of some arrays, and then those that belong to them."""
+    companions = []
+    for array in arrays:
+        is_needed = any(belongs_to(array, one) for one in chosen)
+        if is_needed and array not in chosen:
+            companions.append(array)
+    return (*chosen, *companions)
 
 
 def check_store_name(name: str, where: str) -> None:

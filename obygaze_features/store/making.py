@@ -18,7 +18,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismat
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.card import Terms, card_text
+from obygaze_features.store.card import Edits, Terms, card_text, with_edits
 from obygaze_features.store.encoding import (
     ShardWriter,
     Values,
@@ -86,6 +86,7 @@ from obygaze_features.store.rows import (
 # What is read, checked and encoded at a time.
 _STEP_BYTES = 2**23
 NO_TERMS = Terms()
+NO_EDITS = Edits()
 
 
 class FinishedFile(NamedTuple):
@@ -120,6 +121,7 @@ class Contents(NamedTuple):
     replaces: Sequence[Replaced] = ()
     origins: Sequence[Origin] = ()
     terms: Terms = NO_TERMS
+    edits: Edits = NO_EDITS
 
 
 class Written(NamedTuple):
@@ -149,6 +151,7 @@ def write_store(
     replaces: Sequence[Replaced] = (),
     origins: Sequence[Origin] = (),
     terms: Terms = NO_TERMS,
+    edits: Edits = NO_EDITS,
     changes: str = "",
 ) -> Written:
     """Write a store and give it its name.
@@ -163,6 +166,7 @@ def write_store(
         replaces: The history of the store, oldest change first.
         origins: The stores of which rows were taken.
         terms: Licence and citation, for the card.
+        edits: What a person edited in the card of the store whose place the new store takes.
         changes: The seal of the store whose place the new store takes. Without it, a target that
             exists is refused.
     """
@@ -173,7 +177,9 @@ def write_store(
     else:
         check_free(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-    contents = Contents(arrays, recipe, manifest, makers, replaces, origins, terms)
+    contents = Contents(
+        arrays, recipe, manifest, makers, replaces, origins, terms, edits
+    )
     hidden = make_hidden(target)
     try:
         seal = build_store(hidden, source, contents)
@@ -269,16 +275,6 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
             marks[name], file_checks = writer.write_file(number)
             checks += file_checks
     marks[CHECKS] = write_file(folder / CHECKS, bytes(checks))
-    card = card_text(
-        contents.manifest,
-        contents.recipe,
-        arrays,
-        rows,
-        contents.terms,
-        makers=contents.makers,
-        replaces=contents.replaces,
-    )
-    (folder / CARD).write_bytes(card.encode("utf-8"))
     store = StoreRecord(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         program=f"obygaze {__version__}",
@@ -292,6 +288,8 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         origins=tuple(contents.origins),
         files={name: marks[name] for name in names_of_files(arrays, len(rows))},
     )
+    card = card_text(store, rows, contents.terms)
+    (folder / CARD).write_bytes(with_edits(card, contents.edits))
     store_json = encode(store)
     write_file(folder / STORE_JSON, store_json)
     sync_tree(folder)

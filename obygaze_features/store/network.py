@@ -20,7 +20,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.lazy import need
 from obygaze_features.core.workspace import URL_SCHEMES
 from obygaze_features.store.decoding import Bytes
-from obygaze_features.store.files import Files, Range, check_length
+from obygaze_features.store.files import Files, NoRanges, Range, check_length
 from obygaze_features.store.layout import STORE_JSON
 
 PURPOSE = "reading a store over the network"
@@ -94,9 +94,10 @@ def explained(error: Exception, where: str) -> ObygazeError:
     if kind in DENIED:
         return FixInput("access denied", where=where)
     if kind == "NotSupportedError":
-        return FixInput(
+        return NoRanges(
             "this server cannot send parts of files, or this file is empty",
             where=where,
+            hint="obygaze store pull copies the whole store",
         )
     if KEY_SERVER in line:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
@@ -143,15 +144,33 @@ class ObjectFiles:
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             yield from _in_order(pool, self._range, ranges)
 
-    def length(self, name: str) -> int:
-        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+    def stream(self, name: str) -> Iterator[memoryview]:
+        """Yield a whole file in pieces, from one answer, where a server cannot send parts."""
         where = f"{self.location}/{name}"
+        answer = self._answer(name, {})
+        _check_encoding(answer.attributes, where)
         try:
-            # Not a HEAD: some servers do not answer it.
-            answer = self.obstore.get(self.store, name, options={"range": (0, 1)})
+            for data in answer.stream(min_chunk_size=self.piece_bytes):
+                yield memoryview(data)
         except network_error() as error:
             raise explained(error, where) from error
+
+    def length(self, name: str) -> int:
+        """Return the bytes of a file; raise FileNotFoundError if it is absent."""
+        try:
+            # Not a HEAD: some servers do not answer it.
+            answer = self._answer(name, {"range": (0, 1)})
+        except NoRanges:
+            # The whole file, of which nothing is read.
+            answer = self._answer(name, {})
         return int(answer.meta["size"])
+
+    def _answer(self, name: str, options: Mapping[str, Any]) -> Any:
+        """Return the answer to a request, of which the bytes are not read yet."""
+        try:
+            return self.obstore.get(self.store, name, options=options)
+        except network_error() as error:
+            raise explained(error, f"{self.location}/{name}") from error
 
     def names(self) -> list[str] | None:
         """Return None: web servers cannot list their files."""

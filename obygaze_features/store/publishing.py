@@ -17,11 +17,13 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.rendering import render
 from obygaze_features.store.card import (
     HERE,
+    TABLE,
     card_text,
     quoted,
     recipe_sentences,
     require_licence,
     spdx_of,
+    with_edits,
 )
 from obygaze_features.store.exporting import (
     FACTS,
@@ -30,14 +32,13 @@ from obygaze_features.store.exporting import (
     refuse_pictures,
     write_table,
 )
-from obygaze_features.store.layout import CARD, ROWS_CSV, STORE_JSON
+from obygaze_features.store.layout import ROWS_CSV, STORE_JSON
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
 from obygaze_features.store.records import SEVERAL_MANIFESTS, FileMark
 from obygaze_features.store.targets import hash_of
 
 CROISSANT_FILE = "croissant.json"
 CITATION_FILE = "CITATION.cff"
-TABLE = "features.parquet"
 # What a publication has beside the files of a store.
 PUBLISHED = (CROISSANT_FILE, CITATION_FILE, TABLE)
 # Larger arrays are not in the table.
@@ -137,7 +138,7 @@ def describe_as_card(
         obygaze store card obygaze12-xclip --croissant croissant.json
     """
     opened = open_store(store, workspace=workspace)
-    text = full_card(opened)
+    text = full_card(opened).decode("utf-8", "replace")
     if croissant is None:
         return StoreCard(name_of(store), text)
     path = Path(croissant)
@@ -148,20 +149,12 @@ def describe_as_card(
     return StoreCard(name_of(store), text, path)
 
 
-def full_card(store: Store, *, has_table: bool = False) -> str:
-    """Return the card of a store with its seal, as it stands beside the table of a publication."""
-    record = store.record
-    return card_text(
-        record.manifest,
-        store.recipe,
-        record.arrays,
-        store.rows,
-        store.terms,
-        makers=record.makers,
-        replaces=record.replaces,
-        seal=store.seal,
-        parquet=TABLE if has_table else "",
+def full_card(store: Store, *, has_table: bool = False) -> bytes:
+    """Return the card of a store with its seal, and with what a person edited in it."""
+    card = card_text(
+        store.record, store.rows, store.terms, seal=store.seal, has_table=has_table
     )
+    return with_edits(card, store.card_edits())
 
 
 # --- All files of a publication ---
@@ -170,7 +163,7 @@ def full_card(store: Store, *, has_table: bool = False) -> str:
 def published_files(
     store: Store, folder: Path, creators: Sequence[str]
 ) -> dict[str, Path]:
-    """Write what a publication has beside the store into a folder; return its files by name."""
+    """Write what a publication has beside store and card into a folder; return files by name."""
     paths = {}
     table = None
     job = published_table(store)
@@ -178,9 +171,7 @@ def published_files(
         paths[TABLE] = folder / secrets.token_hex(4)
         write_table(job, paths[TABLE])
         table = (record_table(job), hash_of(paths[TABLE]))
-    card = full_card(store, has_table=job is not None)
     texts = {
-        CARD: card.encode(),
         CROISSANT_FILE: croissant_of(store, creators=creators, table=table),
         CITATION_FILE: citation_file(store, creators).encode(),
     }

@@ -37,7 +37,14 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.workspace import EXPECTED, Workspace, is_url
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
-from obygaze_features.store.card import MOST_CARD_BYTES, Terms, read_terms
+from obygaze_features.store.card import (
+    MOST_CARD_BYTES,
+    Edits,
+    Terms,
+    edits_of,
+    has_head,
+    read_terms,
+)
 from obygaze_features.store.decoding import (
     DAMAGE,
     OK_CODE,
@@ -66,13 +73,15 @@ from obygaze_features.store.layout import (
     PLAN_JSON,
     PLANNED_COLUMNS,
     ROW_DIMENSION,
+    ROWS_CSV,
     STORE_JSON,
     TIMES,
     Array,
+    belongs_to,
     most_table_bytes,
     power_of_two,
 )
-from obygaze_features.store.network import open_remote
+from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import finish_change, next_of
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import PlanRecord, StoreRecord, decode, seal_of
@@ -355,6 +364,13 @@ def _no_store(files: Files) -> ObygazeError:
         being_filled = being_filled_at(Path(files.address))
         if being_filled is not None:
             return being_filled
+    with suppress(FileNotFoundError, ObygazeError):
+        files.length(ROWS_CSV)
+        return NotFound(
+            "no store here: no store.json, as after a push to this place that was not finished",
+            where=files.location,
+            hint="the same push again finishes it",
+        )
     hint = "check the address: it is that of the folder with store.json"
     if isinstance(files, FolderFiles):
         hint = "obygaze store ls"
@@ -488,13 +504,29 @@ class Store:
         return self.record.fingerprint
 
     @property
+    def card(self) -> bytes:
+        """README.md as it is now; b"" if there is none, or a server gives something else."""
+        is_in_folder = isinstance(self.files, FolderFiles)
+        try:
+            card = self.files.read(CARD, MOST_CARD_BYTES).tobytes()
+        except FileNotFoundError:
+            return b""
+        except ObygazeError as error:
+            if is_in_folder or isinstance(error, Unreachable):
+                raise
+            # It is not listed, so that a server may deny it.
+            return b""
+        # Pages of servers have no head.
+        return card if is_in_folder or has_head(card) else b""
+
+    @property
     def terms(self) -> Terms:
         """The licence and what to cite, as the head of README.md states them now."""
-        try:
-            card = self.files.read(CARD, MOST_CARD_BYTES)
-        except FileNotFoundError:
-            return Terms()
-        return read_terms(card.tobytes())
+        return read_terms(self.card)
+
+    def card_edits(self) -> Edits:
+        """Return what a person edited in README.md, which a change of the store keeps."""
+        return edits_of(self.card)
 
     @property
     def feature_arrays(self) -> tuple[str, ...]:
@@ -704,8 +736,7 @@ class Store:
         None if the array has no vector for each frame, or the store has no mask.
         """
         mask = self.record.array(MASK)
-        dims = self.array(array).dims
-        if mask is None or len(dims) < 2 or dims[0] != mask.dims[0]:
+        if mask is None or not belongs_to(mask, self.array(array)):
             return None
         _, reasons = self._presence(Selection(rows, self))
         self._raise_absent(reasons)

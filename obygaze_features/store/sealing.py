@@ -18,6 +18,7 @@ from obygaze_features.store.filling import (
 )
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import (
+    NO_EDITS,
     NO_TERMS,
     Contents,
     FinishedFile,
@@ -78,8 +79,11 @@ def seal(
 def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
     target = filling.target
     before = None
+    edits = NO_EDITS
     if filling.plan.replaces:
         before = store_before(target, filling.plan.replaces)
+        terms = terms.or_else(before.terms)
+        edits = before.card_edits()
     source = _Blocks(filling, before, _finished_blocks(filling, seal_now))
     source.check_losses()
     plan = filling.plan
@@ -90,7 +94,8 @@ def _seal(filling: Filling, seal_now: bool, terms: Terms) -> Written:
         makers=source.makers,
         replaces=_history_of(before),
         origins=before.record.origins if before else (),
-        terms=_terms_of(terms, before),
+        terms=terms,
+        edits=edits,
     )
     hidden = make_hidden(target, filling.tag)
     try:
@@ -115,14 +120,6 @@ def _history_of(before: Store | None) -> tuple[Replaced, ...]:
         return ()
     today = datetime.now(UTC).date().isoformat()
     return (*before.record.replaces, Replaced(before.seal, today))
-
-
-def _terms_of(terms: Terms, before: Store | None) -> Terms:
-    """Return terms; those that are not given are the terms of the store that is changed."""
-    if before is None:
-        return terms
-    old = before.terms
-    return Terms(terms.licence or old.licence, terms.citation or old.citation)
 
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:

@@ -1,6 +1,8 @@
 """Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
 
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,12 +16,14 @@ from obygaze_features.core.errors import (
     Stopped,
     without_secrets,
 )
+from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.files import sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.network import (
     HUB,
     PURPOSE,
@@ -41,6 +45,8 @@ COMMIT_FILES = 90
 # The hub itself adds it to a new data set.
 GIT_ATTRIBUTES = ".gitattributes"
 _COPY_BYTES = 2**22
+# What scp and rsync take for a machine; one letter would be a Windows drive.
+_HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
 
 
 class Target(Protocol):
@@ -83,6 +89,12 @@ def open_target(target: str | os.PathLike[str]) -> Target:
             where=place,
             hint="a folder, s3://BUCKET/NAME or hf://OWNER/NAME",
         )
+    if isinstance(target, str) and _HOST.match(place):
+        raise FixUsage(
+            "files are not sent by ssh",
+            where=place,
+            hint=f"rsync -a STORE/ {shlex.quote(place)}; or ./{place} for a folder here",
+        )
     return FolderTarget(Path(place))
 
 
@@ -92,8 +104,7 @@ class FolderTarget:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.location = str(root)
-        if root.exists() and not root.is_dir():
-            raise FixInput("expected a folder, got a file", where=self.location)
+        check_folders_above(root / STORE_JSON)
 
     def files(self) -> Files:
         """Return the files that are there."""

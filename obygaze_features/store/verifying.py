@@ -27,7 +27,7 @@ from obygaze_features.store.encoding import (
     group_document,
     status_column,
 )
-from obygaze_features.store.files import Files
+from obygaze_features.store.files import Files, NoRanges
 from obygaze_features.store.layout import (
     CARD,
     COLUMNS,
@@ -36,6 +36,7 @@ from obygaze_features.store.layout import (
     ROWS_CSV,
     STORE_JSON,
     ZARR,
+    Array,
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
@@ -46,6 +47,8 @@ from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsew
 LENGTHS = "lengths"
 HASHES = "hashes"
 SHOWN_EXTRA = 5
+# Values of so many bytes are checked at a time.
+CHECKED_BYTES = 2**25
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,11 @@ class VerifyReport:
     def collecting(self, name: str) -> Iterator[None]:
         """Turn errors about a file into problems, but raise those of a broken connection.
 
-        A server that does not answer proves nothing about the file.
+        A server that does not answer, or not with a part, proves nothing about the file.
         """
         try:
             yield
-        except Unreachable:
+        except (Unreachable, NoRanges):
             raise
         except ObygazeError as error:
             self.add(name, error.message)
@@ -168,7 +171,7 @@ def verify(
 
     Args:
         store: The store.
-        hashes: Read every byte and compare the SHA-256 of each file, and all tables.
+        hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
         source: The store that this one was copied from: was it replaced?
         expect: The seal of the store, from its publisher.
         progress: Counts the bytes of the files that were checked.
@@ -199,8 +202,10 @@ def verify(
     report.counts = opened.record.rows.by_status
     if hashes and not report.problems:
         _check_documents(opened, report)
-        _check_indexes(opened, report)
         _check_tables(opened, report)
+    if hashes and not report.problems:
+        for array in opened.record.arrays:
+            _check_array(opened, array, report)
     if report.problems:
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
@@ -286,12 +291,24 @@ def _codec(codec: Any) -> Any:
     return (name,)
 
 
-def _check_indexes(store: Store, report: VerifyReport) -> None:
-    """Check the index of each file, which readers of Zarr need where this program does not."""
-    for array in store.record.arrays:
-        for number in range(array.n_files(len(store))):
-            with report.collecting(array.file_name(number)):
-                store.arrays.check_index(array, number)
+def _check_array(store: Store, array: Array, report: VerifyReport) -> None:
+    """Check each chunk as a reader does, the rows without features, and the index of each file."""
+    is_ok = store.status().is_ok
+    step = array.chunk_rows * max(1, CHECKED_BYTES // array.chunk_bytes)
+    for number in range(array.n_files(len(store))):
+        name = array.file_name(number)
+        first = number * array.file_rows
+        after = min(first + array.file_rows, len(store))
+        with report.collecting(name):
+            # Readers of Zarr need it, where this program does not.
+            store.arrays.check_index(array, number)
+            for start in range(first, after, step):
+                rows = np.arange(start, min(start + step, after))
+                absent = store.read(array, rows)[~is_ok[rows]]
+                is_filled = np.isnan(absent) if array.is_float else absent == 0
+                if not is_filled.all():
+                    report.add(name, "a row without features has numbers")
+                    break
 
 
 # The tables of rows.

@@ -30,7 +30,6 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.identity import another_clip, identity_of
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
-from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
     MOST_BYTES,
@@ -42,7 +41,15 @@ from obygaze_features.store.importing.reader import (
     checked_shape,
 )
 from obygaze_features.store.importing.trees import open_npy, open_pth
-from obygaze_features.store.layout import VECTORS, Array
+from obygaze_features.store.layout import (
+    DTYPES,
+    MASK,
+    TIMES,
+    VECTORS,
+    Array,
+    belongs_to,
+    with_companions,
+)
 from obygaze_features.store.making import new_store, rows_not_finite, write_store
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
@@ -174,7 +181,12 @@ def import_features(
     The recipe of the new store is marked unknown and has only the facts that you give. Imports with
     the same --backbone and --fact have the same recipe: they can be merged, and a model of one
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
-    are failed rows. Numbers become float32; several float16 vectors a clip stay float16.
+    are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
+    called mask says which frames are real, time_s and asked_s when they are: they come with the
+    arrays of frames, and the maximum of --pool leaves padding out.
+
+    Of an export of this program, arrays, films, times, licence and citation are kept as they were
+    in the store.
 
     pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
     [1, tokens, D]. Files that could run code are refused.
@@ -203,7 +215,7 @@ def import_features(
         backbone: The model that made them.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
-        citation: What to cite for them. [default: the manifest's]
+        citation: What to cite for them. [default: the export's, or the manifest's]
         progress: Counts clips, twice: when they are checked and when they are written.
         workspace: The workspace, if it is not the current one.
 
@@ -224,13 +236,12 @@ def import_features(
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
         if pool is None:
-            pool = "also" if list(reader.columns) == ["tokens"] else "none"
-        if citation is None:
-            citation = "" if manifest is None else manifest.header.citation
-        origin = read_origin(Path(source))
-        clips = _matched(reader, manifest, origin)
+            is_of_tokens = _features_of(reader) == ["tokens"] and reader.export is None
+            pool = "also" if is_of_tokens else "none"
+        terms = _terms_of(reader, licence, citation, manifest)
+        clips = _matched(reader, manifest)
         _check_some_known(reader, clips, manifest)
-        sources = _sources_of(reader, origin, here)
+        sources = _sources_of(reader, here)
         withdrawals = Withdrawals.of(sources)
         stored = _stored_arrays(reader, clips, pool)
         imported = ImportedRows(reader, clips, stored, progress or Quiet(), withdrawals)
@@ -242,7 +253,7 @@ def import_features(
             manifest=clips.manifest,
             replaces=changes_that_withdrew(sources),
             origins=[_origin_of(reader)],
-            terms=Terms(licence, citation),
+            terms=terms,
         )
     finally:
         reader.close()
@@ -259,23 +270,21 @@ def import_features(
         arrays={array.name: array.shape for array in imported.arrays},
         failed=failed,
         not_in_manifest=clips.not_in_manifest,
-        remarks=[*reader.notes, *clips.notes],
+        remarks=[*reader.notes, *_left_out(reader, stored), *clips.notes],
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
         withdrawn=[row.clip_id for row in rows if row.status == WITHDRAWN],
     )
 
 
-def _sources_of(
-    reader: Reader, origin: Mapping[str, Any] | None, workspace: Workspace
-) -> list[Store]:
+def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
     """Return the stores of a workspace that files were exported from, or that were made of them.
 
     What was withdrawn from these does not come back.
     """
     seals = {str(reader.origin["sha256"])}
-    if origin is not None:
-        seals.add(origin["seal"])
+    if reader.export is not None:
+        seals.add(reader.export.seal)
     sources = []
     for store in stores_with_withdrawals(workspace).values():
         known = {entry.seal for entry in store.record.replaces}
@@ -320,6 +329,29 @@ def open_features(
     return FORMATS[format](Path(source), dict(arrays or {}), **options)
 
 
+def _features_of(reader: Reader) -> list[str]:
+    """Return the columns that hold features, and not a mask or times."""
+    return [name for name in reader.columns if name not in (MASK, *TIMES)]
+
+
+def _terms_of(
+    reader: Reader,
+    licence: str,
+    citation: str | None,
+    manifest: model.Manifest | None,
+) -> Terms:
+    """Return the terms of the new store: those that are given, else those of an export."""
+    given = Terms(licence, citation or "")
+    stated = Terms()
+    if reader.export is not None:
+        stated = Terms(reader.export.licence, reader.export.citation)
+    given.require_same(stated, reader.where)
+    terms = given.or_else(stated)
+    if citation is None and manifest is not None:
+        terms = terms.or_else(Terms(citation=manifest.header.citation))
+    return terms
+
+
 def _check_facts(facts: Mapping[str, str]) -> None:
     """Raise an error for a fact that the import records itself."""
     for name in facts.keys() & OWN_FACTS:
@@ -341,23 +373,16 @@ class Clips:
     notes: Sequence[str] = ()
 
 
-def _matched(
-    reader: Reader,
-    manifest: model.Manifest | None,
-    origin: Mapping[str, Any] | None = None,
-) -> Clips:
-    """Return the rows of the new store with their places in the files.
-
-    Args:
-        reader: The files.
-        manifest: The manifest whose clips the rows become.
-        origin: Of which store the files are an export, see `read_origin`.
-    """
+def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
+    """Return the rows of the new store with their places in the files."""
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
-        clip_ids = list(map(as_id, reader.clip_ids))
+        id_of = as_id if reader.export is None else str
+        clip_ids = list(map(id_of, reader.clip_ids))
         _check_unique(clip_ids, reader)
-        rows = list(map(Row, clip_ids, map(as_id, _films_of(reader))))
+        rows = list(map(Row, clip_ids, map(id_of, _films_of(reader))))
+        for number, (start_s, end_s) in enumerate(reader.times):
+            rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
         record = _manifest_record(WITHOUT_MANIFEST, rows)
         return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
     names = _Names(manifest)
@@ -366,9 +391,6 @@ def _matched(
     place_of_clip = {clip: place for place, clip in enumerate(ids)}
     rows = []
     places = []
-    exported = None
-    if origin is not None:
-        exported = _Exported(Manifest(str(origin.get("manifest", {}).get("name")), ""))
     n_by_ids = 0
     contradictions = {}
     for clip in manifest:
@@ -378,7 +400,7 @@ def _matched(
         if place < 0:
             continue
         here = Identity.of_clip(clip)
-        in_files = _identity_in(reader, place, here.clip_id, exported)
+        in_files = _identity_in(reader, place, here.clip_id)
         compared = compare_clips(here, in_files)
         if compared.contradiction:
             contradictions[clip.clip_id] = compared.contradiction
@@ -398,21 +420,14 @@ def _matched(
     )
 
 
-class _Exported(NamedTuple):
-    """The manifest of the store that files were exported from."""
-
-    manifest: Manifest
-
-
-def _identity_in(
-    reader: Reader, place: int, clip_id: str, exported: _Exported | None
-) -> Identity:
+def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
     """Return what files say of a clip: its film, unless the store of an export only guessed it."""
     film = reader.movie_ids[place]
     if film is None:
         return Identity(clip_id)
-    row = Row(reader.clip_ids[place], as_id(film))
-    return identity_of(row, exported)._replace(clip_id=clip_id)
+    times = reader.times[place] if reader.times else ()
+    row = Row(reader.clip_ids[place], as_id(film), *times)
+    return identity_of(row, reader.export)._replace(clip_id=clip_id)
 
 
 def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
@@ -546,33 +561,93 @@ class Stored(NamedTuple):
     """An array of the store: of which array of the files it is, and its shape and type.
 
     `file_shape` is the shape that most clips have in the files. A pooled array is the maximum over
-    all vectors of a clip.
+    all vectors of a clip; over those of its real frames, if `mask` names the column of a mask.
     """
 
     name: str
     source: str
     shape: Shape
     file_shape: Shape
+    dims: tuple[str, ...] = ()
     is_pooled: bool = False
+    mask: str = ""
+
+    @property
+    def array(self) -> Array:
+        """The array of the store."""
+        return Array.of(self.name, self.shape.dtype, self.shape.sizes, self.dims)
 
 
 def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
-    """Return the arrays of the store."""
+    """Return the arrays of the store: those that were asked for, and what belongs to them."""
+    features = _features_of(reader)
     arrays = []
     for name in reader.columns:
-        arrays.append(_stored_array(reader, clips, name, pool == "only"))
-    several = [array for array in arrays if len(array.shape.sizes) > 1]
-    if pool == "also" and several:
-        if POOLED in reader.columns:
-            raise FixInput(
-                f"an array {POOLED!r} exists already",
-                where=reader.where,
-                hint="--pool none",
-            )
-        source = several[0]
-        shape = Shape(source.shape.sizes[-1:], "float32")
-        arrays.append(Stored(POOLED, source.name, shape, source.file_shape, True))
-    return arrays
+        is_pooled = pool == "only" and name in features
+        arrays.append(_stored_array(reader, clips, name, is_pooled))
+    if pool == "also":
+        arrays += _pooled_too(reader, arrays)
+    arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
+    companions = set(reader.companions)
+    if pool == "only":
+        # Of the arrays of frames there is one vector left.
+        companions.update(reader.columns.keys() - set(features))
+    asked = [stored.array for stored in arrays if stored.name not in companions]
+    together = with_companions(asked, [stored.array for stored in arrays])
+    return [stored for stored in arrays if stored.array in together]
+
+
+def _pooled_too(reader: Reader, arrays: Sequence[Stored]) -> list[Stored]:
+    """Return the array 'pooled', if an array has several vectors a clip."""
+    several = []
+    for stored in arrays:
+        if stored.name in _features_of(reader) and len(stored.shape.sizes) > 1:
+            several.append(stored)
+    if not several:
+        return []
+    if POOLED in reader.columns:
+        raise FixInput(
+            f"an array {POOLED!r} exists already",
+            where=reader.where,
+            hint="--pool none",
+        )
+    if len(several) > 1:
+        names = few([stored.name for stored in several])
+        raise FixInput(
+            f"several arrays have several vectors a clip, and only one can become"
+            f" {POOLED!r}: {names}",
+            where=reader.where,
+            hint="--array NAME=KEY for one of them, or --pool only",
+        )
+    shape = Shape(several[0].shape.sizes[-1:], "float32")
+    return [several[0]._replace(name=POOLED, shape=shape, dims=(), is_pooled=True)]
+
+
+def _with_mask(stored: Stored, arrays: Sequence[Stored], reader: Reader) -> Stored:
+    """Return an array with the mask that belongs to the frames of which it is the maximum."""
+    frames = Array.of(
+        stored.source,
+        stored.file_shape.dtype,
+        stored.file_shape.sizes,
+        reader.dims.get(stored.source, ()),
+    )
+    for other in arrays:
+        if stored.is_pooled and belongs_to(other.array, frames) and other.name == MASK:
+            return stored._replace(mask=MASK)
+    return stored
+
+
+def _left_out(reader: Reader, stored_arrays: Sequence[Stored]) -> list[str]:
+    """Return sentences on what is not in the new store, and on what is not in an export."""
+    notes = []
+    stored_names = {stored.source for stored in stored_arrays}
+    for name in reader.columns:
+        if name not in stored_names:
+            notes.append(f"{name} was left out: it belongs to no array that is stored")
+    if reader.export is not None and reader.export.left_out:
+        left_out = ", ".join(reader.export.left_out)
+        notes.append(f"the store has more than this export of it: {left_out}")
+    return notes
 
 
 def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> Stored:
@@ -602,29 +677,70 @@ def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> S
                 f"{n} clips of {sizes}" for sizes, n in clips_of_sizes.most_common(20)
             ],
         )
-    # One vector a clip is kept in float32 whatever it came in, as all stores have it.
-    is_half = types_of_sizes[usual] == {"float16"} and len(usual) > 1
-    stored_shape = Shape(usual, "float16" if is_half else "float32")
+    dtype, dims = _type_and_dims(reader, name, usual, types_of_sizes[usual])
     usual_in_files, _ = clips_of_file_shape.most_common(1)[0]
-    return Stored(name, name, stored_shape, usual_in_files, is_pooled)
+    return Stored(name, name, Shape(usual, dtype), usual_in_files, dims, is_pooled)
 
 
-def converted(values: Values, stored: Stored) -> tuple[Values, dict[int, str]]:
+def _type_and_dims(
+    reader: Reader,
+    name: str,
+    sizes: tuple[int, ...],
+    types: set[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Return the type of the numbers of an array, and the names of its dimensions."""
+    dims = reader.dims.get(name)
+    if dims is not None and len(dims) == len(sizes) and len(types) == 1:
+        (dtype,) = types
+        if dtype in DTYPES:
+            return dtype, dims
+    of_frames = tuple(f"t{size}" for size in sizes)
+    if name == MASK and len(sizes) == 1:
+        return "bool", of_frames
+    if name in TIMES and len(sizes) < 2:
+        return "float64", of_frames
+    # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+    is_half = types == {"float16"} and len(sizes) > 1
+    return "float16" if is_half else "float32", ()
+
+
+def converted(
+    values: Values, stored: Stored, is_real: Values | None = None
+) -> tuple[Values, dict[int, str]]:
     """Return rows as the store holds them, and what is wrong with some, by their places.
 
     Args:
         values: Rows of the files, all with the shape of a row of the store unless it is pooled.
         stored: The array of the store.
+        is_real: Which frames of each row are real, if the files say it.
     """
-    if stored.is_pooled:
+    problems: dict[int, str] = {}
+    if stored.is_pooled and values.ndim > 2:
+        if is_real is not None:
+            is_real = is_real.astype(bool)
+            for place in np.flatnonzero(~is_real.any(axis=1)).tolist():
+                problems[place] = f"{MASK} says that {stored.source} has no real frame"
+            further = (1,) * (values.ndim - is_real.ndim)
+            values = np.where(is_real.reshape(is_real.shape + further), values, -np.inf)
         vectors = values.reshape(len(values), -1, values.shape[-1])
         values = vectors.max(axis=1)
     dtype = np.dtype(stored.shape.dtype)
     with np.errstate(over="ignore"):  # what is too large is found below
         rows = values.astype(dtype, copy=False)
-    problems: dict[int, str] = {}
+    if stored.name in TIMES:
+        # A frame that does not exist has no time.
+        return rows, problems
+    if dtype == np.bool_:
+        is_wrong = (rows != values).reshape(len(rows), -1).any(axis=1)
+        for place in np.flatnonzero(is_wrong).tolist():
+            problems[place] = f"{stored.name} holds other numbers than 0 and 1"
     for place in rows_not_finite(rows):
-        problems[place] = _not_finite(values[place], stored)
+        problems.setdefault(place, _not_finite(values[place], stored))
+    if dtype.itemsize < values.dtype.itemsize:
+        had_values = values.reshape(len(rows), -1).any(axis=1)
+        has_values = rows.reshape(len(rows), -1).any(axis=1)
+        for place in np.flatnonzero(had_values & ~has_values).tolist():
+            problems[place] = f"{stored.name} has numbers too small for {dtype.name}"
     return rows, problems
 
 
@@ -681,8 +797,12 @@ class ImportedRows:
         """Read all rows once, and keep what is wrong with some."""
         self.places = self.clips.places.copy()
         n_rows = len(self.places)
-        n_passes = len(self.reader.columns) + len(self.stored)
-        self.progress.expect(n_passes * n_rows)
+        # A pooled array has the problems of the vectors that it is made of, unless there is a mask.
+        checked = []
+        for stored in self.stored:
+            if stored.name == stored.source or stored.mask:
+                checked.append(stored)
+        self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
         withdrawn = {}
         rows_to_ask = self.clips.rows if self.withdrawals else ()
@@ -695,14 +815,11 @@ class ImportedRows:
             if number not in withdrawn:
                 self.problems[number] = NOT_IN_FILES
         first_problem = ""
-        for stored in self.stored:
-            # A pooled array has the problems of the vectors that it is made of.
-            if stored.name != stored.source:
-                continue
+        for stored in checked:
             repeats = Repeats()
-            for rows, found in self._pieces(stored, 0, n_rows):
-                values, problems = _stored_rows(found, stored)
-                if math.prod(stored.shape.sizes) >= VECTOR_VALUES:
+            may_repeat = stored.name in (MASK, *TIMES)
+            for rows, values, problems in self._values(stored, 0, n_rows):
+                if math.prod(stored.shape.sizes) >= VECTOR_VALUES and not may_repeat:
                     repeats.add(np.delete(values, list(problems), axis=0))
                 for position, problem in problems.items():
                     first_problem = first_problem or problem
@@ -731,17 +848,13 @@ class ImportedRows:
     @property
     def arrays(self) -> list[Array]:
         """The arrays of the new store."""
-        return [
-            Array.of(stored.name, stored.shape.dtype, stored.shape.sizes)
-            for stored in self.stored
-        ]
+        return [stored.array for stored in self.stored]
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
         """Return the rows from `first` to before `after` of an array."""
         whole = np.zeros((after - first, *array.shape), dtype=array.dtype)
         stored = self._stored_of_name[array.name]
-        for rows, found in self._pieces(stored, first, after):
-            values, problems = _stored_rows(found, stored)
+        for rows, values, problems in self._values(stored, first, after):
             for position, problem in problems.items():
                 clip_id = self._rows[rows[position]].clip_id
                 raise Corrupt(
@@ -752,42 +865,56 @@ class ImportedRows:
             whole[rows - first] = values
         return whole
 
-    def _pieces(
+    def _values(
         self, stored: Stored, first: int, after: int
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
-        """Yield numbers of rows with what the files have for them, piece by piece.
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Values, dict[int, str]]]:
+        """Yield numbers of rows, with these as the store holds them, and what is wrong with some.
 
         Rows that are not in the files are in no piece.
         """
-        column = self.reader.columns[stored.source]
+        columns = self.reader.columns
         n_rows_of_piece = max(1, MOST_BYTES // stored.file_shape.n_bytes)
         for start in range(first, after, n_rows_of_piece):
             end = min(start + n_rows_of_piece, after)
             rows = start + np.flatnonzero(self.places[start:end] >= 0)
             rows = rows[np.argsort(self.places[rows], kind="stable")]
             if len(rows):
-                yield rows, column.read(self.places[rows])
+                places = self.places[rows]
+                found = columns[stored.source].read(places)
+                is_real = columns[stored.mask].read(places) if stored.mask else None
+                yield rows, *_stored_rows(found, stored, is_real)
             self.progress.advance(end - start)
 
 
-def _stored_rows(found: Rows, stored: Stored) -> tuple[Values, dict[int, str]]:
+def _stored_rows(
+    found: Rows, stored: Stored, is_real: Rows | None
+) -> tuple[Values, dict[int, str]]:
     """Return rows of the files as the store holds them, and what is wrong with some."""
-    if isinstance(found, np.ndarray):
-        return converted(found, stored)
+    if isinstance(found, np.ndarray) and not isinstance(is_real, list):
+        return converted(found, stored, is_real)
     values = np.zeros((len(found), *stored.shape.sizes), stored.shape.dtype)
     problems = {}
     for position, row in enumerate(found):
         try:
-            values[position] = _one_row(row, stored)
+            mask = None if is_real is None else is_real[position]
+            values[position] = _one_row(row, stored, mask)
         except BadRow as error:
             problems[position] = str(error)
     return values, problems
 
 
-def _one_row(value: Values | BadRow, stored: Stored) -> Values:
+def _one_row(
+    value: Values | BadRow, stored: Stored, is_real: Values | BadRow | None
+) -> Values:
     """Return one clip's row as the store holds it; raise BadRow where it cannot."""
     if isinstance(value, BadRow):
         raise value
+    if isinstance(is_real, BadRow):
+        raise is_real
+    if is_real is not None and is_real.shape != value.shape[:1]:
+        raise BadRow(
+            f"{MASK} has the shape {is_real.shape}, {stored.source} {value.shape}"
+        )
     shape = checked_shape(Shape.of(value), stored.source)
     sizes = shape.sizes[-1:] if stored.is_pooled else shape.sizes
     if sizes != stored.shape.sizes:
@@ -795,7 +922,8 @@ def _one_row(value: Values | BadRow, stored: Stored) -> Values:
             f"{stored.source} has the shape {shape.sizes}, most clips have"
             f" {stored.file_shape.sizes}"
         )
-    rows, problems = converted(value[None], stored)
+    masks = None if is_real is None else is_real[None]
+    rows, problems = converted(value[None], stored, masks)
     for problem in problems.values():
         raise BadRow(problem)
     row: Values = rows[0]

@@ -24,15 +24,21 @@ from obygaze_features.core.files import require_file
 from obygaze_features.store.importing.reader import (
     DAMAGE,
     FILM_KEY,
+    GENERIC,
     ID_KEY,
     MOST_BYTES,
+    ORIGIN_KEY,
+    TIME_KEYS,
     BadRow,
+    ExportOrigin,
     Reader,
     array_reader,
     clip_reader,
     name_by_shape,
     origin_of,
+    read_export_origin,
 )
+from obygaze_features.store.layout import MASK, TIMES
 
 ID = "{id}"
 LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
@@ -50,12 +56,17 @@ def open_hdf5(
         require_file(path)
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
-        if id_key is None and not arrays and _kinds(handle).get(ID_KEY) is h5py.Dataset:
+        export = None
+        if ORIGIN_KEY in handle.attrs:
+            check_texts(handle)
+            export = read_export_origin(_text_of(handle, ORIGIN_KEY))
+        is_plain = id_key is None and not arrays and export is None
+        if is_plain and _kinds(handle).get(ID_KEY) is h5py.Dataset:
             id_key = ID_KEY
-        if id_key is None and not arrays:
+        elif is_plain:
             _refuse_ids_beside_arrays(path, handle)
         if id_key is None:
-            reader = _a_data_set_a_clip(path, handle, paths)
+            reader = _a_data_set_a_clip(path, handle, paths, export)
         else:
             id_key = id_key.lstrip("/")
             reader = array_reader(
@@ -76,6 +87,21 @@ def open_hdf5(
             command = f"obygaze store import npz {shlex.quote(str(path))} -o NAME"
             hint = f"name its format: npz, as in {command}"
         raise Corrupt(problem, where=str(path), hint=hint) from error
+
+
+def origin_text(path: Path) -> str:
+    """Return what an export says of its store."""
+    with h5py.File(path, "r") as handle:
+        check_texts(handle)
+        return _text_of(handle, ORIGIN_KEY)
+
+
+def _text_of(node: Any, name: str) -> str:
+    """Return a text that is an attribute; "" if it is something else."""
+    value = node.attrs[name]
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return value if isinstance(value, str) else ""
 
 
 def _is_npz(path: Path) -> bool:
@@ -113,9 +139,22 @@ def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
         )
 
 
-def _a_data_set_a_clip(path: Path, handle: Any, arrays: Mapping[str, str]) -> Reader:
+def _a_data_set_a_clip(
+    path: Path, handle: Any, arrays: Mapping[str, str], export: ExportOrigin | None
+) -> Reader:
     """Open one file in which each clip has its own data set."""
-    path_of_array = arrays or {"": ID}
+    path_of_array = dict(arrays)
+    dims = {}
+    companions = []
+    for name, array_path in _paths_of_export(export).items():
+        is_companion = name in (MASK, *TIMES) and name not in arrays
+        if not arrays or is_companion:
+            path_of_array[name] = array_path
+        if arrays and is_companion:
+            companions.append(name)
+        if export is not None and path_of_array.get(name) == array_path:
+            dims[name] = export.arrays[name]
+    path_of_array = path_of_array or {"": ID}
     paths = list(path_of_array.values())
     clips: dict[str, None] = {}
     for pattern in paths:
@@ -123,15 +162,71 @@ def _a_data_set_a_clip(path: Path, handle: Any, arrays: Mapping[str, str]) -> Re
     if not clips:
         hint = f"{LAYOUT}; the file has {few(list(handle)) or 'nothing'}"
         raise FixInput(f"no data set at {few(paths)}", where=str(path), hint=hint)
+    if "" in path_of_array and len(clips) == 1 and not GENERIC.isdisjoint(clips):
+        raise FixInput(
+            f"one array {next(iter(clips))!r}, and no ids of clips",
+            where=str(path),
+            hint="add the ids of its rows: --array NAME=KEY --id-key KEY",
+        )
     keys = {}
     for array, pattern in path_of_array.items():
         keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
     origin = {**origin_of("hdf5", path), "arrays": dict(path_of_array)}
     open_array = partial(_data_set, handle, str(path))
-    reader = clip_reader(str(path), origin, keys, open_array, {})
+    least_dimensions = 1 if "" in path_of_array else 0
+    reader = clip_reader(
+        str(path), origin, keys, open_array, {}, least_dimensions=least_dimensions
+    )
+    _read_facts(handle, paths[0], reader, export)
     if "" in path_of_array:
         name_by_shape(reader, "frames")
+    reader.export = export
+    reader.dims = dims
+    reader.companions = companions
     return reader
+
+
+def _paths_of_export(export: ExportOrigin | None) -> dict[str, str]:
+    """Return where an export has its arrays: of several, each clip has a group."""
+    if export is None:
+        return {}
+    if len(export.arrays) == 1:
+        return dict.fromkeys(export.arrays, ID)
+    return {name: f"{ID}/{name}" for name in export.arrays}
+
+
+def _read_facts(
+    handle: Any, pattern: str, reader: Reader, export: ExportOrigin | None
+) -> None:
+    """Read films, and times of an export, where the data sets or groups of clips have them."""
+    words = pattern.split("/")
+    depth = next(place for place, word in enumerate(words) if ID in word)
+    of_clip = "/".join(words[: depth + 1])
+    films: list[str | None] = []
+    times = []
+    is_checked = False
+    for clip in reader.clip_ids:
+        film = None
+        start_s = end_s = None
+        # A damaged one is a failed row where it is read.
+        with suppress(*DAMAGE, Corrupt):
+            node = _node(handle, of_clip.replace(ID, clip), reader.where)
+            if FILM_KEY in node.attrs and not is_checked:
+                check_texts(handle)
+                is_checked = True
+            if FILM_KEY in node.attrs:
+                film = _text_of(node, FILM_KEY) or None
+            if export is not None:
+                start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
+        films.append(film)
+        times.append((start_s, end_s))
+    reader.movie_ids = films
+    reader.times = times
+
+
+def _time_of(node: Any, key: str) -> float | None:
+    """Return a time that is an attribute; None if it is not there."""
+    return float(node.attrs[key]) if key in node.attrs else None
 
 
 def _data_set(handle: Any, where: str, path: str) -> Any:

@@ -15,7 +15,8 @@ from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_rules import near
-from obygaze_features.store.files import check_memory
+from obygaze_features.store.card import MOST_CARD_BYTES
+from obygaze_features.store.files import check_memory, free_bytes
 from obygaze_features.store.importing.reader import (
     DAMAGE,
     ID_KEY,
@@ -25,6 +26,7 @@ from obygaze_features.store.importing.reader import (
     Values,
     array_reader,
     origin_of,
+    read_export_origin,
 )
 
 PIECE_BYTES = 2**20
@@ -41,7 +43,9 @@ def open_npz(
     require_file(path)
     _refuse_other_formats(path)
     archive, members = _opened(path)
-    members.pop(ORIGIN_KEY, None)
+    export = None
+    if members.pop(ORIGIN_KEY, ""):
+        export = read_export_origin(origin_text(path))
     reader = array_reader(
         str(path),
         origin_of("npz", path),
@@ -49,9 +53,19 @@ def open_npz(
         partial(_member, path, archive, members),
         arrays,
         id_key=id_key or ID_KEY,
+        export=export,
     )
     reader.handles = [archive]
     return reader
+
+
+def origin_text(path: Path) -> str:
+    """Return what an export says of its store; "" if that is too long for this."""
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(f"{ORIGIN_KEY}.npy").file_size > MOST_CARD_BYTES:
+            return ""
+        with np.load(path, allow_pickle=False) as arrays:
+            return str(arrays[ORIGIN_KEY])
 
 
 def _refuse_other_formats(path: Path) -> None:
@@ -184,7 +198,7 @@ class Member:
 
     def _unpacked(self) -> Any:
         """Return a temporary file with the unpacked member; it has no name."""
-        free = _free_bytes()
+        free = free_bytes(Path(tempfile.gettempdir()))
         if self.info.file_size > free:
             raise FixInput(
                 f"{self.member} has {human(self.info.file_size)} unpacked, and"
@@ -197,11 +211,6 @@ class Member:
             shutil.copyfileobj(stream, file, PIECE_BYTES)
         file.flush()
         return file
-
-
-def _free_bytes() -> int:
-    """Return how many bytes the folder of temporary files can take."""
-    return shutil.disk_usage(tempfile.gettempdir()).free
 
 
 def _header(stream: BinaryIO | Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

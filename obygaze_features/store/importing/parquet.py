@@ -3,6 +3,7 @@
 Lists of any size are read, if they have the same size in most rows; so are lists of lists.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,8 @@ from obygaze_features.store.importing.reader import (
     DAMAGE,
     FILM_KEY,
     ID_KEY,
+    ORIGIN_KEY,
+    TIME_KEYS,
     BadRow,
     Reader,
     Rows,
@@ -27,6 +30,7 @@ from obygaze_features.store.importing.reader import (
     array_reader,
     origin_of,
     plain_files,
+    read_export_origin,
 )
 
 EXTRA = "parquet"
@@ -50,16 +54,35 @@ def open_parquet(
         files = [path]
         origin = origin_of("parquet", path)
     table = _Table(path, files)
-    vectors = [field.name for field in table.schema if _is_vector(field.type)]
-    ids = [name for name in (id_key, FILM_KEY) if name in table.schema.names]
+    metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
+    export = None
+    wanted = {id_key, FILM_KEY}
+    if ORIGIN_KEY.encode() in metadata:
+        export = read_export_origin(
+            metadata[ORIGIN_KEY.encode()].decode("utf-8", "replace")
+        )
+    if export is not None:
+        wanted.update((*TIME_KEYS, *export.arrays))
+    names = []
+    for field in table.schema:
+        if _is_vector(field.type) or field.name in wanted:
+            names.append(field.name)
     return array_reader(
         str(path),
         origin,
-        [*vectors, *ids],
+        names,
         partial(table.column, (id_key, FILM_KEY)),
         arrays,
         id_key=id_key,
+        export=export,
     )
+
+
+def origin_text(path: Path) -> str:
+    """Return what an export says of its store."""
+    parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+    metadata: dict[bytes, bytes] = parquet.read_schema(path).metadata or {}
+    return metadata[ORIGIN_KEY.encode()].decode()
 
 
 class _Table:
@@ -144,11 +167,14 @@ class _Vectors:
         self.dtype = _dtype_of(column_type)
         # The group of rows that was read last, and its number.
         self._last: tuple[int, Any] | None = None
+        # Unless the type says it: the shape of each row, None of one that has none.
+        self._sizes_of_rows: list[tuple[int, ...] | None] = []
         self.shape = (table.n_rows, *self._sizes(column_type))
 
     def __getitem__(self, rows: slice) -> Rows:
         """Return a range of rows; one by one where they do not all have the same size."""
-        pieces = list(self._pieces(rows.start, rows.stop))
+        first, after, _ = rows.indices(self.shape[0])
+        pieces = list(self._pieces(first, after))
         arrays = []
         for piece in pieces:
             array = _as_array(piece, self.shape[1:])
@@ -182,17 +208,42 @@ class _Vectors:
         return rows
 
     def _sizes(self, column_type: Any) -> tuple[int, ...]:
-        """Return the shape of a row: that of the type, or of the first row that has a value."""
+        """Return the shape of a row: that of the type, or the one that most rows have."""
         sizes = _fixed_sizes(column_type)
         if sizes is not None:
             return sizes
-        for row in range(self.table.n_rows):
-            for piece in self._pieces(row, row + 1):
-                try:
-                    return _cell(piece[0], self.name, self.dtype).shape
-                except BadRow:
-                    continue
-        return (0,)
+        for piece in self._pieces(0, self.table.n_rows):
+            self._sizes_of_rows += self._sizes_in(piece)
+        n_of_sizes = Counter(
+            sizes for sizes in self._sizes_of_rows if sizes is not None
+        )
+        usual = n_of_sizes.most_common(1)
+        return usual[0][0] if usual else (0,)
+
+    def _sizes_in(self, piece: Any) -> list[tuple[int, ...] | None]:
+        """Return the shape of each of some rows; None of those that have none."""
+        list_value_length = need(
+            "pyarrow.compute", EXTRA, "reading Parquet"
+        ).list_value_length
+        sizes = []
+        values = piece
+        while _is_list(values.type):
+            lengths = list_value_length(values).unique().to_pylist()
+            sizes += lengths
+            values = values.flatten()
+            if len(lengths) > 1 or None in lengths:
+                # One by one, which takes time.
+                cells = self._one_by_one([piece])
+                return [getattr(cell, "shape", None) for cell in cells]
+        return [tuple(sizes)] * len(piece)
+
+    def sizes_of_rows(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the shape of each row that has values."""
+        for row in rows:
+            if not self._sizes_of_rows:
+                yield self.shape[1:]
+            elif (sizes := self._sizes_of_rows[row]) is not None:
+                yield sizes
 
 
 @contextmanager

@@ -8,11 +8,13 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,14 +22,19 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
+from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
+from obygaze_features.store.records import Manifest
 
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
-MOST_DIMENSIONS = 3
+# Of a clip, in an array that nobody has named.
+USUAL_DIMENSIONS = 3
 # The mark of an export: where the features come from.
 ORIGIN_KEY = "obygaze_origin"
 ID_KEY = "clip_id"
 FILM_KEY = "movie_id"
+# In an export, when clips begin and end in their videos.
+TIME_KEYS = ("start_s", "end_s")
 # Names of arrays that say nothing about what the array holds. Experiments look for `clip`.
 GENERIC = frozenset(
     (
@@ -63,6 +70,34 @@ DAMAGE = (
 )
 
 Values: TypeAlias = npt.NDArray[Any]
+
+
+class ExportOrigin(msgspec.Struct, frozen=True):
+    """What an export of this program says of its store; `exporting.Export.origin` writes it.
+
+    Args:
+        seal: The seal of the store.
+        manifest: Its manifest.
+        licence: The licence of the features.
+        citation: What to cite for them.
+        arrays: For each array, the names of its dimensions.
+        left_out: What else the store has, in words.
+    """
+
+    seal: str
+    manifest: Manifest = Manifest("", "")
+    licence: str = ""
+    citation: str = ""
+    arrays: dict[str, tuple[str, ...]] = {}
+    left_out: tuple[str, ...] = ()
+
+
+def read_export_origin(text: str) -> ExportOrigin | None:
+    """Return what the text under `ORIGIN_KEY` says; None if this program has not written it."""
+    try:
+        return msgspec.json.decode(text, type=ExportOrigin)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
 
 
 class Shape(NamedTuple):
@@ -108,6 +143,11 @@ class Reader:
 
     `where` names the file or folder, `origin` is what the recipe records of it. `movie_ids` has
     None where the files do not give the film of a clip. `handles` are closed at the end.
+
+    Of an export of this program, `export` is what it says of its store, `times` has start and end
+    of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
+    they are. `companions` are columns that nobody has asked for: they are stored with the arrays to
+    which they belong.
     """
 
     where: str
@@ -117,6 +157,10 @@ class Reader:
     columns: dict[str, Column]
     notes: Sequence[str] = ()
     handles: Sequence[Any] = ()
+    export: ExportOrigin | None = None
+    times: Sequence[tuple[float | None, float | None]] = ()
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    companions: Collection[str] = ()
 
     def close(self) -> None:
         """Close the files."""
@@ -140,12 +184,20 @@ class ArrayColumn:
         return Shape(tuple(self.values.shape[1:]), _name_of(self.values.dtype))
 
     def shapes(self, places: Sequence[int]) -> tuple[Counter[Shape], str]:
-        """Return the one shape of the array."""
-        try:
-            shape = checked_shape(self.shape, self.name)
-        except BadRow as error:
-            return Counter(), str(error)
-        return Counter({shape: len(places)} if places else {}), ""
+        """Return the shape of the array, or how many rows have each if they differ."""
+        shapes = Counter({self.shape: len(places)} if places else {})
+        if hasattr(self.values, "sizes_of_rows"):
+            shapes = Counter()
+            for sizes in self.values.sizes_of_rows(places):
+                shapes[self.shape._replace(sizes=sizes)] += 1
+        usable: Counter[Shape] = Counter()
+        first_problem = ""
+        for shape, n_clips in shapes.items():
+            try:
+                usable[checked_shape(shape, self.name)] += n_clips
+            except BadRow as error:
+                first_problem = first_problem or str(error)
+        return usable, first_problem
 
     def read(self, places: npt.NDArray[np.int64]) -> Rows:
         """Return the rows of some clips."""
@@ -184,6 +236,8 @@ class ClipColumn:
     name: str
     keys: Sequence[Any]
     open_array: Callable[[Any], Any]
+    # One number a clip is no vector, unless it was asked for.
+    least_dimensions: int = 1
     # What is known of a clip, since opening a file may mean to read it.
     _shapes: dict[int, Shape | BadRow] = field(default_factory=dict)
 
@@ -228,7 +282,7 @@ class ClipColumn:
             opened = self.open_array(key)
         except DAMAGE as error:
             raise BadRow(f"{self.name} cannot be read: {error}") from error
-        checked_shape(Shape.of(opened), self.name)
+        checked_shape(Shape.of(opened), self.name, self.least_dimensions)
         return opened
 
 
@@ -238,6 +292,8 @@ def clip_reader(
     keys: Mapping[str, Mapping[str, Any]],
     open_array: Callable[[Any], Any],
     film_of_clip: Mapping[str, str],
+    *,
+    least_dimensions: int = 1,
 ) -> Reader:
     """Return the reader of files in which each clip has an array of its own.
 
@@ -247,6 +303,7 @@ def clip_reader(
         keys: The key of each clip, for each array.
         open_array: Opens the array of a key.
         film_of_clip: The films that the files give.
+        least_dimensions: 0 if one number may be the array of a clip.
     """
     clips: dict[str, None] = {}
     for key_of_clip in keys.values():
@@ -254,7 +311,7 @@ def clip_reader(
     columns: dict[str, Column] = {}
     for array, key_of_clip in keys.items():
         in_order = [key_of_clip.get(clip) for clip in clips]
-        columns[array] = ClipColumn(array, in_order, open_array)
+        columns[array] = ClipColumn(array, in_order, open_array, least_dimensions)
     films = [film_of_clip.get(clip) for clip in clips]
     return Reader(where, origin, list(clips), films, columns)
 
@@ -284,6 +341,7 @@ def array_reader(
     arrays: Mapping[str, str],
     *,
     id_key: str = ID_KEY,
+    export: ExportOrigin | None = None,
 ) -> Reader:
     """Return the reader of arrays that have a row for each id.
 
@@ -295,49 +353,122 @@ def array_reader(
         arrays: The key of each array, by the name that it gets in the store; by default, all
             arrays of floats with a row for each id.
         id_key: The array of clip ids.
+        export: What the file says of itself, if this program has written it.
     """
+    # Some formats read much of an array to open it.
+    array_of = cache(array_of)
     ids = _ids(array_of(id_key), id_key, where)
     films: Sequence[str | None] = [None] * len(ids)
     if FILM_KEY in names:
         films = [film or None for film in _ids(array_of(FILM_KEY), FILM_KEY, where)]
-    keys = list(arrays.values())
-    if not keys:
-        keys = [name for name in names if name not in (id_key, FILM_KEY)]
-    array_of_key = {key: array_of(key) for key in keys}
-    notes = []
+    dims_of_key: Mapping[str, tuple[str, ...]] = {}
+    times: Sequence[tuple[float | None, float | None]] = ()
+    facts = [id_key, FILM_KEY]
+    if export is not None:
+        dims_of_key = export.arrays
+        time_keys = [key for key in TIME_KEYS if key not in dims_of_key]
+        facts += time_keys
+        if len(time_keys) == 2 and set(time_keys).issubset(names):
+            times = _times_of(array_of, len(ids), where)
+    others = [key for key in names if key not in facts]
+    companions = []
+    for key in (*OF_FRAMES, *TIME_KEYS):
+        is_free = key in others and key not in (*arrays, *arrays.values())
+        if is_free and _is_companion(key, array_of(key), len(ids), dims_of_key):
+            companions.append(key)
+    asked = dict(arrays)
+    notes: list[str] = []
+    if not arrays and export is not None:
+        # All that the store has is asked for.
+        asked = {key: key for key in others if key in dims_of_key}
+        companions = []
     if not arrays:
-        usable = _usable(array_of_key, len(ids))
-        arrays = _named(usable, array_of_key, where)
-        for key in sorted(array_of_key.keys() - set(usable)):
-            notes.append(f"{key} was left out: not an array with a row for each id")
-    _check_rows(arrays, array_of_key, len(ids), len(films), where)
+        problems = {}
+        for key in others:
+            if key not in asked and key not in companions:
+                problems[key] = _why_not_features(array_of(key), len(ids))
+        usable = [key for key, problem in problems.items() if not problem]
+        asked.update(_named(usable, array_of, where, taken=asked))
+        for key, problem in problems.items():
+            if problem:
+                notes.append(f"{key} was left out: {problem}")
+    keys = {**asked, **dict(zip(companions, companions, strict=True))}
+    # Where nothing is taken, the error names all that is there.
+    columns = {key: array_of(key) for key in asked.values() or others}
+    _check_rows(asked, columns, len(ids), len(films), where)
     return Reader(
         where=where,
-        origin={**origin, "arrays": dict(arrays)},
+        origin={**origin, "arrays": asked},
         clip_ids=ids,
         movie_ids=films,
-        columns={
-            name: ArrayColumn(name, array_of_key[key]) for name, key in arrays.items()
-        },
+        columns={name: ArrayColumn(name, array_of(key)) for name, key in keys.items()},
         notes=notes,
+        export=export,
+        times=times,
+        dims={
+            name: dims_of_key[key] for name, key in keys.items() if key in dims_of_key
+        },
+        companions=companions,
     )
 
 
-def _usable(columns: Mapping[str, Any], n_clips: int) -> list[str]:
-    """Return the keys of the arrays of floats with a row for each clip."""
-    keys = []
-    for key, column in columns.items():
-        n_dimensions = len(column.shape)
-        is_float = np.dtype(column.dtype).kind == "f"
-        if is_float and 2 <= n_dimensions <= 4 and column.shape[0] == n_clips:
-            keys.append(key)
-    return keys
+def _why_not_features(column: Any, n_clips: int) -> str:
+    """Return why an array that nobody named is not taken for features; "" if it is."""
+    shape = tuple(column.shape)
+    kind = np.dtype(column.dtype).kind
+    if shape[:1] != (n_clips,):
+        return (
+            f"its shape is {list(shape)}, without a row for each of the {n_clips} ids"
+        )
+    if kind not in "fiub":
+        return f"it holds {_name_of(column.dtype)}, not real numbers"
+    if len(shape) == 1:
+        return "it has one number a clip; --array NAME=KEY takes it"
+    if kind != "f":
+        return f"it holds {_name_of(column.dtype)}; --array NAME=KEY takes it"
+    if len(shape) > 1 + USUAL_DIMENSIONS:
+        return f"its shape is {list(shape)}; --array NAME=KEY takes it"
+    return ""
+
+
+def _is_companion(
+    key: str, column: Any, n_clips: int, dims_of_key: Mapping[str, tuple[str, ...]]
+) -> bool:
+    """Return whether an array may be the mask or the times of the frames of another one."""
+    shape = tuple(column.shape)
+    kinds = "biuf" if key == MASK else "f"
+    is_number = np.dtype(column.dtype).kind in kinds
+    has_rows = len(shape) == 2 and shape[0] == n_clips
+    return key in dims_of_key or (is_number and has_rows)
+
+
+def _times_of(
+    array_of: Callable[[str], Any], n_clips: int, where: str
+) -> list[tuple[float | None, float | None]]:
+    """Return start and end of each clip of an export, where NaN or no value is not known."""
+    columns = []
+    for key in TIME_KEYS:
+        times: list[float | None] = []
+        for time_s in array_of(key)[:]:
+            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
+            times.append(float(time_s) if is_known else None)
+        if len(times) != n_clips:
+            raise FixInput(
+                f"expected {n_clips} times {key}, one for each clip, got {len(times)}",
+                where=where,
+            )
+        columns.append(times)
+    return list(zip(*columns, strict=True))
 
 
 def _named(
-    keys: Sequence[str], columns: Mapping[str, Any], where: str
+    keys: Sequence[str],
+    array_of: Callable[[str], Any],
+    where: str,
+    *,
+    taken: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the keys of arrays by their names in the store.
+    """Return the keys of arrays by their names in the store, some of which are taken.
 
     Of the arrays with a name that says nothing, the only one with one vector a clip is called
     `clip`, the only one with several `frames`.
@@ -346,10 +477,10 @@ def _named(
     for name, has_several in (("clip", False), ("frames", True)):
         nameless = []
         for key in keys:
-            is_several = len(columns[key].shape) > 2
+            is_several = len(array_of(key).shape) > 2
             if names[key] in GENERIC and is_several == has_several:
                 nameless.append(key)
-        if len(nameless) == 1 and name not in names.values():
+        if len(nameless) == 1 and name not in {*names.values(), *taken}:
             names[nameless[0]] = name
     key_of_name: dict[str, str] = {}
     for key, name in names.items():
@@ -418,12 +549,13 @@ def _ids(values: Any, key: str, where: str) -> list[str]:
     return ids
 
 
-def checked_shape(shape: Shape, array: str) -> Shape:
-    """Return the shape if it can be that of a row of features; raise BadRow if not."""
-    if np.dtype(shape.dtype).kind not in "fiu":
-        raise BadRow(f"{array} holds {shape.dtype}, which are not numbers")
+def checked_shape(shape: Shape, array: str, least_dimensions: int = 0) -> Shape:
+    """Return the shape if it can be that of a row of a store; raise BadRow if not."""
+    if np.dtype(shape.dtype).kind not in "fiub":
+        raise BadRow(f"{array} holds {shape.dtype}, which are not real numbers")
     n_dimensions = len(shape.sizes)
-    if not 1 <= n_dimensions <= MOST_DIMENSIONS or not math.prod(shape.sizes):
+    is_possible = least_dimensions <= n_dimensions <= MOST_DIMENSIONS
+    if not is_possible or not math.prod(shape.sizes):
         raise BadRow(f"{array} has the shape {shape.sizes}")
     check_memory(shape.n_bytes, "the array of one clip", array, error=Corrupt)
     return shape

@@ -152,8 +152,8 @@ def test_a_card_has_the_headings_and_links_of_a_harmless_store(
             if not token.type.startswith("text")
         ]
 
-    card = full_card(open_store(received))
-    harmless = full_card(open_store(store_of(tmp_path / "s", "x")))
+    card = full_card(open_store(received)).decode()
+    harmless = full_card(open_store(store_of(tmp_path / "s", "x"))).decode()
     assert shape(card) == shape(harmless)
     # The store's own README.md, which was written by the same template.
     assert "# Fake heading\n" not in (received / "README.md").read_text("utf-8")

@@ -16,9 +16,11 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import (
     Terms,
     card_text,
+    edits_of,
     maker_text,
     read_terms,
     recipe_sentences,
+    with_edits,
     with_terms,
 )
 from obygaze_features.store.exporting import write_table
@@ -33,10 +35,12 @@ from obygaze_features.store.publishing import (
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
+    Counts,
     FileMark,
     Maker,
     Manifest,
     Replaced,
+    StoreRecord,
     seal_of,
 )
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
@@ -58,9 +62,35 @@ def some_rows() -> list[Row]:
     return rows
 
 
-def a_card(terms: Terms = TERMS, **options: Any) -> str:
-    """A card of `some_rows`."""
-    return card_text(MANIFEST, a_recipe(), ARRAYS, some_rows(), terms, **options)
+def a_record(rows: list[Row], **facts: Any) -> StoreRecord:
+    """What a store of these rows says of itself; a card says nothing of its files."""
+    statuses = [row.status for row in rows]
+    counts = {name: statuses.count(name) for name in ("ok", "failed", "withdrawn")}
+    given = {
+        "created": "2026-02-03T00:00:00+00:00",
+        "program": "obygaze 1.0",
+        "manifest": MANIFEST,
+        "recipe": a_recipe().to_json(),
+        "fingerprint": a_recipe().fingerprint,
+        "arrays": ARRAYS,
+        "rows": Counts(len(rows), **counts),
+        "files": {},
+    }
+    return StoreRecord(**(given | facts))
+
+
+def a_card(
+    terms: Terms = TERMS,
+    *,
+    rows: list[Row] | None = None,
+    seal: str = "",
+    has_table: bool = False,
+    **facts: Any,
+) -> str:
+    """A card of some rows, by default `some_rows`."""
+    rows = some_rows() if rows is None else rows
+    record = a_record(rows, **facts)
+    return card_text(record, rows, terms, seal=seal, has_table=has_table)
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -76,7 +106,7 @@ def test_a_card_says_what_the_store_is() -> None:
     maker = Maker("obygaze 1.0", "cuda", "H100", "tf32", {"torch": "2.9", "av": "18"})
     change = Replaced("ab" * 32, "2026-02-03", "a film was withdrawn")
     seal = "cd" * 32
-    card = a_card(makers=[maker], replaces=[change], seal=seal)
+    card = a_card(makers=(maker,), replaces=(change,), seal=seal)
     for words in (
         "# Features of films: clip-b16",
         "features of 5 clips of the manifest 'films'. Of the clips, 3 ok, 1 failed and 1",
@@ -104,7 +134,7 @@ def test_a_card_says_what_the_store_is() -> None:
 
 
 def test_the_card_tells_the_hub_where_the_rows_are() -> None:
-    card = a_card(parquet="features.parquet")
+    card = a_card(has_table=True)
     (config,) = head_of(card)["configs"]
     assert config["data_files"] == [{"split": "train", "path": "features.parquet"}]
     assert 'pandas.read_parquet("features.parquet")' in card
@@ -115,7 +145,7 @@ def test_reasons_are_counted_and_the_most_frequent_are_shown() -> None:
         Row(f"m-{n}", "m", status=FAILED, reason=f"reason {n % 30}") for n in range(90)
     ]
     rows += [Row("m-90", "m", status=FAILED, reason="reason 7")]
-    card = card_text(MANIFEST, a_recipe(), ARRAYS, rows, Terms())
+    card = a_card(Terms(), rows=rows)
     assert "| 4 | failed | reason 7 |" in card
     assert card.count("| 3 | failed |") == 19
     assert "| 30 |  | other reasons |" in card
@@ -223,7 +253,9 @@ def test_texts_from_outside_are_only_text() -> None:
     told = {"backbone": HOSTILE, HOSTILE: HOSTILE}
     manifest = Manifest(HOSTILE, "0" * 64)
     recipe = Recipe.unknown(HOSTILE, told)
-    card = card_text(manifest, recipe, ARRAYS, rows, Terms(HOSTILE, HOSTILE))
+    card = a_card(
+        Terms(HOSTILE, HOSTILE), rows=rows, manifest=manifest, recipe=recipe.to_json()
+    )
     assert "\x1b" not in card
     assert "\u202e" not in card
     headings = [line for line in card.splitlines() if line.startswith("#")]
@@ -364,6 +396,33 @@ def test_nothing_is_published_without_a_licence(tmp_path: Path, store: Store) ->
     assert "license: cc-by-4.0" in str(caught.value.hint)
     with pytest.raises(FixUsage, match="states no licence"):
         citation_file(store, CREATORS)
+
+
+def test_a_mark_before_the_head_hides_no_terms() -> None:
+    """Some editors write a byte order mark."""
+    card = b"\xef\xbb\xbf" + a_card().encode()
+    assert read_terms(card) == TERMS
+    assert with_terms(card, Terms("MIT")).startswith(b"---\nlicense: mit\n")
+    assert edits_of(card).body == ""
+
+
+def test_what_a_person_edited_stays_in_a_new_card() -> None:
+    head, _, body = a_card(seal="ab" * 32, has_table=True).partition("\n---\n")
+    edited = head.replace("pretty_name:", "language: en\npretty_name: mine #")
+    new = a_card(rows=some_rows()[:2], seal="cd" * 32)
+    # The head alone: the text is that of the new store.
+    card = with_edits(new, edits_of(f"{edited}\n---\n{body}".encode())).decode()
+    facts = head_of(card)
+    assert (facts["language"], facts["pretty_name"]) == ("en", "mine")
+    assert facts["obygaze_seal"] == f"sha256:{'cd' * 32}"
+    assert "configs" not in facts
+    assert card.endswith(new.partition("\n---\n")[2])
+    assert edits_of(card.encode()).body == ""
+    # The text too; a file with other ends of lines is not edited.
+    card = with_edits(new, edits_of(f"{edited}\n---\nMine.\n".encode())).decode()
+    assert card.endswith("\n---\nMine.\n")
+    windows = a_card().replace("\n", "\r\n").encode()
+    assert edits_of(windows).body == ""
 
 
 def test_a_card_in_another_encoding_keeps_its_bytes() -> None:

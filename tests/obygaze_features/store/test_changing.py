@@ -443,6 +443,7 @@ def test_what_was_withdrawn_from_another_store_is_said(
     merge([stores / "one", stores / "two"], stores / "both")
     made = subset(stores / "both", without=[FILM], reason="asked", workspace=workspace)
     assert "withdrawn: 3 clips" in str(made).splitlines()
+    assert "what was pushed or published has them" in str(made)
     again = merge([stores / "one", stores / "two"], "again", workspace=workspace)
     (warning,) = again.warnings
     assert "(3 clips) were withdrawn from both" in warning

@@ -40,7 +40,7 @@ from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe_store
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.targets import BucketTarget
+from obygaze_features.store.targets import AGAIN, BucketTarget
 from obygaze_features.store.verifying import compare_with_source, verify
 
 pytest.importorskip("obstore")
@@ -85,7 +85,7 @@ def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
         n_requests = len(server.requests)
         again = pull(f"{server.url}/films", home / "copy")
         assert again.n_sent == 0
-        # store.json, and the card: its licence may have been corrected.
+        # store.json, and README.md, of which the head may have been corrected.
         assert len(server.requests) == n_requests + 2
     assert [path.name for path in home.iterdir()] == ["copy"]
 
@@ -302,11 +302,15 @@ def test_an_interrupted_push_goes_on(
         return real(*given)
 
     monkeypatch.setattr(copying, "has_file", has_file)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         push(store, home / "shared", no_licence=True)
     monkeypatch.undo()
-    # Meanwhile nobody takes it for a store.
+    # Meanwhile nobody takes it for a store, and both sides are told.
     assert not (home / "shared" / "store.json").exists()
+    said = "until the push is finished, nobody can read a store at the target"
+    assert caught.value.__notes__ == [said, AGAIN]
+    with pytest.raises(NotFound, match="was not finished"):
+        open_store(home / "shared")
     name_of_ended(home / "shared" / "data.zarr" / "c.0").write_bytes(b"half")
     push(store, home / "shared", no_licence=True)
     assert is_copy(home / "shared", store)
@@ -324,6 +328,11 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
         push(store, home / "shared", no_licence=True)
     with pytest.raises(FixUsage, match="web server"):
         push(store, "https://example.org/films", no_licence=True)
+    for place in ("me@host.org:/data/films", "host:films"):
+        with pytest.raises(FixUsage, match="not sent by ssh"):
+            push(store, place, no_licence=True)
+    with pytest.raises(FixUsage, match="expected a folder, got a file"):
+        push(store, store / "ids" / "new", no_licence=True)
     with pytest.raises(FixUsage, match="states no licence"):
         push(store, home / "new", publish=True, creators=["Doe, Jane"])
     assert not (home / "new").exists()
@@ -346,14 +355,25 @@ def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
         np.stack(table["pooled"].to_numpy()), values_of()["pooled"][rows]
     )
     seal = open_store(store).seal
-    assert seal in (out / "README.md").read_text("utf-8")
-    assert "license: cc-by-4.0" in (out / "README.md").read_text("utf-8")
+    card = (out / "README.md").read_text("utf-8")
+    assert seal in card
+    assert "license: cc-by-4.0" in card
+    assert "features.parquet" in card
+    assert card.endswith("---\nmine\n")
     croissant = json.loads((out / "croissant.json").read_text("utf-8"))
     assert seal in json.dumps(croissant)
     assert seal in (out / "CITATION.cff").read_text("utf-8")
-    # A push without publication does not leave the table of the store before.
+    # A push without publication leaves it as it is, unless the table is of the store before.
+    published = files_of(out)
+    assert push(store, out, no_licence=True).notes == ()
+    assert files_of(out) == published
     withdraw(store, workspace)
-    push(store, out, no_licence=True)
+    made = push(store, out, no_licence=True)
+    names = "croissant.json, CITATION.cff, features.parquet"
+    assert made.notes[0].startswith(
+        f"removed there, since it was of the store before: {names};"
+    )
+    assert "features.parquet" not in (out / "README.md").read_text("utf-8")
     assert not (out / "croissant.json").exists()
     assert not (out / "features.parquet").exists()
     assert not has_planted(out)
@@ -361,6 +381,41 @@ def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
     # The licence stays when clips are withdrawn.
     card = (home / "copy" / "README.md").read_text("utf-8")
     assert card.startswith("---\nlicense: cc-by-4.0\n")
+
+
+def test_the_same_terms_are_stated_twice(store: Path, home: Path) -> None:
+    terms = {"licence": "cc-by-4.0", "citation": "Doe (2026).\nGazes."}
+    for licence in ("cc-by-4.0", "CC-BY-4.0", "cc-by-4.0"):
+        push(store, home / "shared", **{**terms, "licence": licence})
+    for other in ({"licence": "MIT"}, {"citation": "Doe (2027)."}):
+        with pytest.raises(AlreadyThere, match="is stated already"):
+            push(store, home / "shared", **other)
+
+
+def test_a_licence_that_was_corrected_reaches_a_copy(store: Path, home: Path) -> None:
+    pull(store, home / "copy")
+    text = (home / "copy" / "README.md").read_text("utf-8")
+    (home / "copy" / "README.md").write_text(f"{text}Our note.\n", "utf-8")
+    push(store, home / "shared", licence="CC-BY-4.0")
+    pull(store, home / "copy")
+    card = (home / "copy" / "README.md").read_text("utf-8")
+    assert card.startswith("---\nlicense: cc-by-4.0\n")
+    assert card.endswith("Our note.\n")
+
+
+def test_a_card_that_was_edited_in_two_places(store: Path, home: Path) -> None:
+    """The text of this machine stays, whichever way is copied, and this is said."""
+    push(store, home / "shared", no_licence=True)
+    for place, words in ((store, "here"), (home / "shared", "there")):
+        with (place / "README.md").open("a", encoding="utf-8") as stream:
+            stream.write(f"Edited {words}.\n")
+    pull(home / "shared", home / "copy")
+    made = push(store, home / "shared", no_licence=True)
+    assert "README.md there had another text" in made.notes[0]
+    assert (home / "shared" / "README.md").read_text("utf-8").endswith("here.\n")
+    made = pull(home / "shared", home / "copy")
+    assert "README.md stays as it was edited here" in made.notes[0]
+    assert (home / "copy" / "README.md").read_text("utf-8").endswith("there.\n")
 
 
 # Buckets and the hub.

@@ -175,6 +175,20 @@ def test_hdf5_tells_of_a_full_disk_like_the_others(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_export_to_hdf5_asks_for_the_space_first(
+    small_disk: Path, lab: Path
+) -> None:
+    """The HDF5 library ends the process where the disk becomes full."""
+    words = ("store", "export", "hdf5", lab / "s", small_disk / "f.h5")
+    full = call_obygaze(*words)
+    assert full.code == 1
+    assert "the file needs up to 1.0 MB, and 512.0 kB are free" in full.stderr
+    assert list(small_disk.iterdir()) == []
+    enlarge(small_disk)
+    call_obygaze(*words).ok()
+    assert (small_disk / "f.h5").stat().st_size < 1_000_000
+
+
 # Read-only disks.
 
 

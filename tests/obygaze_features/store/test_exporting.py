@@ -352,15 +352,27 @@ def test_pictures_of_films_are_not_exported(tmp_path: Path) -> None:
         published_table(private)
 
 
-def test_times_and_masks_are_exported_if_they_are_named(tmp_path: Path) -> None:
-    arrays = (*ARRAYS[:1], Array.of("time_s", "float32", (3,)))
+def test_times_and_masks_are_exported_with_the_arrays_of_frames(tmp_path: Path) -> None:
+    arrays = (
+        ARRAYS[0],
+        Array.of("frames", "float32", (3, 2), ("frame", "width")),
+        Array.of("time_s", "float64", (3,), ("frame",)),
+        Array.of("mask", "bool", (3,), ("frame",)),
+    )
     store = stored(tmp_path / "s", some_rows(), arrays)
-    with np.load(exported(store, tmp_path, "npz")) as archive:
-        assert "time_s" not in archive.files
-    (tmp_path / "out.npz").unlink()
-    with np.load(exported(store, tmp_path, "npz", arrays=["time_s"])) as archive:
-        expected = np.asarray(store.matrix("time_s", missing="drop"))
-        np.testing.assert_array_equal(archive["time_s"], expected)
+    of_frames = ["frames", "time_s", "mask"]
+    for names, expected in (
+        ([], ["clip", *of_frames]),
+        (["clip"], ["clip"]),
+        (["frames"], of_frames),
+    ):
+        target = exported(store, tmp_path, "npz", arrays=names)
+        with np.load(target) as archive:
+            assert archive.files[5:] == expected
+            for name in expected:
+                values = np.asarray(store.matrix(name, missing="drop"))
+                np.testing.assert_array_equal(archive[name], values)
+        target.unlink()
 
 
 # Names of arrays and files of the formats, numbers, words of other programs, the longest.

@@ -169,13 +169,14 @@ def test_a_video_of_two_clips_names_none(tmp_path: Path) -> None:
 
 
 def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
-    values = np.array([[1, 2], [np.nan, 1], [1e300, 1], [0, 0]])
-    ids = [f"a-{number}" for number in range(4)]
+    values = np.array([[1, 2], [np.nan, 1], [1e300, 1], [0, 0], [1e-60, 0], [1e-60, 1]])
+    ids = [f"a-{number}" for number in range(6)]
     file = saved(tmp_path / "f.npz", clip_id=ids, X=values)
     done = import_features("npz", file, tmp_path / "s")
-    assert list(done.failed) == ["a-1", "a-2"]
+    assert list(done.failed) == ["a-1", "a-2", "a-4"]
     assert "NaN or infinity" in done.failed["a-1"]
     assert "too large for float32" in done.failed["a-2"]
+    assert "too small for float32" in done.failed["a-4"]
     store = open_store(tmp_path / "s")
     assert values_of(store, "clip", ["a-0", "a-3"]).tolist() == [[1, 2], [0, 0]]
     assert store.rows[1].reason == done.failed["a-1"]
@@ -233,6 +234,40 @@ def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
     pooled = saved(tmp_path / "g.npz", clip_id=IDS, tokens=tokens, pooled=X)
     with pytest.raises(FixInput, match="'pooled' exists already"):
         import_features("npz", pooled, tmp_path / "c", pool="also")
+
+
+def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:
+    several = np.arange(24, dtype=np.float32).reshape(3, 2, 4)
+    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=several, tokens=several + 1)
+    with pytest.raises(FixInput, match="only one can become 'pooled': frames, tokens"):
+        import_features("npz", file, tmp_path / "s", pool="also")
+    store = made(file, tmp_path / "s", pool="also", arrays={"tokens": "tokens"})
+    np.testing.assert_array_equal(values_of(store, "pooled", IDS), several[:, 1] + 1)
+    store = made(file, tmp_path / "t", pool="only")
+    np.testing.assert_array_equal(values_of(store, "frames", IDS), several[:, 1])
+    np.testing.assert_array_equal(values_of(store, "tokens", IDS), several[:, 1] + 1)
+
+
+def test_one_number_a_clip_is_imported_if_it_is_named(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, share=[0.5, 0.25, 1])
+    store = made(file, tmp_path / "s", arrays={"share": "share"})
+    assert store.array("share").shape == ()
+    assert values_of(store, "share", IDS).tolist() == [0.5, 0.25, 1]
+
+
+def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
+    frames = np.ones((3, 2, 4), np.float32)
+    mask = [[1, 1], [1, 0], [2, 1]]
+    file = saved(tmp_path / "f.npz", clip_id=IDS, frames=frames, mask=mask)
+    done = import_features("npz", file, tmp_path / "s")
+    assert done.failed == {IDS[2]: "mask holds other numbers than 0 and 1"}
+
+
+def test_a_target_below_a_file_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    with pytest.raises(FixUsage, match="expected a folder, got a file") as caught:
+        import_features("npz", file, file / "s")
+    assert caught.value.where == str(file)
 
 
 def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
@@ -320,8 +355,24 @@ def test_an_array_whose_name_says_nothing_is_named_by_its_shape(
     assert sorted(opened.columns) == names
     if "mean" in arrays:
         assert opened.notes == [
-            "mean was left out: not an array with a row for each id"
+            "mean was left out: it has one number a clip; --array NAME=KEY takes it"
         ]
+
+
+def test_what_is_left_out_is_said_with_the_reason(tmp_path: Path) -> None:
+    arrays = {
+        "complex": X + 1j,
+        "few": X[:2],
+        "whole": X.astype("int64"),
+        "words": np.array([["a"], ["b"], ["c"]]),
+    }
+    opened = open_features("npz", saved(tmp_path / "f.npz", clip_id=IDS, x=X, **arrays))
+    assert opened.notes == [
+        "complex was left out: it holds complex64, not real numbers",
+        "few was left out: its shape is [2, 3], without a row for each of the 3 ids",
+        "whole was left out: it holds int64; --array NAME=KEY takes it",
+        "words was left out: it holds <U1, not real numbers",
+    ]
 
 
 def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
@@ -404,7 +455,7 @@ def test_what_does_not_fit_on_the_disk_is_not_unpacked(
     array = npy((3, 10**6), bytes(12 * 10**6))
     file = with_array(tmp_path / "f.npz", array, zipfile.ZIP_DEFLATED)
     assert file.stat().st_size < 20_000
-    monkeypatch.setattr(npz, "_free_bytes", lambda: 10**7)
+    monkeypatch.setattr(npz, "free_bytes", lambda folder: 10**7)
     with pytest.raises(
         FixInput, match=r"X\.npy has 12\.0 MB unpacked, and 10\.0 MB are"
     ):

@@ -112,6 +112,23 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         open_features("hdf5", file, {"clip": "none"}, id_key="g/ids")
 
 
+def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["features"] = np.ones((100, 16), np.float32)
+    with pytest.raises(FixInput, match="one array 'features', and no ids") as caught:
+        open_features("hdf5", tmp_path / "f.h5")
+    assert "--id-key" in str(caught.value.hint)
+
+
+def test_films_of_clips_are_attributes(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for number, film in enumerate(["alba", "alba", "brug"]):
+            file[f"s{number}"] = np.ones(4, np.float32)
+            file[f"s{number}"].attrs["movie_id"] = film
+    store = made("hdf5", tmp_path / "f.h5", tmp_path / "s")
+    assert store.movie_ids.tolist() == ["alba", "alba", "brug"]
+
+
 def test_most_clips_decide_name_and_shape_of_the_array(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
     done = import_features("hdf5", file, tmp_path / "s")
@@ -567,6 +584,24 @@ def test_rows_of_other_sizes_and_without_values_are_failed_rows(tmp_path: Path) 
     store = open_store(tmp_path / "s")
     assert values_of(store, "clip", ["m-6", "m-2"]).tolist() == [[6, 7], [1, 2]]
     assert values_of(store, "frames", ["m-6"]).tolist() == [good]
+
+
+@pytest.mark.parametrize("first", [[1.0], None, []])
+def test_most_rows_of_a_table_decide_the_shape(tmp_path: Path, first: Any) -> None:
+    vectors = [first, *([[1.0, number] for number in range(2, 6)])]
+    ids = [f"m-{number}" for number in range(5)]
+    file = parquet(tmp_path / "mine.parquet", clip_id=ids, clip=vectors)
+    done = import_features("parquet", file, tmp_path / "s")
+    assert list(done.failed) == ["m-0"]
+    assert done.arrays == {"clip": (2,)}
+    several = [[vector] * 2 for vector in vectors[1:]]
+    file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=[[[1.0]], *several])
+    done = import_features("parquet", file, tmp_path / "t")
+    assert list(done.failed) == ["m-0"]
+    assert done.arrays == {"frames": (2, 2)}
+    file = parquet(tmp_path / "u.parquet", clip_id=ids[:2], clip=[[1.0], [1.0, 2.0]])
+    with pytest.raises(FixInput, match="clip has 2 shapes"):
+        import_features("parquet", file, tmp_path / "u")
 
 
 def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:

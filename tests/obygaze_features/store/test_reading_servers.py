@@ -19,8 +19,10 @@ from support.seeds import SEED
 from support.store_servers import nginx, web_server
 from support.stores import sealed_store, some_values, tree
 
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
+from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull
+from obygaze_features.store.describing import describe_store
 from obygaze_features.store.files import FolderFiles, Range
 from obygaze_features.store.layout import Array
 from obygaze_features.store.network import REQUESTS_AT_ONCE, ObjectFiles, Unreachable
@@ -118,14 +120,37 @@ def test_damage_on_a_server_is_named_and_other_arrays_are_read(
         assert store.matrix("clip").values.shape == (N_CLIPS, 8)
 
 
-def test_a_server_that_sends_files_whole_only(root: Path, tmp_path: Path) -> None:
+def test_a_server_that_sends_files_whole_only(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As python -m http.server does. A whole store needs no parts of files."""
+    monkeypatch.setattr(ObjectFiles, "piece_bytes", 1000)
     with web_server(root) as server:
         server.ranges = False
+        url = f"{server.url}/films"
+        store = open_store(url)
+        with pytest.raises(FixInput, match="cannot send parts of files") as caught:
+            store.matrix("pooled", clips=[str(store.clip_ids[90])])
+        assert "obygaze store pull" in str(caught.value.hint)
+        pull(url, tmp_path / "copy")
+        assert tree(tmp_path / "copy") == tree(root / "films")
+        assert verify(url).problems == []
         with pytest.raises(FixInput, match="cannot send parts of files"):
-            open_store(f"{server.url}/films").matrix("pooled")
-        with pytest.raises(FixInput, match="cannot send parts of files"):
-            pull(f"{server.url}/films", tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+            verify(url, hashes=True)
+        server.fault = lambda path, body: body[:150] if path.endswith("ids") else body
+        with pytest.raises(Stopped, match="the copy was interrupted"):
+            pull(url, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_card_that_a_server_denies_is_none(root: Path, tmp_path: Path) -> None:
+    with web_server(root) as server:
+        server.denied = ("README.md",)
+        url = f"{server.url}/films"
+        page = str(describe_store(url))
+        assert "licence: not stated" in page
+        made = subset(url, tmp_path / "part", films=["tt0000105"])
+        assert made.n_clips == 5
 
 
 @pytest.mark.parametrize("at", ["rows.csv", "ids", "store.json"])

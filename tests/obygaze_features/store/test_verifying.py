@@ -55,6 +55,28 @@ def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
         verify(tmp_path / "s", expect="0" * 64)
 
 
+@pytest.mark.parametrize("change", ["numbers", "checks"])
+def test_what_no_reader_takes_is_no_whole_store(tmp_path: Path, change: str) -> None:
+    """A row without features that has numbers, and checksums that no chunk has; hashes agree."""
+    seal = write(tmp_path / "s")
+    assert verify(tmp_path / "s", hashes=True, expect=seal).problems == []
+    checks = bytearray((tmp_path / "s/checks").read_bytes())
+    if change == "checks":
+        checks[3] ^= 1
+        expected = "data.zarr/clip/c.0.0"
+    else:
+        # Row 5 is the second row of the third chunk of two rows, the first one of the second file.
+        name = tmp_path / "s/data.zarr/clip/c.1.0"
+        data = bytearray(name.read_bytes())
+        data[16:32] = np.ones(4, "float32").tobytes()
+        data[32:36] = google_crc32c.value(bytes(data[:32])).to_bytes(4, "little")
+        name.write_bytes(data)
+        checks[8:12] = data[32:36]
+        expected = "data.zarr/clip/c.1.0"
+    (tmp_path / "s/checks").write_bytes(checks)
+    assert problems_of(tmp_path / "s") == [expected]
+
+
 def problems_of(path: Path) -> list[str]:
     reseal(path)
     report = verify(path, hashes=True)

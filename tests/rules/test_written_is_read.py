@@ -1,0 +1,418 @@
+"""Rule (b): what obygaze writes, it reads back whole, or it says what it leaves out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.store_servers import web_server
+from support.stores import a_recipe
+from support.written_stores import ArraySource, check_all, files_of
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.store.card import Terms, edits_of, read_terms
+from obygaze_features.store.changing import subset
+from obygaze_features.store.copying import pull, push
+from obygaze_features.store.exporting import export_features
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.layout import Array
+from obygaze_features.store.making import write_store
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.records import Maker, Manifest
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
+
+N_FRAMES = 3
+FORMATS = {"npz": "out.npz", "hdf5": "out.h5", "parquet": "out"}
+# Names that other programs, other formats and other columns have too; arrays of any shape.
+FEATURES = {
+    "clip": ("float32", (4,), ("width",)),
+    "half": ("float16", (5,), ("five",)),
+    "exact": ("float64", (4,), ("width",)),
+    "frames": ("float32", (N_FRAMES, 4), ("frame", "width")),
+    "tokens": ("float16", (N_FRAMES, 2, 4), ("frame", "place", "width")),
+    "steps": ("float32", (2, 4), ("step", "width")),
+    "deep": ("float64", (2, 1, 2, 1), ("step", "a", "b", "c")),
+    "n_words": ("int32", (), ()),
+    "counts": ("int64", (N_FRAMES,), ("frame",)),
+    "bytes": ("uint8", (2,), ("step",)),
+    "flags": ("bool", (4,), ("width",)),
+    "share": ("float64", (), ()),
+    "keys": ("float32", (2,), ("step",)),
+    "obygaze_origin": ("float32", (2,), ("step",)),
+}
+COMPANIONS = {
+    "mask": ("bool", (N_FRAMES,), ("frame",)),
+    "time_s": ("float64", (N_FRAMES,), ("frame",)),
+    "asked_s": ("float64", (N_FRAMES,), ("frame",)),
+    "start_s": ("float64", (), ()),
+    "end_s": ("float64", (), ()),
+}
+ALPHABET = "ab-. _='\"#,;:é日0{}"
+IDS = st.text(ALPHABET, min_size=1, max_size=6).filter(lambda text: text.strip(" "))
+TEXTS = st.text("ab \"'#:é|&<*\\", max_size=12).map(str.strip)
+LICENCES = st.sampled_from(["", "CC-BY-4.0", "ODbL-1.0", "for this lab only"])
+CITATIONS = st.sampled_from(["", "Doe (2026).", 'Doe: "Gazes" #1 & <b>, 2026', "été"])
+
+
+class Drawn(NamedTuple):
+    """What a store is made of."""
+
+    rows: list[Row]
+    arrays: list[Array]
+    values: dict[str, np.ndarray]
+    terms: Terms
+
+    def write(self, folder: Path) -> Store:
+        """Write the store."""
+        maker = Maker("p 1", "cpu")
+        write_store(
+            folder,
+            ArraySource(self.rows, self.values),
+            arrays=self.arrays,
+            recipe=a_recipe(),
+            manifest=Manifest("films", "0" * 64),
+            makers=[maker] if self.rows[0].maker == 0 else [],
+            terms=self.terms,
+        )
+        return open_store(folder)
+
+
+@st.composite
+def stores(draw: st.DrawFn) -> Drawn:
+    """Stores with arrays, masks, times, statuses, reasons, films and terms of every kind."""
+    clips = draw(st.lists(IDS, min_size=1, max_size=6, unique=True))
+    films = draw(st.lists(IDS, min_size=1, max_size=3))
+    seconds = st.none() | st.floats(0, 1e6)
+    has_times = draw(st.booleans())
+    maker = draw(st.sampled_from([None, 0]))
+    rows = []
+    for number, clip in enumerate(clips):
+        statuses = [OK, OK, FAILED, NO_VIDEO, WITHDRAWN] if number else [OK]
+        status = draw(st.sampled_from(statuses))
+        row = Row(clip, draw(st.sampled_from(films)), status=status, maker=maker)
+        if has_times:
+            row = row._replace(start_s=draw(seconds), end_s=draw(seconds))
+        if status != OK or draw(st.booleans()):
+            row = row._replace(reason=draw(TEXTS))
+        if draw(st.booleans()):
+            row = row._replace(video_bytes=7, video_hash="0" * 16, pictures=2)
+        rows.append(row)
+    kinds = {**FEATURES, **COMPANIONS}
+    features = st.lists(st.sampled_from(sorted(FEATURES)), min_size=1, unique=True)
+    companions = st.lists(st.sampled_from(sorted(COMPANIONS)), unique=True)
+    names = draw(st.permutations(draw(features) + draw(companions)))
+    arrays = [Array.of(name, *kinds[name]) for name in names]
+    random = np.random.default_rng(draw(st.integers(0, 999)))
+    is_real = random.random((len(rows), N_FRAMES)) < 0.6
+    values = {}
+    for array in arrays:
+        shape = (len(rows), *array.shape)
+        numbers = random.normal(scale=50, size=shape)
+        if array.name == "mask":
+            numbers = is_real
+        elif array.name in ("time_s", "asked_s"):
+            numbers = np.where(is_real, numbers, np.nan)
+        elif array.dtype == "bool":
+            numbers = numbers > 0
+        elif array.dtype == "uint8":
+            numbers = np.abs(numbers) % 256
+        values[array.name] = np.asarray(numbers).astype(array.dtype)
+    return Drawn(rows, arrays, values, Terms(draw(LICENCES), draw(CITATIONS)))
+
+
+def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
+    """Which arrays docs/store.md, section 4, says belong to one, worked out by hand."""
+    here = {array.name for array in arrays}
+    names = {name}
+    if name in ("frames", "tokens"):
+        names |= {"mask", "time_s", "asked_s"}
+    if name in ("time_s", "asked_s"):
+        names |= {"mask", "time_s", "asked_s"}
+    if name == "counts":
+        names |= {"time_s", "asked_s"}
+    if name == "mask":
+        names |= {"time_s", "asked_s"}
+    return (names | {"start_s", "end_s"}) & here
+
+
+@pytest.fixture(params=list(FORMATS))
+def format(request: pytest.FixtureRequest) -> Any:
+    """Each format of exports."""
+    if request.param == "parquet":
+        pytest.importorskip("pyarrow")
+    return request.param
+
+
+@settings(max_examples=10)
+@given(drawn=stores(), data=st.data())
+def test_an_export_comes_back_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: Any,
+    drawn: Drawn,
+    data: st.DataObject,
+) -> None:
+    check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
+
+
+@pytest.mark.check("draws for long")
+@settings(max_examples=200)
+@given(drawn=stores(), data=st.data())
+def test_many_exports_come_back_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: Any,
+    drawn: Drawn,
+    data: st.DataObject,
+) -> None:
+    check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
+
+
+def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> None:
+    """Export a store, import the export, and compare all but what is said to be left out."""
+    store = drawn.write(folder / "store")
+    name = data.draw(st.sampled_from([array.name for array in drawn.arrays]))
+    names = data.draw(st.sampled_from([[], [name]]))
+    target = folder / FORMATS[format]
+    ok_rows = [row for row in drawn.rows if row.status == OK]
+    try:
+        done = export_features(store, target, format, arrays=names)
+    except (FixInput, FixUsage) as error:
+        # Refused before anything is written, for one of these reasons.
+        assert not target.exists()
+        is_key = all(
+            "/" not in row.clip_id and row.clip_id[0] != "." for row in ok_rows
+        )
+        reasons = ["would be one", "no array has one vector a clip"]
+        reasons += [] if is_key else ["cannot be a key of HDF5"]
+        assert any(reason in error.message for reason in reasons), error
+        return
+    if names:
+        has_times = any((row.start_s, row.end_s) != (None, None) for row in ok_rows)
+        expected = of_frames(drawn.arrays, name)
+        if has_times and format != "hdf5":
+            expected -= {"start_s", "end_s"}
+        assert set(done.arrays) == expected
+    elif format != "parquet":
+        assert set(done.arrays) >= {array.name for array in drawn.arrays} - {
+            "start_s",
+            "end_s",
+        }
+    # What is not in the export is said by it, and by the import.
+    absent = [array.name for array in drawn.arrays if array.name not in done.arrays]
+    failed = {row.clip_id for row in drawn.rows if row.status != OK}
+    assert set(done.left_out) == failed
+    left_out = ", ".join(done.not_exported)
+    assert (f"the arrays {', '.join(absent)}" in left_out) == bool(absent)
+    assert ("remarks" in left_out) == any(row.reason for row in ok_rows)
+    assert ("videos" in left_out) == any(row.video_hash for row in ok_rows)
+    assert ("what computed" in left_out) == (drawn.rows[0].maker == 0)
+    assert ("clip" in left_out.partition("the arrays")[0]) >= bool(failed)
+    imported = import_features(format, target, folder / "again")
+    assert not imported.failed
+    assert (left_out in "\n".join(imported.notes)) or not left_out
+    again = open_store(folder / "again")
+    kept = {"reason": "", "video_bytes": None, "video_hash": "", "pictures": None}
+    expected_rows = [row._replace(maker=None, **kept) for row in ok_rows]
+    assert list(again.rows) == expected_rows
+    assert again.terms == store.terms == drawn.terms
+    check_arrays(again, drawn, set(done.arrays))
+    # One array of the file, with what belongs to it.
+    name = data.draw(st.sampled_from(sorted(done.arrays)))
+    key = name
+    if format == "hdf5":
+        key = "{id}" if len(done.arrays) == 1 else f"{{id}}/{name}"
+    import_features(format, target, folder / "part", arrays={name: key})
+    exported = [array for array in drawn.arrays if array.name in done.arrays]
+    check_arrays(open_store(folder / "part"), drawn, of_frames(exported, name))
+
+
+def check_arrays(store: Store, drawn: Drawn, names: set[str]) -> None:
+    """Compare the arrays of a store with those that were drawn, of the rows that are ok."""
+    there = {array.name: array for array in store.record.arrays}
+    assert set(there) == names
+    is_ok = np.array([row.status == OK for row in drawn.rows])
+    for array in drawn.arrays:
+        if array.name not in there:
+            continue
+        assert there[array.name] == array
+        values = store.read(array.name, np.arange(len(store)))
+        assert values.tobytes() == drawn.values[array.name][is_ok].tobytes()
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 999), pool=st.sampled_from(["also", "only"]))
+def test_padding_is_never_in_a_maximum(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, pool: Any
+) -> None:
+    """Of a file of another program: frames, some of them padding, and their times."""
+    folder = tmp_path_factory.mktemp("padding")
+    random = np.random.default_rng(seed)
+    shape = [(4, N_FRAMES, 2), (4, N_FRAMES, 3, 2)][seed % 2]
+    frames = random.normal(size=shape).astype(np.float32)
+    is_real = random.random((4, N_FRAMES)) < 0.7
+    frames[~is_real] += 99
+    times = np.where(is_real, random.random((4, N_FRAMES)), np.nan)
+    ids = [f"a-{number}" for number in range(4)]
+    mask = is_real.astype(["bool", "int64", "float32"][seed % 3])
+    np.savez(folder / "f.npz", clip_id=ids, frames=frames, mask=mask, time_s=times)
+    has_frames = is_real.any(axis=1)
+    assume(has_frames.any())
+    done = import_features("npz", folder / "f.npz", folder / "s", pool=pool)
+    assert set(done.failed) == {
+        clip for clip, ok in zip(ids, has_frames, strict=True) if not ok
+    }
+    store = open_store(folder / "s")
+    expected = []
+    for clip, real in zip(frames, is_real, strict=True):
+        if real.any():
+            vectors = clip[real].reshape(-1, clip.shape[-1])
+            expected.append([max(column) for column in vectors.T.tolist()])
+    name = "pooled" if pool == "also" else "frames"
+    np.testing.assert_array_equal(store.matrix(name, missing="drop"), expected)
+    arrays = [array.name for array in store.record.arrays]
+    assert arrays == (
+        ["frames", "mask", "time_s", "pooled"] if pool == "also" else ["frames"]
+    )
+    if pool == "also":
+        rows = np.flatnonzero(has_frames)
+        np.testing.assert_array_equal(store.read("time_s", rows), times[rows])
+        np.testing.assert_array_equal(store.real_frames("frames", rows), is_real[rows])
+    else:
+        assert "mask was left out: it belongs to no array that is stored" in done.notes
+
+
+# README.md.
+
+STEPS = ("edit here", "edit there", "edit copy", "push", "publish", "withdraw", "pull")
+
+
+def body_of(place: Path) -> str:
+    """The text below the head, as it is in the file."""
+    text = (place / "README.md").read_text("utf-8").removeprefix("\ufeff")
+    return text.split("---\n", 2)[2]
+
+
+class Places:
+    """A store, where it is pushed to, and a copy of that; and what was edited in each card."""
+
+    def __init__(self, folder: Path, drawn: Drawn) -> None:
+        self.here = folder / "here"
+        self.there = folder / "served" / "there"
+        self.copy = folder / "copy"
+        drawn.write(self.here)
+        self.terms = drawn.terms
+        self.edited = dict.fromkeys((self.here, self.there, self.copy), "")
+        self.n_edits = 0
+
+    def edit(self, place: Path, *, with_bom: bool) -> None:
+        """Write another text into the card, with an editor that may add a byte order mark."""
+        if not place.exists():
+            return
+        self.n_edits += 1
+        head = (place / "README.md").read_text("utf-8").removeprefix("\ufeff")
+        head = head.rpartition(body_of(place))[0]
+        self.edited[place] = f"\nOur text {self.n_edits} & été.\n"
+        text = ("\ufeff" if with_bom else "") + head + self.edited[place]
+        (place / "README.md").write_text(text, "utf-8")
+
+    def push(self, *, publish: bool) -> None:
+        """Push the store; a text that was edited here goes before one that was edited there."""
+        creators = ["Doe, Jane"] if publish else []
+        push(self.here, self.there, publish=publish, creators=creators, no_licence=True)
+        self.edited[self.there] = self.edited[self.here] or self.edited[self.there]
+
+    def pull(self, *, is_damaged: bool) -> None:
+        """Pull what is pushed from a plain web server, maybe over a damaged copy."""
+        if not self.there.exists():
+            return
+        if is_damaged and self.copy.exists():
+            (self.copy / "rows.csv").chmod(0o644)
+            (self.copy / "rows.csv").write_bytes(b"damaged")
+        with web_server(self.there.parent) as server:
+            server.ranges = False
+            pull(f"{server.url}/there", self.copy, workspace=self.copy.parent)
+        self.edited[self.copy] = self.edited[self.copy] or self.edited[self.there]
+
+    def withdraw(self) -> None:
+        """Withdraw a clip, and remove the store before."""
+        ok = [row.clip_id for row in open_store(self.here).rows if row.is_ok]
+        films = set(open_store(self.here).movie_ids.tolist())
+        if len(ok) < 2 or ok[-1] in films:
+            return
+        made = subset(
+            self.here, without=[ok[-1]], reason="asked", workspace=self.here.parent
+        )
+        for copy in made.copies:
+            if ".before-" in copy.path.name:
+                shutil.rmtree(copy.path)
+
+    def check(self) -> None:
+        """Compare terms and texts of all places with what was stated and edited."""
+        for place, edited in self.edited.items():
+            if not place.exists():
+                continue
+            card = (place / "README.md").read_bytes()
+            assert read_terms(card) == self.terms
+            if edited:
+                assert body_of(place) == edited
+            else:
+                assert edits_of(card).body == ""
+                n_ok = open_store(place).record.rows.ok
+                assert f"Of the clips, {n_ok} ok" in body_of(place)
+            check_all(place)
+
+
+@settings(max_examples=3)
+@given(drawn=stores(), data=st.data())
+def test_copies_are_whole_and_an_edited_card_survives(
+    tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
+) -> None:
+    check_places(tmp_path_factory.mktemp("places"), drawn, data)
+
+
+@pytest.mark.check("draws for long")
+@settings(max_examples=40)
+@given(drawn=stores(), data=st.data())
+def test_many_copies_are_whole_and_their_edited_cards_survive(
+    tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
+) -> None:
+    check_places(tmp_path_factory.mktemp("places"), drawn, data)
+
+
+def check_places(folder: Path, drawn: Drawn, data: st.DataObject) -> None:
+    """Edit, push, publish, withdraw and pull at random, and compare after each step."""
+    pytest.importorskip("obstore")
+    pytest.importorskip("pyarrow")
+    drawn = drawn._replace(
+        terms=drawn.terms._replace(licence=drawn.terms.licence or "MIT")
+    )
+    places = Places(folder, drawn)
+    for step in data.draw(st.lists(st.sampled_from(STEPS), min_size=3, max_size=8)):
+        flag = data.draw(st.booleans())
+        if step == "edit here":
+            places.edit(places.here, with_bom=flag)
+        elif step == "edit there":
+            places.edit(places.there, with_bom=flag)
+        elif step == "edit copy":
+            places.edit(places.copy, with_bom=flag)
+        elif step in ("push", "publish"):
+            places.push(publish=step == "publish")
+        elif step == "withdraw":
+            places.withdraw()
+        else:
+            places.pull(is_damaged=flag)
+        places.check()
+    places.push(publish=False)
+    places.pull(is_damaged=False)
+    places.check()
+    sealed = files_of(places.here)
+    for place in (places.there, places.copy):
+        files = files_of(place)
+        for name in open_store(places.here).record.files:
+            assert files[name] == sealed[name]
+        assert open_store(place).seal == open_store(places.here).seal
