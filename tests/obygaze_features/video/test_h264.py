@@ -221,7 +221,9 @@ def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(
     is_needed = 1 < lost <= len(kept) and not following[0].is_idr
     # A jump to 1 may be that of an encoder that counts anew.
     if pictures[lost - 1].is_reference and is_needed and following[0].frame_num != 1:
-        assert gaps == [lost - 1]
+        assert gaps[0] == lost - 1
+        # It is found again until the next reference picture.
+        assert all(not picture.is_reference for picture in kept[lost - 1 : gaps[-1]])
     else:
         assert gaps == []
 
