@@ -19,7 +19,8 @@ INPUTS ?= 500000
 SEED ?= 1
 ROUNDS ?= 10
 TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
-	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py)
+	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py) \
+	tests/rules/test_doubtful.py
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help

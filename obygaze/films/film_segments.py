@@ -67,7 +67,7 @@ def rate_and_length(path: Path) -> tuple[Fraction | None, float]:
     from obygaze_features.video.container import open_video
 
     try:
-        with open_video(path) as (container, stream):
+        with open_video(path) as (container, stream, _):
             average = stream.average_rate
             nominal = stream.guessed_rate
             length_s = (container.duration or 0) / 1e6

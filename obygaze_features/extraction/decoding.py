@@ -229,6 +229,8 @@ def _clip_of(decoded: DecodedClip) -> Clip:
     remarks = []
     if n_damaged:
         remarks.append(f"{n_damaged} of {n_real} frames damaged")
+    if decoded.is_incomplete:
+        remarks.append("frames are missing from the file")
     is_still = decoded.path.suffix.lower() in STILL_SUFFIXES
     if decoded.total < n_frames == n_real and not is_still:
         remarks.append(repeated(decoded.total, n_frames))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import STILL_SUFFIXES
@@ -58,7 +58,7 @@ REASONS = {
     "no-video": "",
     "no-frames": "",
     "truncated": "",
-    "outside": "use a start before the end of the video",
+    "outside": "use a part that lies within the video",
     "too-long": "use an end within the video, in seconds, or none",
     "clock": "give the film one clock, such as with: ffmpeg -i FILE -c copy NEW.mkv",
     "order": "write it again, such as with: ffmpeg -i FILE NEW.mkv",
@@ -75,6 +75,15 @@ USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 
 # Called again and again during a long task.
 Progress = Callable[[], None]
+
+
+class CountErrors(Protocol):
+    """Returns how many errors were logged so far, as its last call counted, and since then."""
+
+    def __call__(self, name: str = "") -> int:
+        """Count only the errors of this reader or decoder, if it has a name."""
+        ...
+
 
 _LOG_LOCK = threading.Lock()
 _LOG_LEVELS: list[int | None] = []
@@ -105,8 +114,16 @@ def av() -> Any:
     return need("av", "video", "reading videos")
 
 
+class OpenVideo(NamedTuple):
+    """An open file, the stream of the film, and how many errors its reader logged at opening."""
+
+    container: Any
+    stream: Any
+    n_errors: int
+
+
 @contextmanager
-def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
+def open_video(path: Path) -> Iterator[OpenVideo]:
     """Open a media file and choose its stream; BadVideo explains why it cannot be opened."""
     library = av()
     if not path.exists():
@@ -120,12 +137,14 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
         allowed = picture or ",".join(CONTAINERS)
         options = {"protocol_whitelist": "file", "format_whitelist": allowed}
         # Without the prefix, a name with a colon would be read as an address.
-        container = library.open(
-            f"file:{path}",
-            format=picture,
-            container_options=options,
-            metadata_errors="replace",
-        )
+        with logged_errors() as count_errors:
+            container = library.open(
+                f"file:{path}",
+                format=picture,
+                container_options=options,
+                metadata_errors="replace",
+            )
+            n_errors = count_errors(container.format.name)
     except (library.FFmpegError, OSError, ValueError) as error:
         message = "no permission to read the file"
         if not isinstance(error, PermissionError):
@@ -140,7 +159,11 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
                 )
         raise BadVideo(message, path=path, stage="open", reason="unreadable") from error
     with container:
-        yield container, _video_stream(container, path)
+        stream = _video_stream(container, path)
+        if container.format.name == stream.codec_context.codec.canonical_name:
+            # A bare stream: its decoder has the same name, and may lack what is before the file.
+            n_errors = 0
+        yield OpenVideo(container, stream, n_errors)
 
 
 def _picture_format(path: Path) -> str | None:
@@ -199,11 +222,8 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def logged_errors(name: str = "") -> Iterator[Callable[[], int]]:
-    """Count the errors that FFmpeg logs in this thread: some damage is reported only there.
-
-    With `name`, only the errors of this reader or decoder count.
-    """
+def logged_errors() -> Iterator[CountErrors]:
+    """Count the errors that FFmpeg logs in this thread: some damage is reported only there."""
     logging = av().logging
     with _LOG_LOCK:
         _LOG_LEVELS.append(logging.get_level())
@@ -213,7 +233,7 @@ def logged_errors(name: str = "") -> Iterator[Callable[[], int]]:
         with logging.Capture() as lines:
             n_errors = 0
 
-            def count() -> int:
+            def count(name: str = "") -> int:
                 nonlocal n_errors
                 for level, logger, _ in lines:
                     n_errors += level <= logging.ERROR and name in ("", logger)

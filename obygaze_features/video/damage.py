@@ -1,6 +1,6 @@
 """Find packets that are missing or cut, from what a container says of them, without decoding."""
 
-from collections.abc import Iterable, Sequence
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,9 @@ GAP = 1.5
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
-# The table of a container is that of the file if it lists so many of the packets that are found.
-_SHARE_IN_TABLE = 7 / 8
+# The chunks of AVI that hold others, and the table at its end.
+_AVI_LISTS = (b"RIFF", b"LIST")
+_AVI_TABLE = b"idx1"
 # Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
 _LATE = 16
 
@@ -26,7 +27,7 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     A picture is missing where the next one comes later than the rate says. Most decoders go on
     from the last picture that they have and report nothing. `slots` are the times of decoding,
     which tell it where pictures have no times of their own, `durations` how long the container says
-    that each picture is shown: if they fill the film, no time is missing.
+    that each picture is shown: if one is longer by as much, it declares a pause.
     """
     if not index.timed:
         # Times of decoding that do not increase say nothing.
@@ -35,28 +36,34 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
         after = gaps(slots) + 1
         # Some writers leave slots empty behind the first picture, for those stored late.
         return [int(position) for position in index.order[after[after > 1]]]
-    shown_for = durations[index.order[:-1]].sum()
-    if shown_for >= np.ptp(index.pts[index.order]):
-        return []
     pictures = np.sort(index.order)
     places = np.empty(index.frames, dtype=np.int64)
     places[index.ranks[pictures]] = np.arange(index.frames)
     # How many pictures are stored, at most, before one that is shown earlier.
     early = int((np.arange(index.frames) - places).max(initial=0))
+    near = max(early, _LATE)
     keys = index.keys[index.ranks[index.keys] >= 0]
     lost = []
     # Packets that show no picture have times too.
     times = np.sort(index.pts[index.pts != NO_PTS])
-    ends = times[gaps(times)]
-    ranks = np.searchsorted(index.pts[index.order], ends, side="right") - 1
-    for rank in ranks.tolist():
+    places_of_gaps = gaps(times)
+    ranks = np.searchsorted(index.pts[index.order], times[places_of_gaps], "right") - 1
+    steps = np.diff(times)
+    step = float(np.median(steps)) if len(steps) else 0.0
+    missing = (steps[places_of_gaps] - step).tolist()
+    declared = np.maximum(durations[index.order] - step, 0)
+    for rank, missing_here in zip(ranks.tolist(), missing, strict=True):
+        # In MP4 the durations are those of the times of decoding.
+        declared_near = declared[max(rank - near, 0) : rank + near + 1].sum()
+        if declared_near > missing_here - step / 2:
+            continue
         if index.frames - 1 - rank <= early:
             # The film was cut after a picture that is shown later than one behind the cut.
             continue
         # The picture that is missing was stored after the last key frame shown before it.
         key = int(keys[index.ranks[keys] <= rank].max(initial=-1))
         if key >= 0:
-            earliest = max(0, rank + 1 - max(early, _LATE))
+            earliest = max(0, rank + 1 - near)
             lost.append(max(int(pictures[earliest]), key + 1))
     return lost
 
@@ -71,24 +78,37 @@ def gaps(times: Ints | Floats) -> Ints:
     return np.flatnonzero(is_regular & (steps > GAP * step))
 
 
-def skipped_in_table(
-    entries: Iterable[tuple[int, int]], offsets: Ints | Sequence[int]
-) -> list[int]:
-    """Return the positions before which the table of a container lists a packet not found.
+def first_doubtful_byte(path: Path, is_short: bool) -> int:
+    """Return the byte of an AVI file from which pictures may be missing; its size if none are.
 
-    `entries` are the offsets and sizes of chunks, `offsets` those of packets, which begin after
-    the 8 bytes of a chunk's header.
+    Each chunk of the file tells where the next one begins. `is_short` tells that the header counts
+    more pictures than there are.
     """
-    listed = np.array([offset + 8 for offset, size in entries if size], dtype=np.int64)
-    packet_offsets = np.array(offsets, dtype=np.int64)
-    lost = listed[~np.isin(listed, packet_offsets)]
-    if not len(lost) or (np.diff(packet_offsets) <= 0).any():
-        return []
-    # A table with other offsets, or of another file, is not used.
-    if np.mean(np.isin(packet_offsets, listed)) < _SHARE_IN_TABLE:
-        return []
-    after = np.unique(np.searchsorted(packet_offsets, lost))
-    return [position for position in after.tolist() if position < len(packet_offsets)]
+    name = b""
+    last = 0
+    at = 0
+    with path.open("rb") as stream:
+        n_bytes = os.fstat(stream.fileno()).st_size
+        n_declared = int.from_bytes(stream.read(8)[4:], "little")
+        while at < n_bytes:
+            stream.seek(at)
+            head = stream.read(8)
+            name = head[:4]
+            if not name.isalnum():
+                return last
+            last = at
+            size = int.from_bytes(head[4:], "little")
+            if name in _AVI_LISTS:
+                at += 12
+            else:
+                at += 8 + size + size % 2
+    has_table = name == _AVI_TABLE
+    # Some programs do not fill up the last chunk to an even size.
+    if at > n_bytes + 1 and not has_table:
+        return last
+    is_cut = n_bytes < n_declared and not has_table
+    # Whole chunks were taken out, and nothing tells where.
+    return 0 if is_short and not is_cut else n_bytes
 
 
 def ends_inside_a_packet(path: Path) -> bool:

@@ -140,24 +140,13 @@ class _ClipDecoder:
         is_in_order = True
         positions = index.order[list(canvas.wanted)].tolist()
         for run in index.runs(positions, self.source.late):
-            outcome = self.source.run_with_early(run, canvas.offer)
-            is_whole = set(outcome.out) >= index.expected_of(run)
-            denied = self._denied_keys(index, run, outcome)
-            if outcome.has_reports or not is_whole or denied:
-                outcome = self._run_with_care(canvas, run)
-                denied = self._denied_keys(index, run, outcome)
-            if outcome.has_reports and denied:
-                # What is reported before a key frame that is none is about the pictures after it.
-                index = index.without_keys(denied)
-                canvas.index = index
-                first = min(index.start_of(position) for position in run.wanted)
-                outcome = self._run_with_care(canvas, replace(run, start=first))
-            # A key frame that an earlier run has shown to be none is none for this one too.
-            first = min(index.start_of(position) for position in run.wanted)
+            outcome = self._decode_run(canvas, run)
+            first = min(canvas.index.starts_of(run.wanted))
             canvas.damage |= {at for at in outcome.damage if at >= first}
             # The pictures after the last one that is wanted only show what is reported of it.
-            out = [at for at in outcome.out if at <= max(run.wanted)]
+            out = [at for at in outcome.out if first <= at <= max(run.wanted)]
             is_in_order &= self._is_in_order(canvas, out)
+        index = canvas.index
         missing = index.order[canvas.missing()].tolist()
         if not is_in_order or not index.affected(canvas.damage, missing).all():
             message = "its pictures come out of the decoder in another order"
@@ -165,12 +154,34 @@ class _ClipDecoder:
                 message, path=self.source.path, stage="decode", reason="order"
             )
 
-    def _denied_keys(
-        self, index: FrameIndex, run: PacketRun, outcome: Outcome
-    ) -> list[int]:
-        """Return the key frames at which pictures of a run begin, but not for the decoder."""
-        starts = {index.start_of(position) for position in run.wanted}
-        return [key for key in sorted(starts) if key > 0 and outcome.denies_key(key)]
+    def _decode_run(self, canvas: Canvas, run: PacketRun) -> Outcome:
+        """Decode a run from a key frame that is one to the decoder, and from before if in doubt.
+
+        A decoder may report pictures that need what is before the key frame it began at: only an
+        error that it then reports again is one of the file. A key frame that the container names,
+        but not the decoder, is none for the film from now on.
+        """
+        film = self.source.film
+        outcome = self.source.run_with_early(run, canvas.offer)
+        is_whole = set(outcome.out) >= canvas.index.expected_of(run)
+        starts = canvas.index.starts_of(run.wanted)
+        if not outcome.has_reports and is_whole and not outcome.denied_keys(starts):
+            return outcome
+        back = 2
+        while True:
+            start = canvas.index.start_of(min(starts), back)
+            canvas.forget(run.wanted)
+            outcome = self.source.run(replace(run, start=start), canvas.offer)
+            keys = canvas.index.keys
+            keys_of_run = keys[(keys >= start) & (keys <= run.stop)]
+            denied = outcome.denied_keys(keys_of_run)
+            canvas.index = canvas.index.without_keys(denied)
+            film.index = film.index.without_keys(denied)
+            is_certain = start == 0 or start in outcome.keys or not outcome.has_reports
+            if is_certain and starts.isdisjoint(denied):
+                return outcome
+            starts = canvas.index.starts_of(run.wanted)
+            back *= 2
 
     def _is_in_order(self, canvas: Canvas, out: Sequence[int]) -> bool:
         """Return whether pictures came out in the order of their times; damage can change it."""
@@ -179,20 +190,6 @@ class _ClipDecoder:
             return True
         intact = np.array(out)[~index.affected(canvas.damage, out)]
         return index.agrees_with(intact.tolist())
-
-    def _run_with_care(self, canvas: Canvas, run: PacketRun) -> Outcome:
-        """Decode a run from two key frames earlier.
-
-        A decoder may report pictures that need what is before the key frame it began at: only an
-        error that it then reports again is one of the file.
-        """
-        start = canvas.index.start_of(run.start, back=2)
-        longer = replace(run, start=start)
-        outcome = self.source.run(longer, canvas.offer)
-        if start > 0 and outcome.denies_key(start):
-            longer = replace(run, start=0)
-            outcome = self.source.run(longer, canvas.offer)
-        return outcome
 
     def _canvas(self, index: FrameIndex) -> Canvas:
         is_part = self.end_s is not None or (self.start_s or 0) > 0
@@ -207,8 +204,8 @@ class _ClipDecoder:
         message = f"the part begins at {self.start_s or 0:g} s, after the last picture"
         if self.ranks is None:
             span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)
-            if self.end_s is not None and (self.start_s is None or self.end_s <= 0):
-                message = f"the part ends at {self.end_s:g} s, before the video begins"
+            if self.end_s is not None and span[1] == 0:
+                message = f"the part ends at {self.end_s:g} s, before the first picture"
         else:
             first = int(self.ranks.min())
             last = int(self.ranks.max())

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -218,6 +218,10 @@ class Canvas:
             if rank in rows:
                 resized = picture if resize is None else resize(picture[None])[0]
                 self.pictures[resize][rows[rank]] = resized
+
+    def forget(self, positions: Iterable[int]) -> None:
+        """Take pictures for missing until they come out again."""
+        self.drawn.difference_update(int(self.index.ranks[at]) for at in positions)
 
     def blank_missing(self) -> None:
         """Make the pictures black that did not come out; the memory may have those of others."""

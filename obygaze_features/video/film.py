@@ -15,6 +15,7 @@ from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.importing.reader import DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
+    OpenVideo,
     Progress,
     av,
     no_progress,
@@ -23,7 +24,6 @@ from obygaze_features.video.container import (
 from obygaze_features.video.index import (
     NO_PTS,
     FrameIndex,
-    Ints,
     PacketRun,
     presentation_order,
 )
@@ -40,14 +40,14 @@ from obygaze_features.video.source import CHECKED, TRIES, VideoSource, is_key
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/10"
+SCHEMA = "obygaze-film-index/11"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
 Values = dict[str, Any]
 T = TypeVar("T")
 
-_FILMS: dict[tuple[str, int, int, Path | None], Film] = {}
+_FILMS: dict[tuple[str, int, tuple[int, int], Path | None], Film] = {}
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,20 @@ def open_film(
         indexes: the folder that keeps the indexes of films, also of small ones.
         progress: called again and again while an index is made.
     """
-    with open_video(path) as (container, stream):
+    with open_video(path) as video:
         facts = path.stat()
         if indexes is None and facts.st_size <= KEEP_BYTES:
-            yield _read(path, container, stream, progress)
+            yield _read(path, video, progress)
             return
-        identity = str(path.absolute()), facts.st_size, facts.st_mtime_ns, indexes
+        times_ns = facts.st_mtime_ns, facts.st_ctime_ns
+        identity = str(path.absolute()), facts.st_size, times_ns, indexes
         film = _FILMS.get(identity)
         if film is None:
             film = _FILMS[identity] = _film(path, indexes, progress)
             # Other threads may open films too, so that this one may be gone again.
             for oldest in list(_FILMS)[:-CACHED_FILMS]:
                 _FILMS.pop(oldest, None)
-        source = VideoSource(path, film, container, stream, progress)
+        source = VideoSource(path, film, video.container, video.stream, progress)
         source.read_geometry()
         yield source
 
@@ -245,8 +246,8 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
     """Return what is known of a film, from the folder of its index if there is one."""
 
     def read() -> Film:
-        with open_video(path) as (container, stream):
-            return _read(path, container, stream, progress).film
+        with open_video(path) as video:
+            return _read(path, video, progress).film
 
     if indexes is None:
         return read()
@@ -268,8 +269,14 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
 
 
 def _index_file(path: Path, indexes: Path) -> Path:
-    """Return the file that keeps the index of a film."""
-    return indexes / quick_sha256(path)[1] / "index.npz"
+    """Return the file that keeps the index of a film as it is now.
+
+    The hash reads a part of the film only. Whatever is written to another part changes the times of
+    the file, also if it gets its old time of modification back.
+    """
+    facts = path.stat()
+    state = f"{quick_sha256(path)[1]} {facts.st_mtime_ns} {facts.st_ctime_ns}"
+    return indexes / sha256_bytes(state.encode()) / "index.npz"
 
 
 def _unpacked_film(values: Values, folder: Path) -> Film:
@@ -286,13 +293,12 @@ def _unpacked_film(values: Values, folder: Path) -> Film:
     )
 
 
-def _read(path: Path, container: Any, stream: Any, progress: Progress) -> VideoSource:
+def _read(path: Path, video: OpenVideo, progress: Progress) -> VideoSource:
     """Read the packets of an open video; correct its index where decoding shows it to be wrong."""
     packets: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
-    film = read_packets(path, container, stream, packets, progress)
-    source = VideoSource(path, film, container, stream, progress, packets)
+    film = read_packets(path, video, packets, progress)
+    source = VideoSource(path, film, video.container, video.stream, progress, packets)
     source.read_geometry()
-    film.index = _with_keys_of_decoder(source)
     film.index = _with_times_where_shown(source)
     film.index = _without_undecodable_head(source)
     before_key = _before_first_key(source)
@@ -330,39 +336,6 @@ def _takes_key_twice(source: VideoSource) -> bool:
     return False
 
 
-def _with_keys_of_decoder(source: VideoSource) -> FrameIndex:
-    """Return the index with the first key frame alone, if the next ones are none to the decoder.
-
-    Some containers call every packet a key frame, or those from which pictures are renewed by and
-    by. A film without times is decoded as a whole, which tells all key frames.
-    """
-    index = source.film.index
-    others = index.keys[1 : 1 + TRIES].tolist()
-    if not index.timed or not others:
-        return index
-    if not _are_denied(source, index.keys[index.keys <= index.keys[0] + TRIES]):
-        for key in others:
-            alone = PacketRun(key, key, frozenset())
-            if source.run(alone, lambda _, __: None).keys:
-                return index
-    only_first = np.zeros_like(index.key)
-    only_first[index.keys[0]] = True
-    return replace(index, key=only_first)
-
-
-def _are_denied(source: VideoSource, keys: Ints) -> bool:
-    """Return whether one of some neighbouring key frames is none to the decoder.
-
-    They are decoded one after another, since a decoder may take a picture that it begins with for
-    a damaged one.
-    """
-    if len(keys) < 2:
-        return False
-    first, *_, last = keys.tolist()
-    outcome = source.run(PacketRun(first, last, frozenset()), lambda _, __: None)
-    return any(outcome.denies_key(key) for key in keys.tolist() if key in outcome.out)
-
-
 def _with_times_where_shown(source: VideoSource) -> FrameIndex:
     """Return the index with times, if only packets that show no picture are without one.
 
@@ -387,10 +360,11 @@ def _before_first_key(source: VideoSource) -> list[int]:
     """Return the positions of pictures before the first key frame: they lack what they build on.
 
     Some decoders show them, on grey, without reporting an error. Some files do not say which
-    packets are key frames, so that the decoder is asked.
+    packets are key frames, or say it of others too, so that the decoder is asked.
     """
     index = source.film.index
-    first = int(index.keys[0]) if len(index.keys) else len(index.pts)
+    end = len(index.pts)
+    first = int(index.keys[0]) if len(index.keys) and not source.begins_on_grey else end
     if first > 0:
         head = PacketRun(0, first - 1, frozenset())
         keys = source.run(head, lambda _, frame: is_key(frame)).keys

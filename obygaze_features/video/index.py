@@ -130,6 +130,10 @@ class FrameIndex:
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
 
+    def starts_of(self, positions: Iterable[int]) -> set[int]:
+        """Return the key frames to decode from for some pictures."""
+        return {self.start_of(position) for position in positions}
+
     def runs(self, positions: Iterable[int], late: int) -> list[PacketRun]:
         """Return the fewest runs of packets that hold `positions`.
 
@@ -200,10 +204,13 @@ class FrameIndex:
     def affected(self, damage: Collection[int], positions: Sequence[int]) -> Bools:
         """Return for each picture whether it, or one it may be built on, is damaged or missing.
 
-        `damage` are the positions at which a decoder found an error.
+        `damage` are the positions at which a decoder found an error. Where pictures are counted,
+        those that are stored after a picture but may be shown before it must be there too.
         """
         starts = np.array([self.start_of(position) for position in positions], np.int64)
         stops = np.array(positions, np.int64) + 1
+        if not self.timed and self.counted:
+            stops = self._counted_stops(stops - 1)
         is_broken = self.broken.copy()
         is_broken[list(damage)] = True
         n_broken = np.append(0, np.cumsum(is_broken))
@@ -211,6 +218,14 @@ class FrameIndex:
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
         return has_broken | has_lost
+
+    def _counted_stops(self, positions: Ints) -> Ints:
+        """Return up to where packets may move the pictures at some positions by one place."""
+        stored = np.sort(self.order)
+        places = np.searchsorted(stored, positions)
+        n_early = int((np.arange(self.frames) - self.ranks[stored]).min(initial=0))
+        after = np.minimum(self.ranks[positions] - n_early, self.frames - 1)
+        return np.maximum(stored[np.maximum(after, places)], positions) + 1
 
     def corrected(self, out: Sequence[int], damage: Damage) -> Self:
         """Return the index with the pictures that came out of the decoder, in that order.
@@ -224,6 +239,7 @@ class FrameIndex:
         is_damaged = len(damage) > 0 or self.has_damage
         if self.timed and (is_damaged or self.agrees_with(out)):
             positions = np.union1d(out, lost).astype(np.int64)
+            positions = positions[self.pts[positions] != NO_PTS]
             return self.with_order(
                 positions[np.argsort(self.pts[positions], kind="stable")]
             )
@@ -302,6 +318,23 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
     return clock - (start if origin_s is None else min(origin_s, start))
 
 
+def each_second(times_s: Floats, rate: float) -> Ints:
+    """Return which pictures, of those shown at these times, are taken for one a second.
+
+    At the rate in the header of the film, these are each int(rate) pictures. If the pictures have
+    another rate or none, they are those on the screen at the first time and each second after it,
+    so that one that stays there longer is taken several times.
+    """
+    step_s = 1 / rate
+    late_s = np.diff(times_s) - step_s
+    is_at_rate = np.abs(late_s) < step_s / 2
+    if is_at_rate.all():
+        return np.arange(0, len(times_s), max(int(rate), 1), dtype=np.int64)
+    seconds = np.arange(times_s[0], times_s[-1] + ROUNDING_S, 1.0) + ROUNDING_S
+    on_screen: Ints = np.searchsorted(times_s, seconds, side="right") - 1
+    return on_screen
+
+
 @dataclass(frozen=True)
 class SampledRanks:
     """The ranks of the sampled pictures, and which are real."""
@@ -332,7 +365,7 @@ def span_of(
 
     If no picture begins in that time, it is the one picture on the screen at start_s. `last_s` is
     how long the last one stays there. An empty span means that the time lies after the last
-    picture, or before the video begins.
+    picture, or before the first one.
     """
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s
@@ -348,8 +381,6 @@ def span_of(
         and start < times_s[-1] + max(last_s - ROUNDING_S, ROUNDING_S)
     ):
         return first - 1, first
-    if first == stop == 0 and len(times_s) and end > ROUNDING_S:
-        return 0, 1
     return first, stop
 
 
@@ -379,12 +410,12 @@ def sample(
 ) -> SampledRanks:
     """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 
-    even: `sample_indices`. fps: one picture a second, each int(rate) pictures, at most `count` of
-    them evenly spread by linspace; with fewer, the other rows are masked.
+    even: `sample_indices`. fps: `each_second`, at most `count` of them evenly spread by linspace;
+    with fewer, the other rows are masked.
     """
     first, stop = span
     if rule == "fps":
-        seconds = np.arange(first, stop, max(int(index.rate), 1), dtype=np.int64)
+        seconds = first + each_second(index.times_s[first:stop], index.rate)
         if len(seconds) > count:
             spread = np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)
             seconds = seconds[spread]

@@ -1,5 +1,6 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,18 +12,21 @@ from numpy.typing import NDArray
 from obygaze_features.video.container import (
     TIMED_CONTAINERS,
     BadVideo,
+    OpenVideo,
     Progress,
     av,
     demux,
     logged_errors,
+    open_video,
 )
 from obygaze_features.video.damage import (
     GAP,
     ends_inside_a_packet,
+    first_doubtful_byte,
     gaps,
     lost_in_time,
-    skipped_in_table,
 )
+from obygaze_features.video.h264 import GapFinder, H264Reader
 from obygaze_features.video.index import (
     NO_PTS,
     Bools,
@@ -144,29 +148,28 @@ class Film:
 
 
 def read_packets(
-    path: Path,
-    container: Any,
-    stream: Any,
-    packets: list[Any] | None,
-    progress: Progress,
+    path: Path, video: OpenVideo, packets: list[Any] | None, progress: Progress
 ) -> Film:
     """Read all packets of an open video into an index, and into `packets` if it is a list.
 
     `progress` is called for each packet.
     """
+    container, stream, n_errors = video
     declared_s = _declared_s(container, stream)
     seen = _read_packets(container, stream, packets, progress)
+    if n_errors:
+        seen = _with_errors_at_opening(path, seen, progress)
     table = seen.table
     if not len(table):
         raise BadVideo(
             "no picture in the file", path=path, stage="open", reason="no-frames"
         )
     if container.format.name == "avi":
-        entries = ((entry.pos, entry.size) for entry in stream.index_entries)
-        missing = skipped_in_table(entries, table["offset"])
-        if missing:
-            # The container counts pictures: all behind a missing one would be at other times.
-            seen.broken[missing[0] :] = True
+        # The container counts pictures: all behind a missing one would be at other times.
+        last = table[-1]
+        n_found = int(last["dts"] + last["duration"])
+        is_short = n_found < stream.frames
+        seen.broken |= table["offset"] >= first_doubtful_byte(path, is_short)
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True
     index = _index_of(seen, container, stream)
@@ -199,6 +202,26 @@ class _Seen:
     is_broken: bool
 
 
+def _with_errors_at_opening(path: Path, seen: _Seen, progress: Progress) -> _Seen:
+    """Return the packets of a film of which errors were reported when it was opened.
+
+    FFmpeg reads the first packets then, and does not repeat what it reports of them unless they are
+    read again, from the first key frame on. If it says nothing of any packet, each may be damaged.
+    """
+    with suppress(av().FFmpegError), open_video(path) as (container, stream, _):
+        container.seek(0)
+        again = _read_packets(container, stream, None, progress)
+        first = max(len(seen.table) - len(again.table), 0)
+        is_same = np.array_equal(again.table["size"], seen.table["size"][first:])
+        if again.is_broken and is_same:
+            seen.broken[first:] |= again.broken
+            seen.lost[first:] |= again.lost
+            seen.is_broken = True
+            return seen
+    seen.broken[:] = True
+    return seen
+
+
 def _read_packets(
     container: Any, stream: Any, packets: list[Any] | None, progress: Progress
 ) -> _Seen:
@@ -206,18 +229,27 @@ def _read_packets(
     codec = stream.codec_context.codec.canonical_name
     rows: list[tuple[int, ...]] = []
     broken = set[int]()
+    after_gap = list[int]()
+    h264 = H264Reader(stream.codec_context.extradata) if codec == "h264" else None
+    gap_finder = GapFinder()
     # How many packets had been read when an error was reported.
     reported = set[int]()
     is_cut = False
-    with logged_errors(container.format.name) as count_errors:
+    reader = container.format.name
+    with logged_errors() as count_errors:
         n_errors = 0
         try:
             for packet in demux(container, stream):
                 progress()
                 if packet.is_corrupt:
-                    broken.add(len(rows))
-                if count_errors() > n_errors:
-                    n_errors = count_errors()
+                    # Some readers find out one packet early, some one packet late.
+                    broken.update(range(len(rows) - 1, len(rows) + 2))
+                if h264 is not None:
+                    picture = h264.read(memoryview(packet))
+                    if picture is not None and gap_finder.is_after_gap(picture):
+                        after_gap.append(len(rows))
+                if count_errors(reader) > n_errors:
+                    n_errors = count_errors(reader)
                     reported.add(len(rows))
                 rows.append(_row_of(packet, codec))
                 if packets is not None:
@@ -225,7 +257,7 @@ def _read_packets(
                     packets.append(packet)
         except av().FFmpegError:
             is_cut = True
-        if count_errors() > n_errors or is_cut:
+        if count_errors(reader) > n_errors or is_cut:
             reported.add(len(rows))
     table = np.array(rows, dtype=_PACKET)
     seen = _Seen(
@@ -234,7 +266,8 @@ def _read_packets(
         np.zeros(len(table), dtype=np.bool_),
         len(reported) > 0,
     )
-    seen.broken[list(broken)] = True
+    seen.broken[list(broken.intersection(range(len(table))))] = True
+    seen.lost[after_gap] = True
     for position in reported:
         # The damage is in this packet, in the one before, or between them; a key frame after it is
         # whole.
@@ -267,7 +300,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     """Make the index from the table of packets, with times where format and times allow."""
     table = seen.table
     pts = table["pts"].copy()
-    shown = table["shown"]
+    shown = table["shown"].copy()
     codec = stream.codec_context
     tick = float(stream.time_base)
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
@@ -279,6 +312,8 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     jump = -1
     lost = seen.lost
     if pts_are_times:
+        # A damaged packet may have lost its time; without it the others keep theirs.
+        shown[seen.broken & (pts == NO_PTS)] = False
         order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:
             # The times of decoding increase in an intact film.

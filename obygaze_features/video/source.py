@@ -1,6 +1,6 @@
 """An open video: any of its packets, their decoder, and what the decoder reports of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,6 +9,7 @@ from typing import Any
 
 from obygaze_features.video.container import (
     BadVideo,
+    CountErrors,
     Progress,
     av,
     demux,
@@ -31,6 +32,8 @@ Sink = Callable[[int, Any], bool | None]
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
 # How many packets before the wanted one are read where a container cannot begin in between.
 BEFORE = (2, 32)
+# How many pictures a decoder of AV1 keeps for later ones.
+_STORED_BY_AV1 = 8
 # What a decoder checks: checksums, and whether the bits of a packet can be those of a picture. It
 # then reports what it would else conceal; it still returns the picture.
 _ERR_DETECT = "crccheck+bitstream+buffer"
@@ -87,9 +90,13 @@ class Outcome:
             damage.update(packets)
         return damage
 
-    def denies_key(self, position: int) -> bool:
-        """Return whether the decoder reads a packet without an error, but not as a key frame."""
-        return position not in self.keys and position not in self.damage
+    def denied_keys(self, positions: Iterable[int]) -> list[int]:
+        """Return the packets, of some, that the decoder reads without an error as no key frames.
+
+        The first packet is never one of them: there is none before it to begin at.
+        """
+        whole_or_damaged = self.keys | self.damage | {0}
+        return sorted(set(positions) - whole_or_damaged)
 
 
 def is_key(frame: Any) -> bool:
@@ -103,11 +110,13 @@ class VideoSource:
     A packet is given its position in the file as its time, whatever the times in the file were, so
     that the picture decoded from it names its packet. `in_memory` are the packets of a small file,
     which stay there after the pass over them. `first` is the position of the first picture that
-    comes out, from which the geometry was read.
+    comes out, from which the geometry was read. `begins_on_grey` tells that the decoder shows it
+    although it is built on others.
     """
 
     geometry: PictureGeometry
     first: int
+    begins_on_grey: bool
 
     def __init__(
         self,
@@ -140,12 +149,14 @@ class VideoSource:
         """Return after how many packets more a decoder has reported what is wrong with one.
 
         Some errors are only seen when the picture comes out that was held back, or one that is
-        built on it.
+        built on it. AV1 keeps pictures that are shown or built upon later, in any order.
         """
+        if self.codec == "av1":
+            return _STORED_BY_AV1
         return int(self.decoder.reorder_depth) + 1
 
     def read_geometry(self) -> None:
-        """Decode the first picture that can be decoded, which sets `geometry` and `first`."""
+        """Decode the first picture that can be decoded, and set what it tells."""
         pictures: list[tuple[int, Any]] = []
 
         def take(position: int, frame: Any) -> bool:
@@ -157,6 +168,8 @@ class VideoSource:
             self.run(PacketRun(start, stop, frozenset()), take)
             if pictures:
                 self.first, frame = pictures[0]
+                is_whole = int(frame.pict_type) in _WHOLE
+                self.begins_on_grey = self.first == start and not is_whole
                 self.geometry = geometry_of(frame, self.stream)
                 return
         raise self.without_pictures()
@@ -189,7 +202,7 @@ class VideoSource:
                 yield first
                 yield from enumerate(rest, first[0] + 1)
                 return
-            with open_video(self.path) as (container, stream):
+            with open_video(self.path) as (container, stream, _):
                 yield from enumerate(demux(container, stream))
         except av().FFmpegError as error:
             # The one pass over the packets read them without an error.
@@ -281,7 +294,7 @@ class VideoSource:
         position: int,
         sink: Sink,
         outcome: Outcome,
-        count_errors: Callable[[], int],
+        count_errors: CountErrors,
     ) -> bool:
         """Decode one packet, or with None the rest; return whether the run is finished."""
         n_before = count_errors()

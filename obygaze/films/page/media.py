@@ -160,7 +160,7 @@ def _jpeg(picture: NDArray[np.uint8]) -> bytes:
 @lru_cache(maxsize=4096)
 def media_facts(path: Path) -> MediaFacts:
     """Return the facts in the header of a video; BadVideo if it cannot be opened."""
-    with open_video(path) as (container, stream):
+    with open_video(path) as (container, stream, _):
         name = container.format.name
         codec = stream.codec_context.codec.canonical_name
         codecs_of_sound = [

@@ -36,7 +36,7 @@ from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video import film
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.damage import gaps, skipped_in_table
+from obygaze_features.video.damage import gaps
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import VideoInfo, probe
@@ -270,16 +270,6 @@ def test_no_picture_behind_a_hole_in_an_avi_film_is_at_another_time(
     with pytest.raises(BadVideo) as caught:
         decode_clip(path, View(8), start_s=6.0, end_s=7.5)
     assert caught.value.reason == "damaged"
-
-
-def test_a_table_of_packets_that_says_nothing() -> None:
-    places = list(range(108, 1108, 100))
-    table = [(place - 8, 50) for place in places]
-    assert skipped_in_table(table, places) == []
-    assert skipped_in_table(table, [*places[:4], *places[5:]]) == [4]
-    assert skipped_in_table([(place, 50) for place in places], places) == []
-    # Chunks of no size are pictures that were left out when the file was made.
-    assert skipped_in_table([*table, (558, 0)], places) == []
 
 
 def test_a_gap_is_one_in_regular_times() -> None:

@@ -104,9 +104,10 @@ def test_a_part_by_its_bounds() -> None:
     assert span_of(times, 3.97, 4.0, last_s=0.04) == (99, 100)
     assert span_of(times, 3.999, 9.0, last_s=0.04) == (99, 100)
     assert span_of(times, 4.0, 9.0, last_s=0.04) == (100, 100)
-    # A video has nothing before it begins; one whose pictures begin late has its first.
+    # Nothing is on the screen before the first picture.
     assert span_of(times, -5.0, -1.0) == (0, 0)
-    assert span_of(times + 2, 0.0, 1.0) == (0, 1)
+    assert span_of(times + 2, 0.0, 2.0) == (0, 0)
+    assert span_of(times + 2, 0.0, 2.01) == (0, 1)
     # 0.1 + 0.2 is a little more than 0.3; the picture at 0.3 s belongs to the part all the same.
     assert span_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
 
@@ -135,6 +136,22 @@ def test_one_picture_a_second_of_a_long_clip() -> None:
     assert chosen.mask.all()
 
 
+def test_one_picture_a_second_goes_by_times_where_the_rate_is_not_that_of_the_header() -> (
+    None
+):
+    # Twenty at 25 a second, one that lasts 2.5 s, then 5 a second.
+    times = [n / 25 for n in range(20)] + [0.8] + [3.3 + n / 5 for n in range(9)]
+    chosen = sample(index_of(times, keys=[0]), (0, 30), 12, "fps")
+    shown = [max(n for n, time in enumerate(times) if time <= s) for s in range(5)]
+    # The long one is on the screen at 1, 2 and 3 s.
+    assert shown == [0, 20, 20, 20, 24]
+    assert chosen.index[chosen.mask].tolist() == shown
+    # Half the pictures that the header promises.
+    halved = index_of([n / 12.5 for n in range(100)], keys=[0])
+    chosen = sample(halved, (25, 75), 12, "fps")
+    assert chosen.index[chosen.mask].tolist() == [25, 37, 50, 62]
+
+
 def test_ranks_of_a_span_by_its_times() -> None:
     index = index_of([0.0, 0.5, 2.0, 2.5], keys=[0])
     assert sample(
@@ -143,7 +160,9 @@ def test_ranks_of_a_span_by_its_times() -> None:
     assert sample(
         index, span_of(index.times_s, 0.5, 2.5), 2, "even"
     ).index.tolist() == [1, 2]
-    assert sample(index, (0, 4), 3, "fps").mask.tolist() == [True, False, False]
+    seconds = sample(index, (0, 4), 4, "fps")
+    # On the screen at 0, 1 and 2 s.
+    assert seconds.index[seconds.mask].tolist() == [0, 1, 2]
 
 
 def order(pts: list[int], reorder: int) -> list[int] | None:

@@ -1,0 +1,238 @@
+"""Read the numbers of reference pictures from packets of H.264: a gap tells what is missing.
+
+Other pictures are built on reference pictures. Each has the number of the one before and 1 more,
+modulo a power of two (`frame_num`). Nothing else is read of a packet than what is needed for it.
+The standard is ITU-T H.264, sections 7.3 and 7.4.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Types of NAL units: a picture or the first part of one, a picture that needs no other, parameters.
+_SLICE = 1
+_PARTITION = 2
+_IDR = 5
+_SPS = 7
+_PPS = 8
+# Profiles whose parameters say how colours are stored.
+_WITH_CHROMA_FORMAT = (44, 83, 86, 100, 110, 118, 122, 128, 134, 135, 138, 139, 244)
+_START_CODE = b"\0\0\0\1"
+# The beginning of a slice that has all that is read of it.
+_HEAD = 32
+
+
+@dataclass(frozen=True)
+class CodedPicture:
+    """What the first slice of a packet says; `is_field` tells that it is one field of a picture."""
+
+    is_reference: bool
+    is_idr: bool
+    is_field: bool
+    frame_num: int
+    n_frame_nums: int
+    may_have_gaps: bool
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """What is needed of a sequence parameter set to read a slice."""
+
+    has_separate_colours: bool
+    log2_max_frame_num: int
+    may_have_gaps: bool
+    has_frames_only: bool
+
+
+class _Bits:
+    """The bits of a NAL unit, read one after another; ValueError if there are not enough."""
+
+    def __init__(self, data: bytes) -> None:
+        plain = data.replace(b"\0\0\3", b"\0\0")
+        self._value = int.from_bytes(plain)
+        self._n_left = 8 * len(plain)
+
+    def number(self, n_bits: int) -> int:
+        """Return an unsigned number of a fixed length."""
+        self._n_left -= n_bits
+        if self._n_left < 0:
+            raise ValueError("the NAL unit is too short")
+        return self._value >> self._n_left & ((1 << n_bits) - 1)
+
+    def flag(self) -> bool:
+        """Return one bit."""
+        return self.number(1) == 1
+
+    def golomb(self) -> int:
+        """Return a number of exponential Golomb code, without its sign."""
+        left = self._value & ((1 << self._n_left) - 1)
+        n_zeros = self._n_left - left.bit_length()
+        self.number(n_zeros)
+        return self.number(n_zeros + 1) - 1
+
+
+class H264Reader:
+    """Reads the packets of a stream in their order; remembers the parameters that come with them.
+
+    Args:
+        extradata: The parameters in the header of the file, if it has any.
+    """
+
+    def __init__(self, extradata: bytes | None) -> None:
+        # How many bytes tell the size of a NAL unit; 0 where units are found by a start code.
+        self._size_bytes = 0
+        self._sequences: dict[int, _Parameters] = {}
+        self._sequence_of: dict[int, int] = {}
+        if not extradata:
+            return
+        if extradata[0] != 1:
+            self.read(extradata)
+            return
+        for unit in _units_of_header(extradata):
+            self._read_parameters(unit)
+        self._size_bytes = (extradata[4] & 3) + 1
+
+    def read(self, packet: memoryview | bytes) -> CodedPicture | None:
+        """Return what the picture in a packet says; None if the packet has none to read."""
+        for unit in self._units(packet):
+            try:
+                if unit[0] & 31 in (_SLICE, _PARTITION, _IDR):
+                    return self._read_slice(unit[:_HEAD])
+                self._read_parameters(unit)
+            except (ValueError, KeyError, IndexError):
+                # The packet is damaged, or parameters are missing: the decoder will say so.
+                return None
+        return None
+
+    def _units(self, packet: memoryview | bytes) -> Iterator[bytes]:
+        """Yield the NAL units of a packet."""
+        # Some programs copy packets with start codes and keep the header of MP4.
+        if not self._size_bytes or packet[:4] == _START_CODE:
+            yield from _units_by_start_code(bytes(packet))
+            return
+        at = 0
+        while at + self._size_bytes < len(packet):
+            start = at + self._size_bytes
+            at = start + int.from_bytes(packet[at:start])
+            if at > start:
+                yield bytes(packet[start:at])
+
+    def _read_parameters(self, unit: bytes) -> None:
+        bits = _Bits(unit[1:])
+        if unit[0] & 31 == _SPS:
+            name, parameters = _sequence_parameters(bits)
+            self._sequences[name] = parameters
+        elif unit[0] & 31 == _PPS:
+            name = bits.golomb()
+            self._sequence_of[name] = bits.golomb()
+
+    def _read_slice(self, head: bytes) -> CodedPicture:
+        bits = _Bits(head[1:])
+        _first_mb = bits.golomb()
+        _slice_type = bits.golomb()
+        parameters = self._sequences[self._sequence_of[bits.golomb()]]
+        if parameters.has_separate_colours:
+            bits.number(2)
+        frame_num = bits.number(parameters.log2_max_frame_num)
+        return CodedPicture(
+            is_reference=head[0] >> 5 & 3 > 0,
+            is_idr=head[0] & 31 == _IDR,
+            is_field=not parameters.has_frames_only and bits.flag(),
+            frame_num=frame_num,
+            n_frame_nums=1 << parameters.log2_max_frame_num,
+            may_have_gaps=parameters.may_have_gaps,
+        )
+
+
+class GapFinder:
+    """Tells whether a reference picture is missing before a picture; they come in their order."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+
+    def is_after_gap(self, picture: CodedPicture) -> bool:
+        """Return whether a reference picture is missing between a picture and those before it."""
+        last = self._last
+        if picture.is_reference:
+            self._last = picture.frame_num
+        if last is None or picture.is_idr or picture.may_have_gaps:
+            return False
+        expected = {(last + 1) % picture.n_frame_nums}
+        if picture.is_field or not picture.is_reference:
+            # The second field of a picture has its number, and some encoders number others so.
+            expected.add(last)
+        # An encoder may begin to count anew, which only the rest of the header before would tell.
+        expected.add(1)
+        return picture.frame_num not in expected
+
+
+def _units_of_header(extradata: bytes) -> Iterator[bytes]:
+    """Yield the parameters in the header of a file such as MP4 (ISO/IEC 14496-15, avcC)."""
+    at = 5
+    # The sequences, of which the number has 5 bits, then the pictures.
+    for mask in (31, 255):
+        n_units = extradata[at] & mask if at < len(extradata) else 0
+        at += 1
+        for _ in range(n_units):
+            size = int.from_bytes(extradata[at : at + 2])
+            yield extradata[at + 2 : at + 2 + size]
+            at += 2 + size
+
+
+def _units_by_start_code(data: bytes) -> Iterator[bytes]:
+    at = data.find(b"\0\0\1")
+    while at >= 0:
+        following = data.find(b"\0\0\1", at + 3)
+        unit = data[at + 3 : following if following >= 0 else len(data)]
+        if unit:
+            yield unit
+        at = following
+
+
+def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
+    """Read a sequence parameter set; return its number and what is needed of it."""
+    profile = bits.number(8)
+    _constraints_and_level = bits.number(16)
+    name = bits.golomb()
+    has_separate_colours = False
+    if profile in _WITH_CHROMA_FORMAT:
+        chroma_format = bits.golomb()
+        if chroma_format == 3:
+            has_separate_colours = bits.flag()
+        _bit_depth_of_luma = bits.golomb()
+        _bit_depth_of_chroma = bits.golomb()
+        _is_lossless = bits.flag()
+        has_scaling_lists = bits.flag()
+        if has_scaling_lists:
+            n_lists = 12 if chroma_format == 3 else 8
+            for number in range(n_lists):
+                if bits.flag():
+                    _skip_scaling_list(bits, 16 if number < 6 else 64)
+    log2_max_frame_num = bits.golomb() + 4
+    order_type = bits.golomb()
+    if order_type == 0:
+        _log2_max_order = bits.golomb()
+    elif order_type == 1:
+        _always_zero = bits.flag()
+        _offset = bits.golomb()
+        _offset_of_bottom = bits.golomb()
+        for _ in range(bits.golomb()):
+            bits.golomb()
+    _n_reference_pictures = bits.golomb()
+    may_have_gaps = bits.flag()
+    _width = bits.golomb()
+    _height = bits.golomb()
+    has_frames_only = bits.flag()
+    return name, _Parameters(
+        has_separate_colours, log2_max_frame_num, may_have_gaps, has_frames_only
+    )
+
+
+def _skip_scaling_list(bits: _Bits, size: int) -> None:
+    last = following = 8
+    for _ in range(size):
+        if following:
+            code = bits.golomb()
+            # Signed numbers alternate: 1, -1, 2, -2 ...
+            change = (code + 1) // 2 if code % 2 else -(code // 2)
+            following = (last + change) % 256
+        last = following or last

@@ -1,0 +1,236 @@
+"""The reader of H.264 against streams that are written here by the standard, bit by bit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obygaze_features.video.h264 import CodedPicture, GapFinder, H264Reader
+
+BASELINE, HIGH, HIGH_444 = 66, 100, 244
+IDR, SLICE, SPS, PPS, SEI = 5, 1, 7, 8, 6
+
+
+def number(value: int, n_bits: int) -> str:
+    """u(n)."""
+    return f"{value:0{n_bits}b}" if n_bits else ""
+
+
+def golomb(value: int) -> str:
+    """ue(v): as many zeros as there are bits after the first one."""
+    bits = f"{value + 1:b}"
+    return "0" * (len(bits) - 1) + bits
+
+
+def signed(value: int) -> str:
+    """se(v)."""
+    return golomb(2 * value - 1 if value > 0 else -2 * value)
+
+
+def unit(kind: int, bits: str, importance: int = 3) -> bytes:
+    """A NAL unit: its header, the bits, the bit that ends them, and no start code within."""
+    bits += "1"
+    bits += "0" * (-len(bits) % 8)
+    content = bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits), 8))
+    escaped = bytearray()
+    for byte in content:
+        if byte <= 3 and escaped[-2:] == b"\0\0":
+            escaped.append(3)
+        escaped.append(byte)
+    return bytes([importance << 5 | kind]) + bytes(escaped)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What the parameters of a stream say."""
+
+    profile: int
+    chroma_format: int
+    has_separate_colours: bool
+    scaling: tuple[tuple[int, ...], ...]
+    log2_max_frame_num: int
+    order_type: int
+    may_have_gaps: bool
+    has_frames_only: bool
+    sequence: int
+    picture: int
+
+    def parameters(self) -> tuple[bytes, bytes]:
+        """Return the sequence and the picture parameter sets (7.3.2.1.1 and 7.3.2.2)."""
+        bits = number(self.profile, 8) + number(0, 8) + number(40, 8)
+        bits += golomb(self.sequence)
+        if self.profile != BASELINE:
+            bits += golomb(self.chroma_format)
+            if self.chroma_format == 3:
+                bits += number(self.has_separate_colours, 1)
+            bits += golomb(0) + golomb(0) + "0"
+            bits += number(len(self.scaling) > 0, 1)
+            if self.scaling:
+                n_lists = 12 if self.chroma_format == 3 else 8
+                for place in range(n_lists):
+                    changes = self.scaling[place % len(self.scaling)]
+                    bits += scaling_list(changes, 16 if place < 6 else 64)
+        bits += golomb(self.log2_max_frame_num - 4) + golomb(self.order_type)
+        if self.order_type == 0:
+            bits += golomb(3)
+        if self.order_type == 1:
+            bits += "1" + signed(-7) + signed(4) + golomb(2) + signed(5) + signed(-6)
+        bits += golomb(4) + number(self.may_have_gaps, 1) + golomb(19) + golomb(11)
+        bits += number(self.has_frames_only, 1) + "1" + "0"
+        return unit(SPS, bits), unit(PPS, golomb(self.picture) + golomb(self.sequence))
+
+    def slice_of(self, coded: CodedPicture) -> bytes:
+        """Return the beginning of a slice (7.3.3)."""
+        bits = golomb(0) + golomb(7 if coded.is_idr else 5) + golomb(self.picture)
+        if self.has_separate_colours and self.chroma_format == 3:
+            bits += "10"
+        bits += number(coded.frame_num, self.log2_max_frame_num)
+        if not self.has_frames_only:
+            bits += number(coded.is_field, 1) + ("1" if coded.is_field else "")
+        kind = IDR if coded.is_idr else SLICE
+        # What follows is of no interest.
+        return unit(kind, bits + "10" * 300, 2 if coded.is_reference else 0)
+
+
+def scaling_list(changes: tuple[int, ...], size: int) -> str:
+    """Return whether there is a list, and its changes until one says that the rest is equal."""
+    if not changes:
+        return "0"
+    bits = "1"
+    last = 8
+    for value in itertools.islice(itertools.cycle(changes), size):
+        bits += signed(value - last if abs(value - last) < 128 else 0)
+        if value == 0:
+            break
+        last = value
+    return bits
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Stream:
+    profile = draw(st.sampled_from([BASELINE, HIGH, HIGH_444]))
+    chroma_format = draw(st.integers(0, 3)) if profile == HIGH_444 else 1
+    scale = st.lists(st.integers(0, 60), max_size=9).map(tuple)
+    scaling = (
+        draw(st.lists(scale, max_size=3).map(tuple)) if profile != BASELINE else ()
+    )
+    return Stream(
+        profile,
+        chroma_format,
+        draw(st.booleans()) and chroma_format == 3,
+        scaling,
+        draw(st.integers(4, 16)),
+        draw(st.integers(0, 2)),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.integers(0, 31)),
+        draw(st.integers(0, 255)),
+    )
+
+
+def by_start_codes(units: Iterable[bytes]) -> bytes:
+    return b"".join(b"\0\0\0\1" + content for content in units)
+
+
+def by_sizes(units: Iterable[bytes], n_bytes: int) -> bytes:
+    return b"".join(len(content).to_bytes(n_bytes) + content for content in units)
+
+
+def header(sps: bytes, pps: bytes, n_bytes: int) -> bytes:
+    """The parameters in the header of MP4 (avcC)."""
+    head = bytes([1, sps[1], sps[2], sps[3], 0xFC | n_bytes - 1])
+    sets = bytes([0xE1]) + by_sizes([sps], 2) + bytes([1]) + by_sizes([pps], 2)
+    return head + sets
+
+
+@given(
+    stream=streams(),
+    frame_num=st.integers(0, 2**16 - 1),
+    is_reference=st.booleans(),
+    is_idr=st.booleans(),
+    is_field=st.booleans(),
+    size_bytes=st.sampled_from([0, 2, 4]),
+    has_header=st.booleans(),
+)
+def test_what_is_written_by_the_standard_is_read(
+    stream: Stream,
+    frame_num: int,
+    is_reference: bool,
+    is_idr: bool,
+    is_field: bool,
+    size_bytes: int,
+    has_header: bool,
+) -> None:
+    coded = CodedPicture(
+        is_reference=is_reference or is_idr,
+        is_idr=is_idr,
+        is_field=is_field and not stream.has_frames_only,
+        frame_num=0 if is_idr else frame_num % 2**stream.log2_max_frame_num,
+        n_frame_nums=2**stream.log2_max_frame_num,
+        may_have_gaps=stream.may_have_gaps,
+    )
+    sps, pps = stream.parameters()
+    units = [bytes([9, 0xF0]), unit(SEI, "01" * 40), stream.slice_of(coded)]
+    if not size_bytes:
+        parameters = by_start_codes([sps, pps])
+        reader = H264Reader(parameters if has_header else None)
+        packet = (b"" if has_header else parameters) + by_start_codes(units)
+    else:
+        reader = H264Reader(header(sps, pps, size_bytes))
+        packet = by_sizes(units, size_bytes)
+    assert reader.read(packet) == coded
+    # What is cut or has no parameters is no picture that can be read.
+    assert H264Reader(None).read(by_start_codes(units)) is None
+    assert reader.read(packet[: packet.index(units[-1]) + 1]) is None
+
+
+@st.composite
+def numbered_pictures(draw: st.DrawFn) -> list[CodedPicture]:
+    """Pictures with the numbers that the standard gives them (7.4.3)."""
+    n_frame_nums = draw(st.sampled_from([16, 32, 256]))
+    last = 0
+    pictures = []
+    for place in range(draw(st.integers(2, 60))):
+        is_idr = place == 0 or draw(st.integers(0, 15)) == 0
+        is_reference = is_idr or draw(st.booleans())
+        frame_num = 0 if is_idr else (last + 1) % n_frame_nums
+        pictures.append(
+            CodedPicture(is_reference, is_idr, False, frame_num, n_frame_nums, False)
+        )
+        if is_reference:
+            last = frame_num
+    return pictures
+
+
+@given(pictures=numbered_pictures(), data=st.data())
+def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(
+    pictures: list[CodedPicture], data: st.DataObject
+) -> None:
+    finder = GapFinder()
+    assert not any(finder.is_after_gap(picture) for picture in pictures)
+    lost = data.draw(st.integers(1, len(pictures)), label="lost")
+    finder = GapFinder()
+    kept = [picture for at, picture in enumerate(pictures, 1) if at != lost]
+    gaps = [at for at, picture in enumerate(kept) if finder.is_after_gap(picture)]
+    following = kept[lost - 1 :]
+    # Nothing is built on what is lost before an IDR picture, or at the beginning or the end.
+    is_needed = 1 < lost <= len(kept) and not following[0].is_idr
+    # A jump to 1 may be that of an encoder that counts anew.
+    if pictures[lost - 1].is_reference and is_needed and following[0].frame_num != 1:
+        assert gaps[0] == lost - 1
+        # It is found again until the next reference picture.
+        assert all(not picture.is_reference for picture in kept[lost - 1 : gaps[-1]])
+    else:
+        assert gaps == []
+
+
+def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:
+    layers = [CodedPicture(True, n == 0, False, 2 * n, 16, True) for n in range(8)]
+    fields = [CodedPicture(True, n == 0, True, n // 2, 16, False) for n in range(16)]
+    for pictures in (layers, fields):
+        finder = GapFinder()
+        assert not any(finder.is_after_gap(picture) for picture in pictures)

@@ -1,0 +1,201 @@
+"""Rule (e): a picture that is not known to be right is marked, and a right film is not."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from support.doubtful import (
+    ALL_KEYS,
+    Counts,
+    Kinds,
+    change,
+    count_pictures,
+    judge,
+    whole_film,
+)
+from support.generated_videos import Case, make
+from support.seeds import SEED
+from support.videos import encode_video, read_numbers, remux, write_video
+
+from obygaze_features.extraction.clips import Clip, RowJob
+from obygaze_features.extraction.decoding import decoded_row
+from obygaze_features.video import DecodeJob, View, decode_clip, decode_views
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.film import probe
+from obygaze_features.video.pool import DecodeResult
+
+QUICK = Kinds(codecs=("h264", "mpeg4", "mpeg2", "vp8"))
+
+
+def check_counts(intact: Counts, damaged: Counts) -> None:
+    print(f"intact  {intact}\ndamaged {damaged}")
+    assert (intact.wrong, intact.marked) == ([], [])
+    # Of the others nothing is said: they are no more than the number that is printed.
+    assert [line for line in damaged.wrong if "nothing is said" not in line] == []
+    assert intact.n_right > 0 and damaged.n_right > 0 and damaged.n_marked > 0
+
+
+def test_nothing_wrong_is_unmarked_where_anything_is_said(tmp_path: Path) -> None:
+    check_counts(*count_pictures(14, 5, tmp_path, QUICK))
+
+
+@pytest.mark.check("hundreds of films")
+@pytest.mark.parametrize("part", range(3))
+def test_nothing_wrong_is_unmarked_in_many_films(part: int, tmp_path: Path) -> None:
+    check_counts(*count_pictures(300, 11 + part + 3 * SEED, tmp_path, Kinds()))
+
+
+FILMS = {
+    "mpeg4": ("mpeg4", {"g": "40", "bf": "2", "b": "800k"}),
+    "mpeg4-no-b": ("mpeg4", {"g": "40", "b": "800k"}),
+    "mpeg2": ("mpeg2video", {"g": "40", "bf": "2"}),
+    "h264": ("libx264", {"preset": "veryfast", "g": "40", "sc_threshold": "0"}),
+}
+
+
+@pytest.mark.parametrize("container", ["mp4", "mkv"])
+@pytest.mark.parametrize("name", FILMS)
+def test_key_pictures_are_those_that_the_decoder_accepts(
+    name: str, container: str, tmp_path: Path
+) -> None:
+    """Whatever packets the container calls key pictures, all pictures are right."""
+    codec, options = FILMS[name]
+    size = (96, 72)
+    whole = write_video(tmp_path / "whole.mkv", codec, options=options, size=size)
+    draw = random.Random(SEED)
+    for share in (1.0, 0.2, 0.05):
+
+        def flagged(number: int, packet: Any, share: float = share) -> Any:
+            packet.is_keyframe |= draw.random() < share
+            return packet
+
+        path = remux(whole, tmp_path / f"{share}.{container}", flagged)
+        for rank in draw.sample(range(40, 100), 12):
+            clip = decode_clip(path, View(1), ranks=[rank])
+            assert read_numbers(clip.pictures) == [rank], share
+
+
+def test_a_film_without_a_list_of_key_pictures(tmp_path: Path) -> None:
+    whole = whole_film(Case("mpeg4", "b", "mp4", "25", "whole", "none"), tmp_path)
+    assert whole is not None
+    path = tmp_path / "no-list.mp4"
+    path.write_bytes(whole.path.read_bytes().replace(b"stss", b"free"))
+    counts = Counts()
+    judge(whole, path, "no list", counts, 1)
+    assert (counts.wrong, counts.marked, counts.n_right) == ([], [], 56)
+
+
+def test_pictures_before_the_first_that_is_a_key_are_damaged(tmp_path: Path) -> None:
+    """The container calls all of them key pictures, but they are built on others."""
+    whole = make(Case("mpeg4", "no-b", "mp4", "25", "after-key", "none"), tmp_path)
+    assert whole is not None
+    path = change(whole, tmp_path / "keys.mp4", ALL_KEYS, 1)
+    clip = decode_views(path, [View(20)], ranks=list(range(20))).popitem()[1]
+    # The film begins one picture after a key picture, and groups have 12.
+    n_before = int(clip.substituted.sum())
+    assert 0 < n_before < 12
+    assert clip.substituted.tolist() == [True] * n_before + [False] * (20 - n_before)
+    numbers = np.array(read_numbers(clip.pictures))[n_before:]
+    assert numbers.tolist() == list(range(numbers[0], numbers[0] + 20 - n_before))
+
+
+def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(
+    tmp_path: Path,
+) -> None:
+    """The reader may say so one packet early, and the picture may lose its time."""
+    options = "log-level=none:pools=1:frame-threads=1:scenecut=0:keyint=16:open-gop=0"
+    path = write_video(
+        tmp_path / "whole.ts",
+        "libx265",
+        numbers=range(48),
+        size=(320, 240),
+        options={"preset": "ultrafast", "x265-params": f"{options}:bframes=4"},
+    )
+    data = path.read_bytes()
+    with av.open(str(path)) as film:
+        key, following = [packet.pos for packet in film.demux(video=0) if packet.size][
+            16:18
+        ]
+    for start in range(key, following, 188):
+        lost = tmp_path / "lost.ts"
+        lost.write_bytes(data[:start] + data[start + 188 :])
+        index = probe(lost, decode=True).index
+        clip = decode_views(lost, [View(index.frames)]).popitem()[1]
+        numbers = np.array(read_numbers(clip.pictures))
+        fine = ~clip.substituted
+        # There are 25 pictures a second.
+        times_s = clip.time_s - clip.time_s[0]
+        assert numbers[fine].tolist() == np.rint(25 * times_s[fine]).tolist()
+        assert not fine[16:31].any() and fine[32:].all()
+
+
+@pytest.mark.parametrize("start", [0.4, 0.6, 0.8])
+@pytest.mark.parametrize("codec", ["mpeg4", "mjpeg"])
+def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(
+    codec: str, start: float, tmp_path: Path
+) -> None:
+    pixels = {"mjpeg": "yuvj420p"}.get(codec, "yuv420p")
+    path = write_video(tmp_path / "film.avi", codec, numbers=range(96), pix_fmt=pixels)
+    data = path.read_bytes()
+    at = int(len(data) * start)
+    path.write_bytes(data[:at] + data[at + len(data) // 20 :])
+    info = probe(path, decode=True)
+    assert info.damaged
+    view = View(info.index.frames)
+    clip = decode_views(path, [view])[view]
+    fine = ~clip.substituted
+    numbers = np.array(read_numbers(clip.pictures))
+    assert numbers[fine].tolist() == np.arange(info.index.frames)[fine].tolist()
+    assert 0 < fine.sum() < 96
+
+
+def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(
+    tmp_path: Path,
+) -> None:
+    """The header counts more pictures than there are, and nothing says where they were."""
+    path = write_video(tmp_path / "film.avi", "mjpeg", pix_fmt="yuvj420p")
+    data = path.read_bytes()
+    chunks = [at for at in range(len(data)) if data[at : at + 4] == b"00dc"]
+    path.write_bytes(data[: chunks[40]] + data[chunks[42] :])
+    with pytest.raises(BadVideo, match="damaged"):
+        decode_clip(path, View(8), start_s=0.0, end_s=1.0)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mov"])
+@pytest.mark.parametrize("step", [Fraction(1, 25), Fraction(1001, 24000)])
+@pytest.mark.parametrize(
+    "tick", [Fraction(1, 1000), Fraction(1, 25), Fraction(1, 90000)]
+)
+def test_a_pause_is_no_damage(
+    suffix: str, step: Fraction, tick: Fraction, tmp_path: Path
+) -> None:
+    for pause in (5, 40):
+        times = [step * (n if n <= 30 else n + pause) for n in range(60)]
+        path = encode_video(
+            tmp_path / f"{pause}{suffix}",
+            numbers=range(60),
+            ticks=[round(time / tick) for time in times],
+            tick=tick,
+            rate=1 / step,
+            options={"preset": "ultrafast", "g": "24", "bf": "2"},
+        )
+        assert not probe(path).damaged
+        assert not decode_clip(path, View(60)).substituted.any()
+
+
+def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
+    film = write_video(tmp_path / "film.mkv", options={"g": "12", "bf": "0"})
+    film.write_bytes(film.read_bytes()[: film.stat().st_size * 2 // 3])
+    view = View(8)
+    job = DecodeJob(str(film), (view,))
+    result = DecodeResult(job, decode_views(film, [view]), None, 0.0)
+    clip = decoded_row(RowJob(0, (view,)), result, accept_damaged=True).views[view]
+    assert isinstance(clip, Clip)
+    assert "frames are missing from the file" in clip.remark
+    assert not clip.is_clean
