@@ -22,6 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
 from obygaze_features.store import Store, TextTable, open_store, read_texts
+from obygaze_features.store.recipe import UNVERIFIED
 from obygaze_models.evaluation.group_tests import (
     TAILS,
     GroupTest,
@@ -239,9 +240,7 @@ def audit_eat(
         Path(opened.location).name,
         _prompts_of(*groups_of_store),
         paper=_paper_of(groups_of_store[2], read_texts(text)),
-        model=model_of_checkpoint(
-            opened.recipe.to_json().get("backbone", {}).get("checkpoint", "")
-        ),
+        model=_model_of(opened),
     )
     if clips is None:
         return audit
@@ -263,6 +262,13 @@ def _prompts_of(
             alpha = cronbach_alpha(cosines)
             prompts.append(PromptReliability(name, n_texts, n_items, alpha))
     return tuple(prompts)
+
+
+def _model_of(store: Store) -> str:
+    """Return the name that tables of papers have for the model of a store; "" without one."""
+    backbone = store.recipe.to_json().get("backbone", {})
+    checkpoint = backbone.get("checkpoint") or backbone.get(UNVERIFIED, "")
+    return model_of_checkpoint(checkpoint)
 
 
 def _paper_of(
