@@ -114,7 +114,7 @@ class EatAudit(DrawnAudit):
         if self.manifest:
             view = self.view.replace("_", " ")
             title += f", clips of {self.manifest}, {view} view"
-        headers = HEADERS
+        headers: tuple[str, ...] = HEADERS
         rows = [_row_of(test) for test in self.tests]
         if any(printed.of_model(self.model) for printed in self.paper.values()):
             headers = (*HEADERS, f"paper, {self.model}")
