@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import Bools, Floats, Ints
@@ -71,6 +70,8 @@ class RandomBaseline(Baseline):
         return tags
 
     def _positive(self, X: Floats) -> Floats:
+        from sklearn.utils import check_random_state
+
         return np.asarray(
             1 - check_random_state(self.random_state).uniform(size=len(X))
         )

@@ -1,15 +1,12 @@
 """Concept bottlenecks: features to concept margins, margins to the task, and a residual."""
 
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.base import clone
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from obygaze_models.models.common import (
     FixTraining,
@@ -41,6 +38,8 @@ class ResidualHead(Head):
         return super().fit(X, y, offset)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        from scipy.optimize import minimize
+
         base = _offset(groups, len(X))
         signs = np.where(codes == 1, 1.0, -1.0)
         mean = X.mean(axis=0)
@@ -98,8 +97,7 @@ class Bottleneck(Classifier):
 
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
+        X, y = self._check_training(X, y, dtype=np.float64)
         head_rows = np.ones(len(X), dtype=bool)
         if rows is not None:
             head_rows = np.asarray(rows, dtype=bool)
@@ -109,7 +107,7 @@ class Bottleneck(Classifier):
         targets = np.asarray(concepts, dtype=np.int64)
         bank = self.part("bank")
         groups = None if groups is None else np.asarray(groups)
-        self.bank_ = clone(bank).fit(X, targets, groups)
+        self.bank_ = deepcopy(bank).fit(X, targets, groups)
         folds = cross_fit_folds(y, groups, self.cross_fit)
         if folds is None:
             margins = self.bank_.transform(X)
@@ -117,10 +115,12 @@ class Bottleneck(Classifier):
             margins = cross_fitted_margins(bank, X, targets, folds, groups)
         margins = margins[head_rows]
         inside = None if groups is None else groups[head_rows]
-        self.head_ = clone(self.part("head")).fit(margins, y[head_rows], groups=inside)
+        self.head_ = deepcopy(self.part("head")).fit(
+            margins, y[head_rows], groups=inside
+        )
         if self.residual is not None:
             offset = self._logit(margins)
-            self.residual_ = clone(self.residual).fit(
+            self.residual_ = deepcopy(self.residual).fit(
                 X[head_rows], y[head_rows], offset=offset
             )
         return self

@@ -1,15 +1,12 @@
 """Concept vectors: the direction in feature space that separates clips with a concept."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin, clone
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-from sklearn.utils import ClassifierTags, check_array
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
@@ -24,7 +21,7 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.estimator import Savable
-from obygaze_models.models.linear_solvers import Gram, central_bias
+from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
 
 Against = Literal["EN", "absent"]
 Tolerance = float | Mapping[str, float] | Literal["published", "inner"]
@@ -38,7 +35,7 @@ ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
 @dataclass(eq=False, repr=False)
-class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
+class ConceptBank(Savable):
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
     Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
@@ -59,23 +56,25 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Find the plane of each column of `y` on the rows of X."""
+        from sklearn.utils.validation import validate_data
+
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         return self.fit_rows(
-            Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups
+            machines_on(X), concept_columns(y, len(X)), np.arange(len(X)), groups
         )
 
     def fit_rows(
-        self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None
+        self, machines: Machines, targets: Ints, rows: Ints, groups: Any = None
     ) -> Self:
-        """Find the planes on some rows of a Gram matrix that other fits share.
+        """Find the planes on some rows that other fits share.
 
         Args:
-            gram: The features of all rows.
+            machines: The features of all rows.
             targets: Targets of all rows, as from `concept_columns`.
             rows: The numbers of the rows to use.
-            groups: The film of each row of `gram`, for the inner folds.
+            groups: The film of each row of `machines`, for the inner folds.
         """
-        n_features = gram.X.shape[1]
+        n_features = machines.X.shape[1]
         n_concepts = targets.shape[1]
         names = self.concepts
         if names is None:
@@ -90,7 +89,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         self.coef_ = np.empty((n_concepts, n_features))
         self.intercept_, self.C_, self.length_ = np.empty((3, n_concepts))
         groups = None if groups is None else np.asarray(groups)
-        features = gram.X[rows]
+        features = machines.X[rows]
         if n_concepts and not (features != features[:1]).any():
             # Rounding would find some direction all the same.
             raise FixTraining(NO_DIRECTION)
@@ -101,7 +100,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
                     self._fit_one(
                         column,
                         name,
-                        gram,
+                        machines,
                         labelled_rows,
                         targets[labelled_rows, column] == 1,
                         groups,
@@ -115,12 +114,17 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def transform(self, X: Any) -> Floats:
         """Return the margin of each row to each concept's plane."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(X @ self.coef_.T + self.intercept_)
+        return np.asarray(self._check(X) @ self.coef_.T + self.intercept_)
+
+    def fit_transform(self, X: Any, y: Any, groups: Any = None) -> Floats:
+        """Find the planes, and return the margin of each row to each of them."""
+        return self.fit(X, y, groups).transform(X)
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, TransformerTags
+
         tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags()
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.classifier_tags = ClassifierTags(multi_class=False, multi_label=True)
@@ -130,21 +134,23 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         self,
         column: int,
         name: str,
-        gram: Gram,
+        machines: Machines,
         rows: Ints,
         positive: Bools,
         groups: Any,
     ) -> None:
         seed = [draw_seed(self.random_state), column]
-        tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
+        tolerance = self._tolerance(name, machines, rows, positive, groups, seed)
         if not _has_both(positive):
             raise FixTraining(
                 "rows with the concept and rows without it are both required"
             )
         used, present, weights = self._sample(rows, positive, seed)
-        normal, bias = gram.svm(used, present, tolerance, weights, exact=self.unit_norm)
+        normal, bias = machines.svm(
+            used, present, tolerance, weights, exact=self.unit_norm
+        )
         if self.unit_norm:
-            bias = central_bias(gram.X[used] @ normal, present, weights, bias)
+            bias = central_bias(machines.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
         if not length > 0:
             raise FixTraining(NO_DIRECTION)
@@ -175,7 +181,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     def _tolerance(
         self,
         name: str,
-        gram: Gram,
+        machines: Machines,
         rows: Ints,
         positive: Bools,
         groups: NDArray[Any] | None,
@@ -183,7 +189,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     ) -> float:
         """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
         if self.C == "inner":
-            return self._inner_tolerance(gram, rows, positive, groups, seed)
+            return self._inner_tolerance(machines, rows, positive, groups, seed)
         if self.C == "published":
             return published_tolerance(name)
         if isinstance(self.C, Mapping):
@@ -194,14 +200,14 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def _inner_tolerance(
         self,
-        gram: Gram,
+        machines: Machines,
         rows: Ints,
         positive: Bools,
         groups: NDArray[Any] | None,
         seed: list[int],
     ) -> float:
         """Return the tolerance that is the best on inner folds."""
-        tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
+        tolerances = (np.array(INNER) / total_variance(machines.X[rows])).tolist()
         of_rows = None if groups is None else groups[rows]
         folds = inner_folds(positive, of_rows, INNER_FOLDS)
         if not folds:  # too few rows or films to validate
@@ -210,11 +216,11 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         for i, fold in enumerate(folds):
             used, present, weights = self._sample(rows[~fold], positive[~fold], seed)
             planes = [
-                gram.svm(used, present, C, weights, exact=self.unit_norm)
+                machines.svm(used, present, C, weights, exact=self.unit_norm)
                 for C in tolerances
             ]
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))
-            margins = normals @ gram.X[rows[fold]].T + biases[:, None]
+            margins = normals @ machines.X[rows[fold]].T + biases[:, None]
             scores[i] = [
                 evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"]
                 for m in margins
@@ -261,6 +267,8 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
     """Return checked targets, a column for each concept; one concept may be a flat array."""
     if y is None:
         raise FixTraining("requires y to be passed, but the target y is None")
+    from sklearn.utils import check_array
+
     targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     targets = targets.reshape(len(targets), -1)
     if len(targets) != n_rows:
@@ -313,6 +321,8 @@ def cross_fit_folds(
     n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
     if n_folds < 2:
         return None
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
     splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
     folds = np.empty(len(y), dtype=np.int64)
     for number, (_, rows) in enumerate(splitter(n_folds).split(y, y, groups)):
@@ -324,16 +334,18 @@ def cross_fitted_margins(
     bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
 ) -> Floats:
     """Return the margins of each row to planes found without its fold, for fitting a head."""
-    gram = Gram(X)
+    machines = machines_on(X)
     folds = np.asarray(folds)
-    columns = concept_columns(targets, len(gram.X))
+    columns = concept_columns(targets, len(machines.X))
     if len(np.unique(folds)) < 2:
         raise FixTraining("cross-fitting requires at least two folds")
-    margins = np.empty((len(gram.X), columns.shape[1]))
+    margins = np.empty((len(machines.X), columns.shape[1]))
     for fold in np.unique(folds):
         inside = folds == fold
-        part = clone(bank).fit_rows(gram, columns, np.flatnonzero(~inside), groups)
-        margins[inside] = gram.X[inside] @ part.coef_.T + part.intercept_
+        part = deepcopy(bank).fit_rows(
+            machines, columns, np.flatnonzero(~inside), groups
+        )
+        margins[inside] = machines.X[inside] @ part.coef_.T + part.intercept_
     return margins
 
 

@@ -4,16 +4,18 @@ A parameter is a field of a dataclass, as scikit-learn expects its `__init__`: s
 fitted estimator is saved as arrays and plain data, and loaded without running saved code: arrays
 are numeric (text is kept as code points), the description is JSON with the class of the estimator
 and its parameters, and only the classes of the registry are built.
+
+scikit-learn takes a second to import, and a saved model of arrays needs nothing of it to predict.
+So the estimators are no subclasses of its base class: they call it where it is needed.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_models.models.common import (
@@ -42,17 +44,67 @@ OUTPUTS = (
 _TEXT = "#text"
 
 
-class Savable(BaseEstimator):  # type: ignore[misc]
+class Savable:
     """An estimator that is written as arrays.
 
     Its fitted attributes have names that end with an underscore, as those of scikit-learn: numbers,
     arrays, lists of arrays, or fitted estimators of this kind.
     """
 
-    def __repr__(self, N_CHAR_MAX: int = MAX_REPR) -> str:
+    n_features_in_: int
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return [*inspect.signature(cls).parameters]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; those of nested estimators too if `deep`."""
+        from sklearn.base import BaseEstimator
+
+        params: dict[str, Any] = BaseEstimator.get_params(self, deep)
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; `bank__C` is the parameter C of the parameter `bank`."""
+        from sklearn.base import BaseEstimator
+
+        BaseEstimator.set_params(self, **params)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.base import BaseEstimator
+
+        return BaseEstimator.__sklearn_tags__(self)
+
+    def __repr__(self) -> str:
         """Return the class and the parameters that are not defaults, on one line."""
-        line = " ".join(super().__repr__(N_CHAR_MAX).split())
+        shown = []
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            value = repr(getattr(self, name))
+            if value != repr(parameter.default):
+                shown.append(f"{name}={value}")
+        line = " ".join(f"{type(self).__name__}({', '.join(shown)})".split())
         return line if len(line) <= MAX_REPR else f"{line[: MAX_REPR - 4]}...)"
+
+    def _check(self, X: Any) -> Floats:
+        """Return the rows as float64, if the estimator is fitted on rows of this width."""
+        if not self._is_plain(X):
+            # scikit-learn reads what is no plain array, and says what is wrong with one.
+            from sklearn.utils.validation import check_is_fitted, validate_data
+
+            check_is_fitted(self)
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+        rows: Floats = X.astype(np.float64, copy=False)
+        return rows
+
+    def _is_plain(self, X: Any) -> bool:
+        """Return whether X is a table of numbers with a column for each fitted feature."""
+        if type(X) is not np.ndarray or X.dtype.kind != "f" or X.ndim != 2:
+            return False
+        width = getattr(self, "n_features_in_", None)
+        has_names = hasattr(self, "feature_names_in_")
+        has_same_width = len(X) > 0 and X.shape[1] == width and not has_names
+        return has_same_width and bool(np.isfinite(X).all())
 
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
@@ -93,7 +145,7 @@ class Savable(BaseEstimator):  # type: ignore[misc]
         }
         part = self.part(name.removesuffix("_"))
         if isinstance(part, Savable):
-            fresh = clone(part)
+            fresh = deepcopy(part)
             fresh.from_arrays(inside)
             return fresh
         try:
@@ -102,7 +154,7 @@ class Savable(BaseEstimator):  # type: ignore[misc]
             raise Corrupt(f"the saved list {name!r} has no item {error}") from error
 
 
-class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
+class Classifier(Savable):
     """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
 
     `two_classes` is for one that separates exactly two classes; `poor_score` for one that
@@ -114,6 +166,7 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     min_features: ClassVar[int] = 1
 
     classes_: NDArray[Any]
+    predict_proba: Callable[..., Floats]
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on the rows of X and return the estimator.
@@ -123,15 +176,9 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
             y: The class of each row.
             groups: The film of each row, for an estimator that validates on whole films.
         """
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            ensure_min_samples=2,
-            ensure_min_features=self.min_features,
+        X, y = self._check_training(
+            X, y, dtype=np.float64, ensure_min_features=self.min_features
         )
-        check_classification_targets(y)
         self.classes_, codes = encode_classes(y)
         if self.two_classes and len(self.classes_) > 2:
             only = f"Only binary classification is supported by {type(self).__name__}"
@@ -139,6 +186,15 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
         with one_thread():
             self._fit(X, codes, None if groups is None else np.asarray(groups))
         return self
+
+    def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
+        """Return checked rows and classes; options are those of `validate_data`."""
+        from sklearn.utils.multiclass import check_classification_targets
+        from sklearn.utils.validation import validate_data
+
+        X, y = validate_data(self, X, y, ensure_min_samples=2, **options)
+        check_classification_targets(y)
+        return X, y
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         raise NotImplementedError
@@ -166,14 +222,20 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
         codes = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
-    def _check(self, X: Any) -> Floats:
-        """Return the rows as float64, if the estimator is fitted on rows of this width."""
-        check_is_fitted(self)
-        rows: Floats = validate_data(self, X, dtype=np.float64, reset=False)
-        return rows
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows that get their own class."""
+        from sklearn.metrics import accuracy_score
+
+        predicted = self.predict(X)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags
+
         tags = super().__sklearn_tags__()
+        tags.estimator_type = "classifier"
+        tags.classifier_tags = ClassifierTags()
+        tags.target_tags.required = True
         tags.classifier_tags.multi_class = not self.two_classes
         tags.classifier_tags.poor_score = self.poor_score
         return tags

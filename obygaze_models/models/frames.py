@@ -10,9 +10,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from obygaze_features.store import Store
 from obygaze_models.models.common import (
@@ -87,8 +84,12 @@ class FrameProbe(Classifier):
             raise FixTraining(
                 f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS)
             )
+        from sklearn.utils import check_consistent_length
+        from sklearn.utils.multiclass import check_classification_targets
+        from sklearn.utils.validation import column_or_1d
+
         if getattr(X, "ndim", 2) < 3:
-            X, y = validate_data(self, X, y, ensure_min_samples=2)
+            X, y = self._check_training(X, y)
             X = X[:, None]
         else:
             self.n_features_in_ = np.shape(X[:1])[-1]
@@ -109,9 +110,8 @@ class FrameProbe(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each clip."""
-        check_is_fitted(self)
         if getattr(X, "ndim", 2) < 3:
-            X = validate_data(self, X, reset=False)[:, None]
+            X = self._check(X)[:, None]
         pooled = np.concatenate(
             [pool(block, self.pooling) for block in self._blocks(X)]
         )
@@ -129,9 +129,11 @@ class FrameProbe(Classifier):
                 filled = block.copy()
                 filled[padding] = 0
             rows = filled.reshape(-1, block.shape[-1])
-            rows = validate_data(
-                self, rows, reset=False, dtype=[np.float32, np.float64]
-            )
+            if rows.dtype == np.float16 or not self._is_plain(rows):
+                from sklearn.utils.validation import validate_data
+
+                either = [np.float32, np.float64]
+                rows = validate_data(self, rows, reset=False, dtype=either)
             sizes = block.shape[1:3] if block.ndim == 4 else (block.shape[1], 1)
             checked = rows.reshape(len(block), *sizes, -1)
             yield checked if padding is None else with_padding(checked, ~padding)

@@ -5,15 +5,13 @@ of contributions is the output (a logit, or the probability of a tree).
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
-from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.common import (
@@ -32,6 +30,8 @@ class Head(Classifier):
     """The base of the heads with a logit, which have two classes."""
 
     two_classes = True
+
+    decision_function: Callable[..., Floats]
 
     def predict_proba(self, X: Any, **options: Any) -> Floats:
         """Return the probability of both classes for each row."""
@@ -85,6 +85,8 @@ class TreeHead(Classifier):
     random_state: Any = 0
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        from sklearn.tree import DecisionTreeClassifier
+
         model = DecisionTreeClassifier(
             max_depth=self.max_depth,
             min_samples_leaf=self.min_samples_leaf,
@@ -146,8 +148,10 @@ class TreeHead(Classifier):
         return nodes, parts
 
 
-def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
+def liblinear_logistic(C: float, penalty: Penalty) -> Any:
     """Return liblinear's logistic regression, unfitted, for this version of scikit-learn."""
+    from sklearn.linear_model import LogisticRegression
+
     parameter = inspect.signature(LogisticRegression).parameters.get("penalty")
     if parameter is None or parameter.default == "deprecated":
         kind: dict[str, Any] = {"l1_ratio": 1.0 if penalty == "l1" else 0.0}

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_models.models.common import FixTraining, Floats, Ints, total_variance
 from obygaze_models.models.estimator import Classifier, ClassWeight
-from obygaze_models.models.linear_solvers import Gram, logistic
+from obygaze_models.models.linear_solvers import logistic, machines_on
 from obygaze_models.models.mlp_network import softmax
 
 # Of squared lengths, in units of the largest; smaller ones are rounding.
@@ -198,12 +198,12 @@ class SVMProbe(LinearProbe):
     class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        gram = Gram(X)
+        machines = machines_on(X)
         rows = np.arange(len(X))
         n_classes = len(self.classes_)
         weight = self._row_weights(codes, self.class_weight)
         planes = [
-            gram.svm(rows, codes == code, self.C, weight)
+            machines.svm(rows, codes == code, self.C, weight)
             for code in (range(1, 2) if n_classes == 2 else range(n_classes))
         ]
         self.coef_ = np.stack([normal for normal, _ in planes])

@@ -1,4 +1,4 @@
-"""Solvers for separating planes: libsvm on one Gram matrix, and exact logistic regression."""
+"""Solvers for separating planes: support vector machines on any rows, exact logistic regression."""
 
 import warnings
 from functools import cached_property
@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC
 
 from obygaze_features.core import system
 from obygaze_features.core.console import human
@@ -21,6 +18,8 @@ from obygaze_models.models.common import (
     one_thread,
     total_variance,
 )
+from obygaze_models.models.primal import hinge_plane
+from obygaze_models.models.registry import PRIMAL, solver_of
 
 Plane = tuple[Floats, float]
 
@@ -31,6 +30,17 @@ EQUAL = 1e-12
 MAX_FITS = 4
 MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a few
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
+
+
+def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
+    """Return rows on which support vector machines can be fitted.
+
+    Args:
+        X: The rows.
+        solver: A name of `solver_of`; by default the one for these rows.
+    """
+    is_primal = (solver or solver_of(len(X))) == PRIMAL
+    return PrimalRows(X) if is_primal else Gram(X)
 
 
 def most_bytes() -> int:
@@ -62,6 +72,10 @@ class Gram:
             )
         with one_thread():
             return np.asarray(self.X @ self.X.T)
+
+    def prepare(self) -> None:
+        """Compute what all fits share, before processes are forked: the products."""
+        self.products  # noqa: B018 - a cached property
 
     def svm(
         self,
@@ -148,6 +162,50 @@ class Gram:
         return self._last[1]
 
 
+class PrimalRows:
+    """Rows on which support vector machines are fitted without their products; see `primal`."""
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        self._last: tuple[bytes, Floats] = (b"", self.X[:0])
+        self._last_plane: tuple[bytes, Floats | None] = (b"", None)
+
+    def prepare(self) -> None:
+        """Compute what all fits share: nothing."""
+
+    def svm(
+        self,
+        rows: Ints,
+        positive: Bools,
+        C: float,
+        weight: Floats | None = None,
+        *,
+        exact: bool = False,
+    ) -> Plane:
+        """Return the normal vector and the bias of the soft-margin classifier on some rows.
+
+        The parameters are those of `Gram.svm`; every plane is exact. The plane of another C begins
+        with the last one on the same rows.
+        """
+        weights = np.ones(len(rows)) if weight is None else weight
+        key = rows.tobytes()
+        if self._last[0] != key:
+            self._last = key, self.X[rows]
+        of_machine = b"|".join((key, positive.tobytes(), weights.tobytes()))
+        known, start = self._last_plane
+        plane = hinge_plane(
+            self._last[1],
+            positive,
+            C * weights,
+            start if known == of_machine else None,
+        )
+        self._last_plane = of_machine, plane
+        return plane[:-1], float(plane[-1])
+
+
+Machines = Gram | PrimalRows
+
+
 def _fit_svm(
     products: Floats,
     positive: Bools,
@@ -157,6 +215,9 @@ def _fit_svm(
     steps: int = -1,
 ) -> Any:
     """Return the machine of libsvm; `fit_status_` is 1 if it did not end within the steps."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import SVC
+
     svm = SVC(kernel="precomputed", C=C, tol=tolerance, max_iter=steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -207,6 +268,8 @@ def logistic(
     below it from the start, and on long ones intercept and weights converge slowly; so it gets rows
     around 0 with a mean squared length of 1, and C to match: the same problem, solved exactly.
     """
+    from sklearn.linear_model import LogisticRegression
+
     mean = X.mean(axis=0)
     scale = float(np.sqrt(total_variance(X)))
     model = LogisticRegression(C=C * scale**2, tol=LOGISTIC_TOLERANCE, max_iter=10_000)

@@ -6,14 +6,12 @@ depend on the other jobs of a call.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from obygaze_models.models.common import (
     FixTraining,
@@ -75,16 +73,22 @@ class MLPProbe(Classifier):
     double_softmax: bool = False
     random_state: Any = 0
 
+    layers_: list[NDArray[Any]] = field(init=False)
+    kept_epoch_: int = field(init=False)
+    train_loss_: NDArray[Any] = field(init=False)
+    validation_loss_: NDArray[Any] = field(init=False)
+
     def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
         """Learn from the rows of X; `validation` is a pair (X, y) to stop on."""
-        X, y = validate_data(self, X, y, ensure_min_samples=2)
+        X, y = self._check_training(X, y)
         seed = draw_seed(self.random_state)
-        check_classification_targets(y)
         self.classes_, codes = encode_classes(y)
         if validation is None:
             held = hold_out(codes, seed)
             job = Job(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
         else:
+            from sklearn.utils.validation import validate_data
+
             X_other, y_other = validate_data(self, *validation, reset=False)
             unknown = ~np.isin(y_other, self.classes_)
             if unknown.any():
@@ -130,7 +134,7 @@ def fit_many(
         key = (job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
         together.setdefault(key, []).append(i)
     rows = with_ones(X)
-    fits = [clone(probe) for _ in jobs]
+    fits = [deepcopy(probe) for _ in jobs]
     for job, fit in zip(jobs, fits, strict=True):
         fit.n_features_in_ = X.shape[1]
         fit.classes_ = np.unique(job.labels[job.train])

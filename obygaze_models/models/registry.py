@@ -78,6 +78,11 @@ WITHOUT_SCORES = (
 )
 UNTRAINED = ("random", "all_positive")
 PERCEPTRON = "mlp"
+# The solvers of support vector machines. From so many clips on, the second needs less time
+# (benchmarks/fit.py); its memory does not grow with the square of the clips.
+LIBSVM = "libsvm"
+PRIMAL = "primal"
+PRIMAL_CLIPS = 10_000
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,11 @@ KINDS = {
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
 }
+
+
+def solver_of(n_clips: int) -> str:
+    """Return the solver of support vector machines; a run has one for all of its folds."""
+    return PRIMAL if n_clips >= PRIMAL_CLIPS else LIBSVM
 
 
 def trainable() -> list[str]:

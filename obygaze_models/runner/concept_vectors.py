@@ -1,7 +1,7 @@
 """Concept vectors of one fold, and the margins that a head is fitted on.
 
-All folds share one matrix of the products of rows. Vectors that are found on the same clips are
-found once for all heads.
+All folds share the rows, and their products where the solver needs them. Vectors that are found on
+the same clips are found once for all heads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining, Scaling
-from obygaze_models.models.registry import BANK, build_bank
+from obygaze_models.models.registry import BANK, build_bank, solver_of
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
-    from obygaze_models.models.linear_solvers import Gram
+    from obygaze_models.models.linear_solvers import Machines
 
 Targets = NDArray[np.int64]
 Tolerances = float | Mapping[str, float] | None
@@ -70,11 +70,16 @@ class ConceptVectors:
     banks: dict[bytes, ConceptBank] = field(default_factory=dict)
 
     @cached_property
-    def gram(self) -> Gram:
-        """The products of all rows, for every linear model of every fold."""
-        from obygaze_models.models.linear_solvers import Gram
+    def machines(self) -> Machines:
+        """All rows, for the machines of every fold; the number of clips decides the solver."""
+        from obygaze_models.models.linear_solvers import machines_on
 
-        return Gram(self.features.X)
+        return machines_on(self.features.X, self.solver)
+
+    @property
+    def solver(self) -> str:
+        """The solver of every machine of this run."""
+        return solver_of(len(self.table))
 
     @cached_property
     def levels(self) -> NDArray[np.str_]:
@@ -133,7 +138,7 @@ class ConceptVectors:
 
     def margins_by(self, bank: ConceptBank) -> FloatArray:
         """Return the margins of every row of the store."""
-        margins: FloatArray = self.gram.X @ bank.coef_.T + bank.intercept_
+        margins: FloatArray = self.machines.X @ bank.coef_.T + bank.intercept_
         return margins
 
     def _examples(
@@ -145,7 +150,7 @@ class ConceptVectors:
         if held.file_folds is not None:
             columns.sort(key=self._released_rank)
         return Examples(
-            self.gram,
+            self.machines,
             targets[:, columns],
             [self.table.concept_names[column] for column in columns],
             held.films[self.features.present] if held.is_by_film else None,
@@ -200,7 +205,7 @@ class Examples:
     """The examples of some concepts in a store.
 
     Attributes:
-        gram: The features of each row, with their products.
+        machines: The features of each row, on which machines are fitted.
         targets: A column for each concept, as `ConceptVectors.targets`.
         names: The names of the concepts.
         films: The film of each row, if tolerances are chosen over whole films.
@@ -210,7 +215,7 @@ class Examples:
             made vectors of the rows as they are.
     """
 
-    gram: Gram
+    machines: Machines
     targets: Targets
     names: list[str]
     films: NDArray[np.str_] | None
@@ -225,15 +230,14 @@ class Examples:
         )
         found: ConceptBank = bank
         if not self.scale:
-            found.fit_rows(self.gram, self.targets, rows, self.films)
+            found.fit_rows(self.machines, self.targets, rows, self.films)
             return found
-        from obygaze_models.models.linear_solvers import Gram
-
-        X = self.gram.X[rows]
+        X = self.machines.X[rows]
         scaling = Scaling.of(X)
         films = None if self.films is None else self.films[rows]
         every_row = np.arange(len(rows))
-        found.fit_rows(Gram(scaling.scaled(X)), self.targets[rows], every_row, films)
+        scaled = type(self.machines)(scaling.scaled(X))
+        found.fit_rows(scaled, self.targets[rows], every_row, films)
         found.coef_, found.intercept_ = scaling.unscaled_plane(
             found.coef_, found.intercept_
         )
@@ -241,7 +245,7 @@ class Examples:
 
     def margins(self, bank: ConceptBank, rows: IntArray) -> FloatArray:
         """Return the margins of some rows."""
-        margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
+        margins: FloatArray = self.machines.X[rows] @ bank.coef_.T + bank.intercept_
         return margins
 
     def lack(self, rows: IntArray) -> bool:

@@ -344,7 +344,7 @@ def _fit_svm(settings: Mapping[str, Any], held: HeldOut, context: FitContext) ->
     weights = balanced_weights(y, 2)[y]
     weight = weights if settings["class_weight"] == "balanced" else None
     rows = features.row_of[held.train]
-    normal, bias = context.vectors.gram.svm(rows, positive, settings["C"], weight)
+    normal, bias = context.vectors.machines.svm(rows, positive, settings["C"], weight)
     along = features.of(held.train).astype(np.float64) @ normal
     chosen = {
         "length": float(np.linalg.norm(normal)),
@@ -382,7 +382,11 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     if bottleneck.residual is not None:
         offset = bottleneck.head_.decision_function(margins)
         bottleneck.residual_ = _fit_residual(
-            bottleneck.residual, vectors.gram.X[rows], y, offset, scale=context.scale
+            bottleneck.residual,
+            vectors.machines.X[rows],
+            y,
+            offset,
+            scale=context.scale,
         )
         chosen = {"residual_share": bottleneck.residual_.share_}
         return Fitted(bottleneck, chosen=chosen, found_on=margins_of_store.found_on)

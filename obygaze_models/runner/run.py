@@ -18,6 +18,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeWarning
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.own import packages_that_read
+from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.code import used_parts
 from obygaze_models.runner.concepts import concept_tables, rare_concepts
@@ -313,6 +314,7 @@ def _about(
         "rare_concepts": {
             store.name: rare_concepts(store) for store in stores if store.name
         },
+        "solver": solver_of(len(inputs.table)),
         "fits": [_fit_facts(cell) for cell in cells],
         "versions": {"obygaze": __version__, **machine.packages},
         "parts": parts,

@@ -210,7 +210,7 @@ def model_cells(
     )
     is_changed = run.protocol.data.scale == "standard" or bool(run.protocol.data.erase)
     if parts and needs_products and not is_changed:
-        run.vectors.gram.products  # noqa: B018 - computed once, before processes are forked
+        run.vectors.machines.prepare()
 
     def work(number: int) -> Outcomes:
         # Margins are those of one part only: those of all folds would fill the memory.
