@@ -235,7 +235,16 @@ def printed_table(paper: str, place: str) -> dict[str, dict[str, str]]:
 
 
 # Numbers that the papers write as words.
-WORDS = {"one": 1, "once": 1, "two": 2, "three": 3, "four": 4, "five": 5, "fifth": 5}
+WORDS = {
+    "single": 1,
+    "one": 1,
+    "once": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "fifth": 5,
+}
 WORDS |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twenty": 20}
 
 
@@ -2015,6 +2024,8 @@ def models_above(emotion: str, bound: float) -> list[int]:
 
 @checks_row("CLIP, counts of models")
 def check_counts_of_models(ws: TypingWorkspace, row: Row) -> None:
+    of_anger = [*effects_of("Angry, high"), *effects_of("Angry, low")]
+    assert min(effect for effect, _ in of_anger) > 0
     counts = models_above("Angry", 0.0)[:2]
     counts_of_large = models_above("Angry", 0.8)
     of_sadness = models_above("Sad", 0.5)
