@@ -2,12 +2,12 @@
 
 import errno
 import os
+import shlex
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.signals import on_signals
 from obygaze_features.core.value_types import TypedPath, Words
 from obygaze_features.core.workspace import Workspace
 
@@ -84,7 +85,7 @@ def root(
         raise NotFound(
             "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
             where=str(workspace),
-            hint=f"check the name, or mkdir {workspace}",
+            hint=f"check the name, or mkdir {shlex.quote(str(workspace))}",
         )
     console = Console(verbosity=verbose - quiet, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
@@ -108,7 +109,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     options = words[: words.index("--")] if "--" in words else words
     color = _color_of(options)
     try:
-        with _interrupted_by_sigterm(), _warnings_in_a_line():
+        with (
+            on_signals(("SIGTERM", *system.HANGUP_SIGNALS), _terminate),
+            _warnings_in_a_line(),
+        ):
             code = root.main(
                 args=argv, prog_name="obygaze", standalone_mode=False, color=color
             )
@@ -124,7 +128,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("OBYGAZE_DEBUG") and not is_of_click:
             raise error
         explained = _explained(error)
-        _print(explained, color, options)
+        with suppress(OSError):  # the terminal may be closed
+            _print(explained, color, options)
         return explained.exit_code
 
 
@@ -204,13 +209,13 @@ def _explained(error: Exception) -> ObygazeError:
 
 
 def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
-    """Return the error of SIGTERM or Ctrl-C. Its last note is what to do, others what is kept."""
+    """Return the error of a signal or Ctrl-C. Its last note is what to do, others what is kept."""
     notes = list(getattr(error.__cause__, "__notes__", []))
     hint = notes.pop() if notes else None
     message = "interrupted"
     exit_code = EXIT_INTERRUPTED
     if isinstance(error.__cause__, _Terminated):
-        message = "stopped by SIGTERM"
+        message = f"stopped by {error.__cause__.signal_name}"
         exit_code = Stopped.exit_code
     explained = ObygazeError(": ".join([message, *notes]), hint=hint)
     explained.exit_code = exit_code
@@ -270,19 +275,14 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM: the command cleans up as after Ctrl-C."""
+    """A signal ended the command: it cleans up as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal_name = signal.Signals(number).name
 
 
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    def terminate(number: int, frame: object) -> None:
-        raise _Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where Python allows no handlers
-        return
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _terminate(number: int, frame: object) -> None:
+    # A terminal that is closed may send two, and the second must not end the cleaning up.
+    signal.signal(number, signal.SIG_IGN)
+    raise _Terminated(number)

@@ -15,13 +15,16 @@ import click
 from obygaze_features import __version__
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session, command
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import first_line
+from obygaze_features.core.leftovers import find_leftovers
 from obygaze_features.core.machine import (
     cache_folder,
     offline,
     package_version,
     this_machine,
 )
+from obygaze_features.core.outside import one_line, visible
 from obygaze_features.core.workspace import PathLike, Workspace
 
 # The codecs of film files, from DivX to today.
@@ -76,17 +79,23 @@ def check_up(workspace: PathLike | None = None) -> Facts:
         "can_extract": system.HAS_DECODE_WORKERS,
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "workspace": str(opened_workspace.root.absolute()),
+        "leftovers": [
+            leftover.to_json()
+            for leftover in find_leftovers(opened_workspace.root.absolute())
+        ],
         "hub": _hub(),
     }
 
 
 @command(check_up)
 def doctor(session: Session) -> int:
-    """Show versions, codecs, caches, and what is missing.
+    """Show versions, codecs, caches, leftovers, and what is missing.
 
     The exit code is 1 if a required package is missing or of another version than is needed, or if
     PyAV or torch is installed and does not work. Packages that only an extra needs are
-    listed with the line that installs them.
+    listed with the line that installs them. Of files and folders that killed commands left in the
+    workspace, each is listed with its size and the line that removes it; the next command that
+    writes the same name removes its own.
 
     Examples:
         obygaze doctor
@@ -255,6 +264,11 @@ def to_text(facts: Facts) -> str:
         rows.append(click.style("Missing: ", fg="red") + problem)
     for problem in facts["broken"]:
         rows.append(click.style("Broken: ", fg="red") + problem)
+    for leftover in facts["leftovers"]:
+        size = human(leftover["bytes"])
+        reason = visible(one_line(leftover["reason"]))
+        rows.append(click.style(f"Left: {size}, ", fg="yellow") + reason)
+        rows.append(f"  {visible(one_line(leftover['command']))}")
     if not facts["problems"] and not facts["broken"]:
         rows.append(click.style("Everything required is installed.", fg="green"))
     return "\n".join(rows)

@@ -116,7 +116,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     if cell.gives_probabilities:
         unit = "probability"
     return {
-        "text": f"{_ranking_text(run, cell)} {_decisions_text(scores)}",
+        "text": f"{_ranking_text(run, cell)} {_decisions_text(run, scores)}",
         "leaked": cell.leaked,
         "scale": [0, 1] if cell.gives_probabilities else [-most, most],
         "unit": f"{unit} of the positive class",
@@ -132,8 +132,10 @@ def _ranking_text(run: Run, cell: CellRows) -> str:
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
 
 
-def _decisions_text(scores: Mapping[str, Score]) -> str:
+def _decisions_text(run: Run, scores: Mapping[str, Score]) -> str:
     """Return how many clips a model calls positive, and how far it agrees beyond chance."""
+    view = run.about["manifest"]["view"].replace("_", " ")
+    annotation = "annotation" if view == "raw" else f"annotation in the {view} view"
     decided = [score["positive"] for score in scores.values()]
     annotated = [score["positive"] == score["correct"] for score in scores.values()]
     n_positive = sum(decided)
@@ -147,7 +149,7 @@ def _decisions_text(scores: Mapping[str, Score]) -> str:
         kappa = f"{cohen_kappa_score(annotated, decided):.2f}"
     return (
         f"It calls {n_positive} of {len(scores)} clips positive. {n_agree} of its decisions agree"
-        f" with the annotation; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
+        f" with the {annotation}; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
     )
 
 

@@ -18,8 +18,8 @@ from typing import Annotated, Any, NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
-from obygaze.films.mark_tables import WATCHED, Segment
+from obygaze.films.film_segments import FilmSegments, ReadMark
+from obygaze.films.mark_tables import WATCHED, Segment, concept_of, plain
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
@@ -27,14 +26,29 @@ from obygaze.films.elan import (
     read_tier_mapping,
     write_elan,
 )
-from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
-from obygaze.films.mark_tables import WATCHED, Segment, own_tables, read_marks
+from obygaze.films.film_segments import (
+    FilmSegments,
+    ReadMark,
+    compare_with_video,
+    video_of_film,
+    video_rate,
+)
+from obygaze.films.mark_tables import (
+    WATCHED,
+    Segment,
+    SourceFiles,
+    concept_of,
+    own_tables,
+    plain,
+    read_marks,
+)
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -42,10 +56,10 @@ from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
-    known_frame_rate,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.tables import open_file, read_table
+from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_features.manifest.tables import TableRow, open_file, read_table
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     FilmTimes,
@@ -62,8 +76,6 @@ ELAN = ".eaf"
 VTT = ".vtt"
 TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
-# Rates that differ by less are the same, written with other digits.
-SAME_WITHIN = Fraction(1, 1000)
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -95,7 +107,7 @@ def films_of(
             without_times.append(clip_id)
             continue
         if movie_id not in films:
-            video = _video_of_film(times, manifest.header.video_root)
+            video = video_of_film(times, manifest.header.video_root)
             rate = _rate_of_film(manifest, clips_of_film[movie_id], fps, video)
             times_of_film[movie_id] = replace(times, rate=rate)
             films[movie_id] = FilmSegments(movie_id, rate, video)
@@ -110,6 +122,9 @@ def films_of(
             concepts=concepts_marked,
             comment=plain(comment),
         )
+        compare_with_video(
+            segment, films[movie_id].video, films[movie_id].fps, manifest.name
+        )
         films[movie_id].segments.append(segment)
     if not films:
         raise _nothing_to_export(manifest, without_times)
@@ -117,14 +132,6 @@ def films_of(
         [film for film in films if times_of_film[film].axis == IN_A_ROW]
     )
     return list(films.values()), without_times
-
-
-def _video_of_film(times: FilmTimes, video_root: str) -> Path | None:
-    """Return the file of a whole film; None where its clips have files of their own."""
-    videos = {piece.video for piece in times.pieces}
-    if len(times.pieces) != 1 or times.pieces[0].start_s or times.pieces[0].offset_s:
-        return None
-    return Path(video_root, *videos)
 
 
 def _rate_of_film(
@@ -155,22 +162,6 @@ def _rate_of_film(
     return rate
 
 
-@lru_cache(maxsize=256)
-def video_rate(path: Path) -> Fraction | None:
-    """Return the frames per second of a video; None where it cannot be read or has several."""
-    from obygaze_features.video.container import open_video
-
-    try:
-        with open_video(path) as (_, stream):
-            average = stream.average_rate
-            nominal = stream.guessed_rate
-    except ObygazeError:
-        return None  # also where PyAV is not installed: the rate has to be named
-    if not average or not nominal or abs(average - nominal) > SAME_WITHIN * nominal:
-        return None
-    return known_frame_rate(Fraction(nominal))
-
-
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
     """Return the error for a manifest without a clip that can be exported, with the cause."""
     if without_times:
@@ -195,17 +186,30 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
                 annotator = who or manifest.name
                 yield clip.clip_id, annotator, clip.level, clip.concepts, comment
         return
-    yield from _predicted(predictions)
+    yield from _predicted(manifest, predictions)
 
 
-def _predicted(predictions: Path) -> Iterator[Marked]:
+def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
     """Yield the rows of a table of predictions: the annotator is the model, scores are comments."""
-    table = read_table(predictions, required=("clip_id",), content="predictions")
-    makers = [
-        name for name in ("task", "model", "store", "seed") if name in table.columns
-    ]
+    violations = Violations(predictions)
+    table = read_table(
+        predictions,
+        required=("clip_id",),
+        content="predictions",
+        violations=violations,
+    )
+    makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    line_of: dict[tuple[str, str], int] = {}
     for row in table.rows:
-        who = " ".join(row[name] for name in makers) or predictions.stem
+        names = [_tasks_of(row), *(row[name] for name in makers)]
+        who = " ".join(filter(None, names)) or predictions.stem
+        clip = manifest[row["clip_id"]]
+        contradiction = compare_clips(_identity_of(row, clip), Identity.of_clip(clip))
+        if not contradiction.sameness.is_same:
+            row.add("clip_id", f"another clip, {contradiction.contradiction}")
+        earlier = line_of.setdefault((clip.clip_id, who), row.line)
+        if earlier != row.line:
+            row.add("clip_id", f"{who} has this clip in line {earlier}, too")
         scores = [
             f"{name} {_short(cell)}"
             for name, cell in row.cells.items()
@@ -213,6 +217,25 @@ def _predicted(predictions: Path) -> Iterator[Marked]:
         ]
         level = row.cells.get("decision", "")
         yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
+    violations.raise_if_any("the predictions are not of these clips")
+
+
+def _tasks_of(row: TableRow) -> str:
+    """Return the task of a prediction, with that of the training where it is another one."""
+    task = row.cells.get("task", "")
+    train = row.cells.get("train", task)
+    return task if train == task else f"{train} -> {task}"
+
+
+def _identity_of(row: TableRow, clip: Clip) -> Identity:
+    """Return what a prediction says of its clip, which it names as the manifest does."""
+    times = tuple(_number(row.cells.get(name, "")) for name in ("start_s", "end_s"))
+    start_s, end_s = times
+    return Identity(
+        clip_id=Identity.of_clip(clip).clip_id,
+        movie_id=row.cells.get("movie_id", ""),
+        in_either=None if times == (None, None) else (start_s, end_s),
+    )
 
 
 def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
@@ -239,9 +262,7 @@ def films_of_marks(table: Path, fps: float | str | None = None) -> list[FilmSegm
         film = segment.movie_id
         if film not in films:
             films[film] = FilmSegments(film, marks.rate_of(film))
-        names = tuple(plain(name) for name in segment.concepts)
-        comment = plain(segment.comment)
-        films[film].segments.append(replace(segment, concepts=names, comment=comment))
+        films[film].segments.append(segment)
     return list(films.values())
 
 
@@ -254,13 +275,6 @@ def _relative_path(video: Path | None, folder: Path) -> str:
     except ValueError:
         path = video.name  # on another drive of Windows: no path leads there
     return path if path.startswith("../") else f"./{path}"
-
-
-def _says_only_watched(clip: Clip) -> bool:
-    """Return whether a clip of a manifest of segments is no mark, but time that was watched."""
-    if clip.level or clip.concepts or not clip.extra.get("annotator"):
-        return False
-    return clip.extra.get("comment") == WATCHED
 
 
 def _short(cell: str) -> str:
@@ -279,26 +293,48 @@ def _number(cell: str) -> float | None:
 
 @dataclass(frozen=True)
 class ExportedSegments:
-    """The files of an export; `without_times` are the clips that are left out."""
+    """The files of an export, and what they do not have.
+
+    Attributes:
+        files: The files.
+        without_times: The clips that are left out, as nobody knows where they are.
+        n_watched: The segments that are left out because they were only watched.
+        header: What a table does not say, of the header of the manifest.
+    """
 
     files: tuple[Path, ...]
-    without_times: tuple[str, ...]
+    without_times: tuple[str, ...] = ()
+    n_watched: int = 0
+    header: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the files, and the clips that are left out."""
-        written = [str(path) for path in self.files]
-        return {"written": written, "without_times": list(self.without_times)}
+        """Return the files, and what is left out."""
+        return {
+            "written": [str(path) for path in self.files],
+            "without_times": list(self.without_times),
+            "watched_left_out": self.n_watched,
+            "header_left_out": list(self.header),
+        }
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.files))
 
     @property
     def warnings(self) -> list[str]:
-        """The clips that are left out."""
-        if not self.without_times:
-            return []
-        n_clips = count(len(self.without_times), "clip")
-        return [f"{n_clips} without times: {few(self.without_times, 5)}"]
+        """What is left out."""
+        sentences = []
+        if self.without_times:
+            n_clips = count(len(self.without_times), "clip")
+            sentences.append(f"{n_clips} without times: {few(self.without_times, 5)}")
+        if self.n_watched:
+            n_segments = count(self.n_watched, "segment")
+            sentences.append(
+                f"WebVTT has no place for what was watched: {n_segments} left out; elan and csv"
+                " keep this"
+            )
+        if self.header:
+            sentences.append(f"a table does not say: {', '.join(self.header)}")
+        return sentences
 
 
 def export_segments(
@@ -314,9 +350,10 @@ def export_segments(
     """Write segments for other programs.
 
     FORMAT is elan, vtt or csv. For elan and vtt, MANIFEST may also be a table of marks, and each
-    film becomes a file; ELAN also gets the time that was watched, as a tier. Of csv it is one table
-    of all clips, which `manifest import csv` reads: -o names it, .csv or .xlsx. --predictions takes
-    what `models predict` and `search` write with -o, and the predictions.csv of a run.
+    film becomes a file; ELAN also gets the time that was watched, as a tier, vtt has no place for
+    it. Of csv it is one table of all clips, which `manifest import csv` reads: -o names it, .csv or
+    .xlsx. --predictions takes what `models predict` and `search` write with -o, and the
+    predictions.csv of a run.
 
     Args:
         kind: The format.
@@ -341,9 +378,8 @@ def export_segments(
         if table is not None or fps is not None:
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
-        clips = [clip for clip in marked if not _says_only_watched(clip)]
-        columns = marked.with_clips(clips).cells_by_column()
-        return ExportedSegments((write_table(folder, columns, force=force),), ())
+        path = write_table(folder, marked.cells_by_column(), force=force)
+        return ExportedSegments((path,), header=_header_left_out(marked.header))
     without_times: list[str] = []
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
@@ -362,7 +398,21 @@ def export_segments(
             where=str(manifest),
         )
     write_all_new(files, force=force)
-    return ExportedSegments(tuple(files), tuple(without_times))
+    n_watched = 0
+    if kind == "vtt":
+        n_watched = sum(len(film.segments) - len(film.marks) for film in films)
+    return ExportedSegments(tuple(files), tuple(without_times), n_watched)
+
+
+def _header_left_out(header: Header) -> tuple[str, ...]:
+    """Return what the header of a manifest says of its clips, and a table of them does not."""
+    left_out = [name for name in ("licence", "citation") if getattr(header, name)]
+    if header.view != "raw":
+        left_out.append(f"that the levels are those of the {header.view} view")
+    own = [name for name in header.concepts if name not in concepts()]
+    if own:
+        left_out.append(f"the modality of {few(own, 3)}")
+    return tuple(left_out)
 
 
 def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
@@ -389,7 +439,10 @@ class ImportedSegments(ImportedManifest):
             f"{film}: {frame_rate_text(rate)} frames per second, as its video"
             for film, rate in self.rates.items()
         ]
-        return (*of_rates, *notes_of(self.reports))
+        notes = [*of_rates, *notes_of(self.reports)]
+        if any(source.file.endswith(VTT) for source in self.manifest.header.sources):
+            notes.append("WebVTT does not say what was watched: all of a film counts")
+        return tuple(notes)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -449,6 +502,7 @@ class _Importer:
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
         self.file_of: dict[str, Path] = {}
+        self.sources = SourceFiles()
 
     @property
     def reports(self) -> list[TierReport]:
@@ -476,12 +530,11 @@ class _Importer:
         marks = read_marks(path, fps=self.rate)
         for segment in marks.segments:
             rate = marks.rate_of(segment.movie_id)
-            # A manifest has no level for what was only watched: there it is a comment.
-            level = "" if segment.is_watched else segment.level
-            comment = WATCHED if segment.is_watched else plain(segment.comment)
+            if segment.is_watched:
+                # A manifest has no level for what was only watched: there it is a comment.
+                segment = replace(segment, level="", comment=WATCHED)
             names = tuple(dict.fromkeys(map(concept_of, segment.concepts)))
-            changed = replace(segment, level=level, concepts=names, comment=comment)
-            self._add(changed, rate)
+            self._add(replace(segment, concepts=names), rate, path)
 
     def _read_film(self, path: Path) -> None:
         """Add the marks of a file that is called after its film."""
@@ -493,9 +546,14 @@ class _Importer:
             raise FixInput(
                 problem, where=f"{earlier}, {path}", hint="rename one of them"
             )
+        if film != name:
+            self.warnings.append(f"{path.name}: the id of this film is {film}")
+        video = None
         if path.suffix == ELAN:
             document = ElanDocument(path, self.mapping)
             self.documents.append(document)
+            if document.media_name:
+                video = document.path.parent / document.media_name
             rate = self.rate or self._rate_of_video(film, document)
             read: Iterator[ReadMark] = document.marks(self.warnings)
         else:
@@ -520,7 +578,8 @@ class _Importer:
                 mark.concepts,
                 mark.comment,
             )
-            self._add(segment, rate)
+            compare_with_video(segment, video, rate, str(path))
+            self._add(segment, rate, path)
 
     def _rate_of_video(self, film: str, document: ElanDocument) -> Fraction:
         """Return the frame rate of the video beside an ELAN file; an error if it is not known."""
@@ -536,9 +595,10 @@ class _Importer:
         self.rates_of_videos[film] = rate
         return rate
 
-    def _add(self, segment: Segment, rate: Fraction) -> None:
-        """Add the clip of a segment."""
+    def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
+        """Add the clip of a segment of a file."""
         annotator = plain(segment.annotator) or "cue"
+        self.sources.add(segment.movie_id, annotator, path)
         number = len(self.clips) + 1
         self.clips.append(
             Clip(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze.films.clip_spans import equal_clips, read_clips, where_films_end
+from obygaze.films.film_segments import compare_with_video, video_of_film
 from obygaze.films.mark_tables import Marks, Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
@@ -25,6 +26,8 @@ from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.times import times_of_films
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
@@ -128,6 +131,11 @@ def project_tables(
     names = table_names(segments)
     paths = [_table_path(name, workspace) for name in names]
     marks = read_marks(paths, fps=fps)
+    of_clips = [] if clips is None else [clips]
+    for name in [*names, *of_clips]:
+        path = _table_path(name, workspace)
+        if path != Path(name):  # a manifest
+            _compare_with_videos(marks, path.with_suffix(".toml"))
     spans = _spans_of(cut, marks)
     concepts: set[str] = set()
     for segment in marks.segments:
@@ -149,6 +157,21 @@ def project_tables(
         warnings.append(where_films_end(marks))
     warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))
+
+
+def _compare_with_videos(marks: Marks, manifest: Path) -> None:
+    """Raise an error for marks that cannot be of the films that a manifest is linked to."""
+    linked = read_manifest(manifest)
+    videos = {
+        film: video_of_film(times, linked.header.video_root)
+        for film, times in times_of_films(linked).items()
+    }
+    for segment in marks.segments:
+        film = segment.movie_id
+        video = videos.get(film)
+        rate = marks.rates.get(film)
+        if video is not None and rate is not None:
+            compare_with_video(segment, video, rate, manifest.stem)
 
 
 def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:

@@ -5,6 +5,9 @@ or `start_s` and `end_s`, in seconds), `level`, `concepts` joined with '|', and 
 `framerate` and `comment`. The level `watched` says only that the annotator has seen these pictures;
 a table `NAME.watched.csv` beside `NAME.csv` has more of these rows. Any other word that is no level
 is an error.
+
+Names and comments are one line: a line break is a blank. The marks of an annotator in a film are in
+one file: the same name in two files may be two people.
 """
 
 import re
@@ -23,7 +26,7 @@ from obygaze_features.manifest.frame_rate import (
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.times import frames_between
-from obygaze_features.manifest.vocabulary import canonical_level
+from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = (
     "movie_id",
@@ -84,6 +87,33 @@ class Marks:
         return rate
 
 
+def plain(text: str) -> str:
+    """Return text on one line, without characters that cannot be printed."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def concept_of(word: str) -> str:
+    """Return the concept of a word, or the word itself as the name of a concept."""
+    text = plain(word)
+    return canonical_concept(text) or text.replace("|", "/")
+
+
+class SourceFiles(dict[tuple[str, str], Path]):
+    """The file that has the marks of a film by an annotator."""
+
+    def add(self, film: str, annotator: str, path: Path) -> None:
+        """Add a mark of a file; an error if the annotator has marks of the film in another one."""
+        earlier = self.setdefault((film, annotator), path)
+        if earlier != path:
+            raise FixInput(
+                f"two files have marks of {annotator!r} in the film {film}:"
+                " they may be of two people",
+                where=f"{earlier}, {path}",
+                hint="give each person a name (in ELAN, the annotator of the tier), or join the"
+                " files",
+            )
+
+
 def watched_path(table: Path) -> Path:
     """Return the table beside a table of marks that says what its annotator has watched."""
     return table.with_name(f"{table.stem}.{WATCHED}.csv")
@@ -109,6 +139,7 @@ def read_marks(
     paths = own_tables([tables] if isinstance(tables, Path) else tables)
     rows: list[TableRow] = []
     recorded: set[str] = set()
+    sources = SourceFiles()
     all_violations = []
     for path in paths:
         violations = Violations(path)
@@ -119,9 +150,11 @@ def read_marks(
             violations_beside = Violations(beside)
             rows_of_table += _read(beside, violations_beside).rows
             all_violations.append(violations_beside)
-            recorded.update(row["annotator"] for row in rows_of_table)
+            recorded.update(plain(row["annotator"]) for row in rows_of_table)
         if not rows_of_table and not violations:
             violations.add(None, None, "the table has no segments")
+        for row in rows_of_table:
+            sources.add(row["movie_id"], plain(row["annotator"]), path)
         rows += rows_of_table
     rates = _rates_of_films(rows, given_rate)
     segments = []
@@ -167,8 +200,6 @@ def read_segments(path: Path, data: bytes | None = None) -> Marks:
     """
     violations = Violations(path)
     table = _read(path, violations, data)
-    if not table.rows and not violations:
-        violations.add(None, None, "the table has no segments")
     rates = _rates_of_films(table.rows, None)
     try:
         segments = [segment_of(row, rates) for row in table.rows]
@@ -231,7 +262,7 @@ def segment_of(
     _check_rate(row, rates or {}, given_rate)
     frames = _frames_of(row, rates or {})
     written = row["level"].strip()
-    comment = row.cells.get("comment", "")
+    comment = plain(row.cells.get("comment", ""))
     level = canonical_level(written) if written else None
     concepts = _concepts_of(row)
     # A manifest has no level for it: there it is a comment.
@@ -239,9 +270,16 @@ def segment_of(
         level = WATCHED
     if level is None:
         row.add("level", f"{row['level']!r} is not one of {', '.join(LEVELS)}")
+    if level == WATCHED:
+        if concepts or comment not in ("", WATCHED):
+            row.add(
+                "level", f"{WATCHED} is for time that has no concept and no comment"
+            )
+        comment = ""
     if frames is None or level is None:
         return None
-    return Segment(row["movie_id"], row["annotator"], *frames, level, concepts, comment)
+    annotator = plain(row["annotator"])
+    return Segment(row["movie_id"], annotator, *frames, level, concepts, comment)
 
 
 def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvTable:
@@ -326,18 +364,46 @@ def _concepts_of(row: TableRow) -> tuple[str, ...]:
     text = row.cells.get("concepts", "").strip()
     if text.startswith("["):
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
-    names = (name.strip() for name in text.split("|"))
-    return tuple(name for name in names if name)
+    names = map(plain, text.split("|"))
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
-def check_rate(film: str, counted: Fraction | None, rate: Fraction | None) -> None:
+def check_rate(
+    film: str, counted: Fraction | None, rate: Fraction | None, where: str = ""
+) -> None:
     """Raise an error if the pictures of a film were counted in a copy of another rate."""
     if counted is None or rate is None or counted == rate:
         return
     raise FixInput(
         f"the pictures of {film} are counted at {frame_rate_text(counted)} per second,"
         f" its video has {frame_rate_text(rate)}",
+        where=where,
     )
+
+
+def refuse_behind_end(
+    film: str,
+    picture: int,
+    n_pictures: int,
+    *,
+    unsure: Fraction | int = 0,
+    where: str = "",
+) -> None:
+    """Raise an error for a mark with a picture that the film does not have.
+
+    Args:
+        film: The film.
+        picture: The last picture of the mark.
+        n_pictures: The number of pictures of the film.
+        unsure: How many more it may have: what a file says of its length may be a few less.
+        where: Where the mark stands.
+    """
+    if picture >= n_pictures + unsure:
+        raise FixInput(
+            f"the last picture of {film} is {n_pictures - 1}, not {picture}",
+            where=where,
+            hint="correct the mark, or link the copy of the film that was marked",
+        )
 
 
 def _unknown_rate(film: str) -> FixUsage:

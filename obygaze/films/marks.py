@@ -15,12 +15,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from obygaze.films.film_segments import plain
 from obygaze.films.mark_tables import (
     MORE_COLUMNS,
     SEGMENT_COLUMNS,
     Segment,
     check_rate,
+    plain,
     refuse_other_columns,
     segment_of,
 )
@@ -106,6 +106,12 @@ class MarkTable:
         self.path.parent.mkdir(exist_ok=True)
         self.read()
 
+    def create(self) -> None:
+        """Write the table without a mark if there is none: who marks nothing annotates, too."""
+        with locked(self.path.parent):
+            if not self.path.exists():
+                write_atomic(self.path, csv_line(COLUMNS).encode("utf-8"))
+
     def read(self) -> TableState:
         """Return what is in the table; a mark that was added by hand gets a hash as its id."""
         if not self.path.exists():
@@ -143,6 +149,10 @@ class MarkTable:
                 continue
             mark = _mark_of(segment)
             mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
+            mark["comment"] = segment.comment
+            # Whoever edits the table by hand changes pictures, and forgets the times.
+            rate = known_frame_rate(mark["framerate"])
+            mark |= _times(segment.start_frame, segment.end_frame, rate)
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
                 mark["mark"] = sha256_bytes(repr((row.line, row.cells)).encode())[:32]
             marks[mark["mark"]] = _with_state(mark)
@@ -154,7 +164,6 @@ class MarkTable:
         self,
         wanted: Mapping[str, Any],
         rate: Fraction | None = None,
-        span_s: tuple[float, float] | None = None,
         vocabulary: Vocabulary = NO_VOCABULARY,
     ) -> Mark:
         """Add, change or (`deleted`) delete one mark, and return its new state.
@@ -163,14 +172,13 @@ class MarkTable:
             wanted: The values of the columns. `mark` is an id that the caller makes, and `state`
                 is that of the mark as it was shown, None for a new mark.
             rate: The pictures per second of the film.
-            span_s: Start and end of the mark in the film, in seconds.
             vocabulary: Concepts that the mark may have beside those of the manifest.
 
         Raises:
             Outdated: The mark was changed by now; then nothing is saved.
             FixInput: A value is not valid.
         """
-        mark = self._checked(wanted, rate, span_s)
+        mark = self._checked(wanted, rate)
         is_deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
             state = self.read()
@@ -222,12 +230,7 @@ class MarkTable:
             name for name in dict.fromkeys([*known, *had]) if name in marked
         ]
 
-    def _checked(
-        self,
-        wanted: Mapping[str, Any],
-        rate: Fraction | None,
-        span_s: tuple[float, float] | None,
-    ) -> Mark:
+    def _checked(self, wanted: Mapping[str, Any], rate: Fraction | None) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
         names = ("mark", "movie_id", "level", "start_frame", "end_frame")
         own_id, film, level, start, end = (wanted.get(name) for name in names)
@@ -240,8 +243,7 @@ class MarkTable:
             raise FixInput(f"the manifest has no film {film!r}")
         if not isinstance(level, str) or level not in LEVELS:
             raise FixInput(f"level must be one of {', '.join(LEVELS)}")
-        is_span = type(start) is int and type(end) is int and 0 <= start <= end
-        if not is_span:
+        if type(start) is not int or type(end) is not int or not 0 <= start <= end:
             raise FixInput("expected the first and the last frame, from 0")
         if not isinstance(concepts, list):
             raise FixInput("concepts: expected a list of names")
@@ -250,7 +252,6 @@ class MarkTable:
         if len(comment) > MAX_COMMENT:
             raise FixInput(f"a comment has at most {MAX_COMMENT} letters")
         framerate = frame_rate_text(rate) if rate else ""
-        start_s, end_s = map(repr, span_s) if span_s else ("", "")
         return {
             "movie_id": film,
             "annotator": self.annotator,
@@ -260,11 +261,20 @@ class MarkTable:
             "concepts": concepts,
             "comment": plain(comment),
             "framerate": framerate,
-            "start_s": start_s,
-            "end_s": end_s,
+            **_times(start, end, rate),
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,
         }
+
+
+def _times(first: int, last: int, rate: Fraction | None) -> dict[str, str]:
+    """Return start and end of pictures in the film in seconds, empty without a rate."""
+    if rate is None:
+        return {"start_s": "", "end_s": ""}
+    return {
+        "start_s": repr(float(first / rate)),
+        "end_s": repr(float((last + 1) / rate)),
+    }
 
 
 def check_rates(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None:

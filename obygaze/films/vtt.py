@@ -6,19 +6,14 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from obygaze.films.film_segments import FilmSegments, ReadMark, concept_of, plain
-from obygaze.films.mark_tables import Segment
+from obygaze.films.film_segments import FilmSegments, ReadMark
+from obygaze.films.mark_tables import Segment, concept_of, plain
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import canonical_level
 
-_HEAD = """WEBVTT {film}
-
-STYLE
-::cue(.level) {{ font-weight: bold }}
-::cue(.comment) {{ font-style: italic }}
-
-"""
+# Without a block of styles: FFmpeg 5 reads no cue of a file that has one.
+_HEAD = "WEBVTT {film}\n\n"
 _TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
 _CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
@@ -43,8 +38,13 @@ def _payload(mark: Segment) -> str:
     texts += [("concept", name) for name in mark.concepts]
     if mark.comment:
         texts.append(("comment", mark.comment))
-    spoken = [f"<c.{kind}>{html.escape(text)}</c>" for kind, text in texts]
-    return f"<v {html.escape(mark.annotator)}>{' '.join(spoken)}</v>"
+    spoken = [f"<c.{kind}>{_escaped(text)}</c>" for kind, text in texts]
+    return f"<v {_escaped(mark.annotator)}>{' '.join(spoken)}</v>"
+
+
+def _escaped(text: str) -> str:
+    """Return text as a cue has it; quotation marks stay, as players do not read `&#x27;`."""
+    return html.escape(text, quote=False)
 
 
 def _clock(ms: int) -> str:

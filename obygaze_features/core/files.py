@@ -1,5 +1,6 @@
 """Files: atomic writes, hashes, locks, and paths that stay inside a folder."""
 
+import errno
 import hashlib
 import io
 import json
@@ -10,7 +11,7 @@ import shutil
 import stat
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -18,6 +19,12 @@ from typing import Any
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.leftovers import (
+    BEFORE,
+    hidden_name,
+    remove_hidden,
+    remove_leftovers,
+)
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
@@ -215,18 +222,14 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
         system.sync_file(stream.fileno())
 
 
-def _hidden_name(path: Path) -> Path:
-    """Return a new hidden name beside a path, of a length that file systems allow."""
-    return path.with_name(f".{path.name[:50]}.{os.urandom(8).hex()}.tmp")
-
-
 @contextmanager
 def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
     """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path)
     # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
     # are shared.
-    temporary = _hidden_name(path)
+    temporary = hidden_name(path)
     try:
         write_synced(temporary, data)
         yield temporary
@@ -260,46 +263,60 @@ def write_exclusive(path: Path, data: bytes) -> bool:
 
 
 @contextmanager
-def write_then_rename(path: Path) -> Iterator[Path]:
+def write_then_rename(
+    path: Path, check: Callable[[], object] = lambda: None
+) -> Iterator[Path]:
     """Yield a hidden name for a new file or folder, which takes the place of `path` at the end.
 
-    What has the name is replaced: the caller has checked that it may be. A link stays, and what it
-    leads to is replaced. After an error, and after a kill, what was there is still there.
+    What has the name is replaced. A link stays, and what it leads to is replaced. After an error,
+    and after a kill, what was there is still there.
+
+    Args:
+        path: The name.
+        check: Raises an error if what has the name may not be replaced. It is called again at the
+            end, since another process may have taken the name meanwhile.
     """
     target = Path(os.path.realpath(path))
-    replaces_folder = target.is_dir() and any(target.iterdir())
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = _hidden_name(target)
+    remove_leftovers(target)
+    check()
+    new = hidden_name(target)
     try:
         yield new
         sync_all(new)
-        if target.is_dir():
-            shutil.copymode(target, new)
-        if replaces_folder:
-            _replace_folder(new, target)
-        elif new.is_dir():
-            system.rename_folder(new, target)
+        check()
+        with suppress(FileNotFoundError):
+            if target.is_dir():
+                shutil.copymode(target, new)
+        if new.is_dir():
+            _place_folder(new, target)
         else:
             system.replace_file(new, target)
     finally:
-        if new.is_dir():
-            shutil.rmtree(new, ignore_errors=True)
-        else:
-            system.remove_file(new)
+        remove_hidden(new)
     sync_dir(target.parent)
 
 
-def _replace_folder(new: Path, old: Path) -> None:
-    """Exchange two folders in one step, or in two where the file system cannot in one.
+def _place_folder(new: Path, target: Path) -> None:
+    """Give a folder its name; the folder that has the name gets the hidden one in exchange.
 
-    Where a process is killed between two steps, the old folder has a name that shows what it is.
+    The names are exchanged in one step, or in two where the file system cannot in one. Another
+    process may take the name, or remove what has it, at any time.
     """
-    if system.exchange_names(new, old):
-        return
-    before = old.with_name(f"{old.name[:50]}.before-{os.urandom(4).hex()}")
-    system.rename_folder(old, before)
-    system.rename_folder(new, old)
-    shutil.rmtree(before)
+    set_aside = []
+    while not (target.is_dir() and system.exchange_names(new, target)):
+        try:
+            system.rename_folder(new, target)
+            break
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        before = hidden_name(target, BEFORE)
+        with suppress(FileNotFoundError):
+            system.rename_folder(target, before)
+            set_aside.append(before)
+    for before in set_aside:
+        remove_hidden(before)
 
 
 def sync_all(path: Path) -> None:
@@ -376,6 +393,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def free_for(path: Path, data: bytes) -> bool:
     """Return whether a path is free; False if it has these bytes, an error if it has others."""
+    remove_leftovers(path)
     if not os.path.lexists(path):
         return True
     if path.is_file() and path.read_bytes() == data:

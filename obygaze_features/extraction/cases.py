@@ -3,6 +3,7 @@
 Everything here is pure. Nothing on a disk is changed because of what it finds.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import Facts, PlannedClip
 from obygaze_features.extraction.stored import Stored
+from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import NO_VIDEO, WITHDRAWN, Row
@@ -121,7 +123,7 @@ ANOTHER_PLAN = Case(
     "another plan",
     REFUSE,
     "this store is being filled with another recipe, or without these arrays",
-    "finish it with its own options, or give it up: rm -r {where}.next",
+    "finish it with its own options, or give it up: rm -r {filling}",
 )
 FURTHER_ARRAY = Case(
     "further array", COMPUTE, "further arrays are computed for {clips}"
@@ -209,7 +211,9 @@ class Work:
                 raise Mismatch(
                     _sentence(case, lines),
                     where=where,
-                    hint=case.hint.format(where=where, backbone=backbone),
+                    hint=case.hint.format(
+                        filling=shlex.quote(f"{where}{NEXT}"), backbone=backbone
+                    ),
                     details=[*lines[:_SHOWN], *more],
                 )
 

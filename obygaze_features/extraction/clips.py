@@ -107,7 +107,8 @@ class Clip:
         asked_s: When the frame that was asked for is shown.
         total: How many pictures of the video the clip has.
         remark: What a reader of the store should know of the frames.
-        is_clean: Whether no picture of the clip is damaged or missing.
+        is_clean: Whether no picture of this view is damaged, and none of the clip is missing.
+            Damage elsewhere in the film does not count.
         span_s: The start and the end of a window in its film.
     """
 

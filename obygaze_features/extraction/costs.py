@@ -119,7 +119,8 @@ def plan_extraction(
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
         backbones: A backbone, or your own code (FILE.py:NAME).
-        arrays: The arrays to store. [default: all but tokens, or those of the store]
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
@@ -139,7 +140,8 @@ def plan_extraction(
     plan.refuse_changes()
     cost = cost_of(plan, here)
     long = long_clips(clips)
-    return replace(cost, warnings=(long,)) if long else cost
+    warnings = (*plan.notes, long) if long else plan.notes
+    return replace(cost, warnings=tuple(warnings))
 
 
 def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import structs
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import Option
@@ -49,6 +49,15 @@ class WrittenWindows:
             "films": len(self.manifest.films),
             "grid": self.grid.to_json(),
         }
+
+    @property
+    def warnings(self) -> list[str]:
+        """The films that have no window."""
+        clips = self.manifest.clips
+        films = clips.films_without if isinstance(clips, Windows) else []
+        if not films:
+            return []
+        return [f"{count(len(films), 'film')} too short for a window: {few(films)}"]
 
     def __str__(self) -> str:
         films = count(len(self.manifest.films), "film")

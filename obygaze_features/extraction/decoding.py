@@ -1,8 +1,9 @@
 """Decode the rows of a store ahead, in their order; a row that fails has its reason."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import groupby, pairwise
 from math import prod
 from types import MappingProxyType
@@ -29,6 +30,10 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
 
+# The numbers of one film must not come from two.
+REPLACED = Failure(
+    FAILED, "replaced: the video was changed while its clips were extracted"
+)
 # Threads that read kept frames.
 READERS = 2
 NOTHING_KEPT: KeptViews = MappingProxyType({})
@@ -62,10 +67,44 @@ def decode_ahead(
         kept: Frames that were kept: rows that have all their frames there are not decoded.
     """
     if grid is not None:
-        yield from _decode_windows(
+        decoded = _decode_windows(
             jobs, clips, grid, pool, most_bytes, indexes, accept_damaged, kept
         )
-        return
+    else:
+        decoded = _decode_clips(
+            jobs,
+            clips,
+            pool,
+            most_clips,
+            most_bytes,
+            indexes,
+            accept_damaged,
+            kept,
+        )
+    read_before: dict[str, Source] = {}
+    with closing(decoded):
+        for row in decoded:
+            video = clips[row.row].video
+            first = row.source
+            # Clips whose frames were kept may have no video any more.
+            if video and row.source.n_bytes is not None:
+                first = read_before.setdefault(video, row.source)
+            if first != row.source:
+                row = replace(row, views=dict.fromkeys(row.views, REPLACED))
+            yield row
+
+
+def _decode_clips(
+    jobs: Iterable[RowJob],
+    clips: Sequence[PlannedClip],
+    pool: DecodePool,
+    most_clips: int,
+    most_bytes: int,
+    indexes: str,
+    accept_damaged: bool,
+    kept: KeptViews,
+) -> Generator[Decoded, None, None]:
+    """Decode rows that are clips, each by itself."""
     films = films_of_parts(clips)
     # For each of these films the one that comes after it.
     in_order_of_clips = dict.fromkeys(clip.video for clip in clips)
@@ -107,7 +146,7 @@ def _decode_windows(
     indexes: str,
     accept_damaged: bool,
     kept: KeptViews,
-) -> Iterator[Decoded]:
+) -> Generator[Decoded, None, None]:
     """Decode rows that are windows, those of one film and one block in one sweep."""
 
     def sweep_of(job: RowJob) -> tuple[str, str, int, bool]:
@@ -201,6 +240,6 @@ def _clip_of(decoded: DecodedClip) -> Clip:
         asked_s=decoded.asked_s,
         total=decoded.total,
         remark="; ".join(remarks),
-        is_clean=not (decoded.damaged or decoded.is_incomplete),
+        is_clean=not (n_damaged or decoded.is_incomplete),
         span_s=decoded.span_s,
     )

@@ -10,7 +10,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from obygaze_features.core.console import ProgressBars, progress_bars, silent
+from obygaze_features.core.console import (
+    ProgressBars,
+    count,
+    progress_bars,
+    silent,
+)
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
@@ -45,6 +50,7 @@ from obygaze_features.extraction.planning import (
     chosen_targets,
     open_filling,
     plan_stores,
+    store_path,
 )
 from obygaze_features.extraction.results import (
     Extraction,
@@ -123,7 +129,8 @@ def extract(
         as_planned: Finish a store as it was planned, although the manifest changed since.
         accept_damaged: Take what the decoder gives of damaged pictures.
         timeout_s: Seconds to decode one clip.
-        arrays: The arrays to store. [default: all but tokens, or those of the store]
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
         weights: File or folder of weights.
         stores: Store of a backbone. [default: MANIFEST.NAME]
         dtype: Compute in this precision.
@@ -151,7 +158,7 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
     """
     here = Workspace.of(workspace)
-    with stop_on_signals(note) as stop, _one_sentence_for_a_full_disk(here):
+    with stop_on_signals(note) as stop:
         targets = chosen_targets(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
@@ -202,31 +209,34 @@ class Run:
 def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
     require_decode_workers()
-    plan, begun = _begin(run)
-    for sentence in _before_the_run(plan, run.workspace):
-        listener.note(sentence)
-    warnings: list[str] = []
-    gone: list[Begun] = []
-    try:
-        if not run.seal_now:
-            listener.expect(_count_missing_clips(begun))
-            for together in _with_the_same_rows(begun):
-                if not stop:
-                    _fill(together, plan, run, stop, listener)
-        for one in begun:
-            # What was planned is not there any more, and no store was sealed from it.
-            if not one.filling.is_current() and not is_sealed(one.filling):
-                gone.append(one)
-            else:
-                warnings += _seal_if_complete(one, run)
-    except Exception:
-        _forget_own_plans(begun)
-        raise
-    if gone and not stop:
-        warnings += map(_nothing_was_added, gone)
-    states = [store_status(store.path) for store in plan.stores]
-    steps = next_steps(plan, states, run.manifest)
-    return Extraction(states, stop, steps, warnings)
+    with _one_sentence_for_a_full_disk(run):
+        plan, begun = _begin(run)
+        for sentence in _before_the_run(plan, run.workspace):
+            listener.note(sentence)
+        warnings: list[str] = []
+        gone: list[Begun] = []
+        try:
+            if not run.seal_now:
+                listener.expect(_count_missing_clips(begun))
+                groups = _with_the_same_rows(begun)
+                _say_what_is_decoded_again(groups, listener)
+                for together in groups:
+                    if not stop:
+                        _fill(together, plan, run, stop, listener)
+            for one in begun:
+                # What was planned is not there any more, and no store was sealed from it.
+                if not one.filling.is_current() and not is_sealed(one.filling):
+                    gone.append(one)
+                else:
+                    warnings += _seal_if_complete(one, run)
+        except Exception:
+            _forget_own_plans(begun)
+            raise
+        if gone and not stop:
+            warnings += map(_nothing_was_added, gone)
+        states = [store_status(store.path) for store in plan.stores]
+        steps = next_steps(plan, states, run.manifest)
+        return Extraction(states, stop, steps, warnings)
 
 
 def _extract_on_devices(
@@ -246,7 +256,9 @@ def _extract_on_devices(
         notes = result.notes
         warnings.update(dict.fromkeys(result.warnings))
     if not stop:
-        warnings.update(dict.fromkeys(error.message for error in errors))
+        for error in errors:
+            place = f"{error.where}: " if error.where else ""
+            warnings[f"{place}{error.message}"] = None
     states = states_of(run.manifest, run.targets, run.workspace)
     return Extraction(states, stop, notes, tuple(warnings))
 
@@ -297,6 +309,7 @@ def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
     """Yield what a person should know of stores that are there, and of what was withdrawn."""
+    yield from plan.notes
     for store in plan.stores:
         sentences = store.work.sentences
         if store.filling is None and not store.seal:
@@ -353,6 +366,26 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
         if one.filling.missing():
             groups.setdefault(tuple(one.filling.rows), []).append(one)
     return list(groups.values())
+
+
+def _say_what_is_decoded_again(
+    groups: Sequence[Sequence[Begun]], listener: Listener
+) -> None:
+    """Say how many clips are decoded for several stores, one after the other."""
+    n_decoded = 0
+    everything: list[Begun] = []
+    names = []
+    for together in groups:
+        n_decoded += _count_missing_clips(together)
+        everything += together
+        names.append(", ".join(one.store.path.name for one in together))
+    n_again = n_decoded - _count_missing_clips(everything)
+    if n_again:
+        listener.note(
+            f"{count(n_again, 'clip')} decoded more than once ({' | '.join(names)}): since clips"
+            " were added to one of these stores, its rows have another order; -b frames:NAME"
+            " keeps the pictures"
+        )
 
 
 def _count_missing_clips(begun: Sequence[Begun]) -> int:
@@ -485,14 +518,19 @@ def _is_as_before(filling: Filling) -> bool:
 
 
 @contextmanager
-def _one_sentence_for_a_full_disk(workspace: Workspace) -> Iterator[None]:
+def _one_sentence_for_a_full_disk(run: Run) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if not is_disk_full(error):
             raise
+        # A file that is open has no name in the error.
+        paths = [
+            store_path(target, run.manifest, run.workspace) for target in run.targets
+        ]
+        folders = dict.fromkeys(str(path.parent) for path in paths)
         raise FixInput(
             "the disk is full; finished blocks are kept",
-            where=error.filename or str(workspace.folder("stores")),
+            where=error.filename or ", ".join(folders),
             hint="free some space, then run the same command again",
         ) from error

@@ -1,6 +1,7 @@
 """Frames that were kept in a store: other backbones get the same pictures without the films."""
 
 import glob
+import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.errors import (
+    Corrupt,
+    Mismatch,
+    ObygazeError,
+    first_line,
+)
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import (
@@ -91,19 +97,29 @@ class KeptFrames:
 KeptViews = Mapping[View, KeptFrames]
 
 
-def stores_of_frames(manifest: str, workspace: Workspace) -> list[Store]:
-    """Return the stores of a workspace that kept the frames of a manifest: MANIFEST.frames-*."""
+def stores_of_frames(
+    manifest: str, workspace: Workspace
+) -> tuple[list[Store], list[str]]:
+    """Return the stores of a workspace that kept the frames of a manifest: MANIFEST.frames-*.
+
+    Beside them, a sentence on each that cannot be read: the films are decoded in its place.
+    """
     # A name may hold signs of a pattern, such as films[1].
     pattern = f"{glob.escape(manifest)}.frames-*/{STORE_JSON}"
     stores = []
+    unreadable = []
     for path in sorted(Path(workspace.folder("stores")).glob(pattern)):
         name = path.parent.name
         if name.endswith(NEXT) or BEFORE in name:
             continue
-        store = open_store(path.parent)
-        if store.record.array(PICTURES) is not None:
-            stores.append(store)
-    return stores
+        try:
+            store = open_store(path.parent)
+            if store.record.array(PICTURES) is not None:
+                store.read(CLEAN, np.arange(len(store.rows)))
+                stores.append(store)
+        except (ObygazeError, OSError) as error:
+            unreadable.append(f"{name}: its frames are not used: {first_line(error)}")
+    return stores, unreadable
 
 
 def find_kept(
@@ -175,10 +191,16 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     """Return a row from kept frames, as the pool would have decoded it."""
     started = time.monotonic()
     is_window = clip.window is not None
-    views = {
-        view: kept[view].clip(clip.clip_id, view, is_window=is_window)
-        for view in job.views
-    }
+    views = {}
+    for view in job.views:
+        try:
+            views[view] = kept[view].clip(clip.clip_id, view, is_window=is_window)
+        except Corrupt as error:
+            place = shlex.quote(kept[view].store.location)
+            error.hint = (
+                f"remove this store of frames, and films are decoded: rm -r {place}"
+            )
+            raise
     first = kept[job.views[0]]
     row = first.store.rows[first.row_of_clip[clip.clip_id]]
     source = Source(row.video_bytes, row.video_hash)

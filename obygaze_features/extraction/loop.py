@@ -8,6 +8,7 @@ not depend on the blocks before it.
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 from collections import deque
 from collections.abc import (
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import FixInput, ObygazeError, first_line
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
 from obygaze_features.extraction.clips import Clip, Decoded, Failure, RowJob, Source
 from obygaze_features.extraction.compute import Computed, Computer
@@ -89,7 +90,8 @@ def _fill_once(
     except RuntimeError as error:
         if not is_device_error(error):
             raise
-        raise _broken_device(error) from error
+        devices = [store.computer.backbone.placement.device for store in stores]
+        raise _broken_device(error, ", ".join(dict.fromkeys(devices))) from error
     finally:
         for store in stores:
             store.drop_all()
@@ -407,7 +409,7 @@ class StoreFiller:
                 f" {failure.reason}",
                 where=str(self.filling.target),
                 hint="the store stays as it is; correct this, then the same command, or give the"
-                f" further arrays up: rm -r {self.filling.folder}",
+                f" further arrays up: rm -r {shlex.quote(str(self.filling.folder))}",
             )
 
     def _write(self, block: _Block) -> None:
@@ -493,9 +495,10 @@ def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:
         torch.cuda.empty_cache()
 
 
-def _broken_device(error: RuntimeError) -> ObygazeError:
+def _broken_device(error: RuntimeError, device: str) -> ObygazeError:
     return ObygazeError(
-        f"the GPU failed: {str(error).strip().splitlines()[0]}",
+        f"the GPU failed: {first_line(error)}",
+        where=device,
         hint="the same command goes on from the finished blocks; if it fails again, look at"
         " nvidia-smi, or use another --device",
     )

@@ -1,6 +1,7 @@
 """Plan an extraction: what each store is to have, what is there, what is missing."""
 
 import os
+import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import Wanted, Work, compare
 from obygaze_features.extraction.clips import PlannedClip, clips_of, facts_of
 from obygaze_features.extraction.kept import (
@@ -130,7 +131,12 @@ def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path
     if not name:
         label = find_card(target.backbone, workspace).label
         name = f"{manifest.name}.{label.replace('@', '-')}"
-    folder = Path(workspace.store(name)).resolve()
+    folder = Path(workspace.store(name))
+    if is_url(name) or not folder.exists():
+        workspace.new_store(
+            name
+        )  # an error for a URL, and for names that no store can have
+    folder = folder.resolve()
     check_store_name(folder.name, str(folder))
     return folder
 
@@ -180,13 +186,17 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class ExtractionPlan:
-    """The stores of a run, the clips of the manifest, and the frames that were kept of them."""
+    """The stores of a run, the clips of the manifest, and the frames that were kept of them.
+
+    `notes` say what of kept frames and arrays is not used.
+    """
 
     manifest: str
     clips: Sequence[PlannedClip]
     grid: Grid | None
     stores: Sequence[StorePlan]
     kept: KeptViews = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def kept_clips(self, store: StorePlan) -> Container[str]:
         """Return the clips of which the frames that a store needs are kept."""
@@ -206,7 +216,7 @@ class ExtractionPlan:
         self.refuse_changes()
         needed = [store.view for store in self.stores if store.work.is_needed]
         if needed and self.kept.keys().isdisjoint(needed):
-            _refuse_without_videos(self.manifest, self.clips)
+            _refuse_without_videos(self.manifest, self.clips, self.notes)
 
 
 def plan_stores(
@@ -236,7 +246,7 @@ def plan_stores(
     clips = clips_of(manifest)
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
-    frames = stores_of_frames(manifest.name, workspace)
+    frames, notes = stores_of_frames(manifest.name, workspace)
     is_compared = any(stored_at) or bool(frames)
     facts = facts_of(clip.video for clip in clips) if is_compared else {}
     backbones = []
@@ -253,17 +263,31 @@ def plan_stores(
         backbones.append(backbone)
         views.append(view_of(backbone))
     kept = find_kept(frames, clips, facts, views, grid)
+    known_arrays: set[str] = set()
+    for backbone in backbones:
+        known_arrays |= backbone.arrays.keys()
     stores = []
     for path, stored, target, backbone, view in zip(
         paths, stored_at, targets, backbones, views, strict=True
     ):
         recipe = recipe_of(backbone, view, grid)
         maker = maker_of(backbone, recipe)
-        names = target.arrays
+        # An array that one of the backbones has is not asked of the others.
+        others = known_arrays - backbone.arrays.keys()
+        names = tuple(name for name in target.arrays if name not in others)
         if stored and not names:
             # Without --arrays, a store keeps those that it has.
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
         arrays = arrays_of(backbone, names, grid)
+        absent = [name for name in target.arrays if name in others]
+        if absent:
+            stored_names = [
+                array.name for array in arrays if array.name in backbone.arrays
+            ]
+            notes.append(
+                f"{path.name}: {backbone.card.label} has no array {', '.join(absent)}, and"
+                f" {', '.join(stored_names)} is stored of it"
+            )
         wanted = Wanted(
             clips,
             recipe,
@@ -296,7 +320,7 @@ def plan_stores(
             seal=seal,
         )
         stores.append(store)
-    return ExtractionPlan(manifest.name, clips, grid, stores, kept)
+    return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
 
 
 def _all_arrays(arrays: Sequence[Array], stored: Stored | None) -> tuple[Array, ...]:
@@ -309,21 +333,25 @@ def _all_arrays(arrays: Sequence[Array], stored: Stored | None) -> tuple[Array, 
     return (*stored.arrays, *(array for array in arrays if array.name not in known))
 
 
-def _refuse_without_videos(manifest: str, clips: Sequence[PlannedClip]) -> None:
+def _refuse_without_videos(
+    manifest: str, clips: Sequence[PlannedClip], notes: Sequence[str]
+) -> None:
     """Raise an error if no clip has a video file: all rows would fail."""
     videos = dict.fromkeys(clip.video for clip in clips if clip.video)
     if any(Path(video).is_file() for video in videos):
         return
-    link = f"obygaze manifest link {manifest} FOLDER"
+    link = f"obygaze manifest link {shlex.quote(manifest)} FOLDER"
     if not videos:
         raise NotFound(
             f"no clip of {manifest} is linked to a video; nothing to extract",
             hint=f"{link}, then the same command",
+            details=notes,
         )
     raise NotFound(
         f"none of the {len(videos)} video files of {manifest} exists; nothing to extract",
         where=f"{next(iter(videos))}, ...",
         hint=f"mount their folder, or {link}, then the same command",
+        details=notes,
     )
 
 

@@ -151,7 +151,7 @@ def next_steps(
     plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
 ) -> list[str]:
     """Return what to type next: for clips that were not extracted, or with the whole store."""
-    link = f"obygaze manifest link {plan.manifest} FOLDER"
+    link = f"obygaze manifest link {shlex.quote(plan.manifest)} FOLDER"
     steps = []
     has_video = {clip.clip_id: bool(clip.video) for clip in plan.clips}
     failures: dict[str, str] = {}
@@ -222,7 +222,7 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
         return []
     return [
         f"the store before is now {before.name}; it shares files with the new one and is no"
-        f" backup; to remove it: rm -r {before}"
+        f" backup; to remove it: rm -r {shlex.quote(str(before))}"
     ]
 
 

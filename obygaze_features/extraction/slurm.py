@@ -138,6 +138,12 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
             hint=f"if it is an option of sbatch, write it at the end: -- {error.option_name}",
         ) from error
     values = typed_values(ctx.params, run.params)
+    if values["seal_now"]:
+        raise FixUsage(
+            "--seal-now seals what is there, and leaves nothing to the tasks of a script",
+            hint="the same words without it; when the tasks have ended: obygaze extract run ..."
+            " --seal-now",
+        )
     if values["device"] != "cuda:all":
         # How many GPUs are idle is known on their node alone.
         devices_of(values["device"])

@@ -2,14 +2,13 @@
 
 import contextlib
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
 
 from obygaze_features.core import system
 from obygaze_features.core.console import silent
 from obygaze_features.core.errors import EXIT_INTERRUPTED, Stopped
+from obygaze_features.core.signals import on_signals
 
 STOPPING = (
     "stopping when the batch at work is computed; Ctrl-C stops at once;"
@@ -31,7 +30,7 @@ class StopFlag:
     def __bool__(self) -> bool:
         return bool(self.signal_name)
 
-    def handle(self, number: int, frame: FrameType | None = None) -> None:
+    def handle(self, number: int, frame: object = None) -> None:
         """Handle a signal."""
         name = signal.Signals(number).name
         if self.signal_name and name == "SIGINT":
@@ -64,12 +63,5 @@ def stop_on_signals(note: Callable[[str], object] = silent) -> Iterator[StopFlag
         note: Is called at the first signal, with what happens now.
     """
     flag = StopFlag(note=note)
-    # Python lets no other thread, such as a worker's of Dask, handle signals.
-    in_main = threading.current_thread() is threading.main_thread()
-    names = system.STOP_SIGNALS if in_main else ()
-    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in names}
-    try:
+    with on_signals(system.STOP_SIGNALS, flag.handle):
         yield flag
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)

@@ -1,6 +1,7 @@
 """What is there of a store, its finished rows and those being filled, and how far it is."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -218,7 +219,9 @@ class StoreStatus:
     def without_details(self) -> str:
         """Return how to see the other clips that failed."""
         n_more = self.failed - SHOWN_CLIPS
-        return f"  and {n_more} more: obygaze -v extract status {self.store}"
+        return (
+            f"  and {n_more} more: obygaze -v extract status {shlex.quote(self.store)}"
+        )
 
     def _failed_clips(self) -> list[str]:
         return [f"  {clip}: failed: {why}" for clip, why in self.failures.items()]

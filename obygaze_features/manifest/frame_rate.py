@@ -1,6 +1,7 @@
 """Read frame rates as people write them, and write them so that they are read the same."""
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
@@ -62,5 +63,5 @@ def frame_rate_text(rate: Fraction) -> str:
     rounded = f"{float(rate):.5g}"
     if known_frame_rate(rounded) == rate:
         return rounded
-    decimal = f"{float(rate):.12f}".rstrip("0")
+    decimal = f"{Decimal(rate.numerator) / Decimal(rate.denominator):f}"
     return decimal if known_frame_rate(decimal) == rate else str(rate)

@@ -212,9 +212,11 @@ class Manifest:
 
     @cached_property
     def films(self) -> tuple[str, ...]:
-        """The ids of the films, sorted."""
-        rows = self.clips.films if isinstance(self.clips, Windows) else self.clips
-        return tuple(sorted({row.movie_id for row in rows}))
+        """The ids of the films that have clips or windows, sorted."""
+        if isinstance(self.clips, Windows):
+            ids = {film.movie_id for film in self.clips.films}
+            return tuple(sorted(ids - set(self.clips.films_without)))
+        return tuple(sorted({clip.movie_id for clip in self.clips}))
 
     @property
     def folds(self) -> tuple[str, ...]:
@@ -377,6 +379,11 @@ class Manifest:
         return frame.astype(
             {**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float}
         )
+
+
+def view_words(view: str) -> str:
+    """Return the name of a view in a sentence: `as published view`."""
+    return f"{view.replace('_', ' ')} view"
 
 
 def _visual(manifest: Manifest) -> Iterator[Clip]:

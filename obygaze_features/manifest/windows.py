@@ -153,6 +153,11 @@ class FilmRows(Sequence[Row]):
         ]
         return tuple(accumulate(sizes, initial=0))
 
+    @property
+    def films_without(self) -> list[str]:
+        """The films that are too short for a window."""
+        return [film.movie_id for film, first, after in self._spans() if first == after]
+
     def __len__(self) -> int:
         return self.first_rows[-1]
 

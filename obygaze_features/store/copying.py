@@ -5,7 +5,6 @@ no store. A copy whose source was replaced becomes the new store; the copy befor
 """
 
 import os
-import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,14 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.files import is_listed, write_atomic
+from obygaze_features.core.leftovers import (
+    PULL,
+    hidden_name,
+    hidden_of,
+    pulled_name,
+    read_hidden,
+    remove_leftovers,
+)
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
@@ -75,7 +82,6 @@ from obygaze_features.store.targets import (
     has_file,
     hash_of,
     open_target,
-    part_of,
     write_pieces,
 )
 from obygaze_features.store.verifying import (
@@ -168,10 +174,10 @@ def pull(
     if older is not None and older.seal == store.seal:
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
-            _remove_leftovers(target)
+            _remove_copies(target)
             return Copied(str(target), store.seal)
     n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
-    _remove_leftovers(target)
+    _remove_copies(target)
     if older is None or older.seal == store.seal:
         return Copied(str(target), store.seal, n_sent, n_bytes)
     changes = _since(store.record, older.seal)
@@ -213,17 +219,18 @@ def _copy_at(target: Path, store: Store) -> Store | None:
     raise AlreadyThere(taken, where=str(target))
 
 
-def _hidden_of(target: Path, seal: str) -> Path:
-    """Return where a copy is built; it stays there if it is interrupted."""
-    return target.with_name(f".{target.name}.pull-{seal[:16]}")
+def _remove_copies(target: Path, seal: str = "") -> None:
+    """Remove what interrupted copies have left; not the one of this seal, with which one goes on.
 
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what interrupted copies have left: what was built, and what was being removed."""
-    starts = (f".{target.name}.pull-", f".{next_of(target).name}.")
-    for path in target.parent.iterdir():
-        if path.name.startswith(starts):
-            remove_tree(path)
+    An earlier one may have what was withdrawn since.
+    """
+    wanted = pulled_name(target, seal)
+    remove_leftovers(target)
+    remove_leftovers(next_of(target))
+    for hidden in hidden_of(target):
+        is_built = hidden.word == PULL and hidden.state == "unknown"
+        if is_built and hidden.path != wanted:
+            remove_tree(hidden.path)
 
 
 def _pull(
@@ -258,18 +265,14 @@ def _pull_once(
     store: Store, target: Path, older: Store | None, progress: Progress
 ) -> tuple[int, int]:
     """Build the copy, then give it its name; see `_pull`."""
-    hidden = _hidden_of(target, store.seal)
+    hidden = pulled_name(target, store.seal)
     # Each file is written in a folder of this process first.
-    parts = hidden.with_name(f"{hidden.name}.{secrets.token_hex(4)}")
+    parts = hidden_name(target)
     if older is None:
         check_free(target)
     elif older.seal != store.seal:
         check_before(target, older.seal)
-    for path in target.parent.iterdir():
-        # It may have what was withdrawn since.
-        is_leftover = path.name.startswith(f".{target.name}.pull-")
-        if is_leftover and not path.name.startswith(hidden.name):
-            remove_tree(path)
+    _remove_copies(target, store.seal)
     try:
         parts.mkdir()
         # All folders are made here: a late process must not bring back a folder that has its name.
@@ -312,7 +315,7 @@ def _fetch_all(
         if not has_file(path, mark):
             there = files_there.get(mark)
             if there is not None and has_file(there, mark):
-                part = part_of(path, parts)
+                part = hidden_name(parts / path.name)
                 link_file(there, part, mark)
                 part.replace(path)
             else:
@@ -328,7 +331,7 @@ def _fetch_all(
     card = _card_of(store)
     if card:
         # It may be edited.
-        part = part_of(hidden / CARD, parts)
+        part = hidden_name(parts / CARD)
         part.write_bytes(card)
         part.replace(hidden / CARD)
     data = store.store_json()
@@ -467,7 +470,10 @@ def _push(
         extra = {**extra, CARD: root / CARD}
     sent.update(extra)
     for name in names_there:
-        if name not in sent:
+        hidden = read_hidden(Path(name))
+        # Another process may be sending this store too.
+        is_needed = name in sent if hidden is None else hidden.state != "ended"
+        if not is_needed:
             target.remove(name)
     for name, path in extra.items():
         target.put(name, path, hash_of(path))
@@ -514,7 +520,10 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
                     where=target.location,
                 )
             known.update(there.record.files)
-    strange = [name for name in names if name not in known and not _is_part(name)]
+    strange = []
+    for name in names:
+        if name not in known and read_hidden(Path(name)) is None:
+            strange.append(name)
     is_ours = bool(set(record.files) & set(names))
     if CARD in names and not is_ours:
         strange.append(CARD)
@@ -524,9 +533,3 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> str:
             where=target.location,
         )
     return seal
-
-
-def _is_part(name: str) -> bool:
-    """Return whether a file was left by a push to a folder that was killed."""
-    last = name.rpartition("/")[2]
-    return last.startswith(".") and last.endswith(".part")

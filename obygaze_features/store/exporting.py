@@ -7,9 +7,7 @@ of the store finds its exports (`read_origin`).
 
 import json
 import os
-import secrets
 import shlex
-import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +29,11 @@ from obygaze_features.core.errors import (
     InstallExtra,
 )
 from obygaze_features.core.lazy import need
+from obygaze_features.core.leftovers import (
+    hidden_name,
+    remove_hidden,
+    remove_leftovers,
+)
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import Workspace
@@ -363,9 +366,10 @@ def _check_labels(rows: Sequence[Row], labels: Manifest | None) -> list[str]:
 @contextmanager
 def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     """Yield a hidden path beside a new file or folder, which gets its name when it is finished."""
+    remove_leftovers(target)
     if os.path.lexists(target):
         raise _taken(target)
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    hidden = hidden_name(target)
     if is_folder:
         hidden.mkdir()
     try:
@@ -375,10 +379,7 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
         if not take(hidden, target):
             raise _taken(target)
     finally:
-        if is_folder:
-            shutil.rmtree(hidden, ignore_errors=True)
-        else:
-            hidden.unlink(missing_ok=True)
+        remove_hidden(hidden)
 
 
 def _taken(target: Path) -> AlreadyThere:

@@ -6,10 +6,10 @@ that a block was begun, and only decides in which order the blocks are taken.
 """
 
 import bisect
-import glob
 import hashlib
 import re
 import secrets
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -31,6 +31,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
 from obygaze_features.store.encoding import (
     HashedStream,
     ShardWriter,
@@ -269,7 +270,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
         raise Mismatch(
             "this store is being filled with other clips, or other times of clips",
             where=str(folder),
-            hint=_GIVE_UP.format(folder),
+            hint=_GIVE_UP.format(shlex.quote(str(folder))),
         )
 
 
@@ -284,7 +285,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
         Recipe.from_json(their_plan.recipe),
         where=str(folder),
         message="this store is being filled with another recipe",
-        hint=_GIVE_UP.format(folder),
+        hint=_GIVE_UP.format(shlex.quote(str(folder))),
     )
     keys = [
         key
@@ -298,7 +299,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
     raise Mismatch(
         f"this store is being filled with another plan: {', '.join(keys)} differ",
         where=str(folder),
-        hint=_GIVE_UP.format(folder),
+        hint=_GIVE_UP.format(shlex.quote(str(folder))),
         details=details,
     )
 
@@ -462,7 +463,7 @@ class Filling:
             )
         if self.is_done(block):
             return None
-        hidden = self.folder / BLOCKS / f".{block:05d}.{secrets.token_hex(4)}"
+        hidden = hidden_name(self.folder_of(block))
         try:
             make_folder(hidden)
             return BlockWriter(self, block, maker, hidden)
@@ -772,13 +773,15 @@ def remove_leftover(target: Path) -> None:
         return
     if is_sealed(filling):
         remove_filling(filling)
+        return
+    # Blocks that killed processes had begun.
+    for block in filling.listed()[1]:
+        remove_leftovers(filling.folder_of(block))
 
 
 def remove_filling(filling: Filling) -> None:
     """Remove NAME.next, and the hidden folders of other processes with the same plan."""
-    hidden = filling.target.with_name(
-        f".{filling.target.name}.{filling.tag}{secrets.token_hex(4)}"
-    )
+    hidden = hidden_name(filling.target, filling.tag)
     if _digest_at(filling.folder) == filling.digest:
         try:
             take_name(filling.folder, hidden)
@@ -790,10 +793,9 @@ def remove_filling(filling: Filling) -> None:
             with suppress(FileNotFoundError):
                 take_name(hidden, filling.folder)
             return
-    for path in filling.target.parent.glob(
-        f".{glob.escape(filling.target.name)}.{filling.tag}*"
-    ):
-        remove_tree(path)
+    for other in hidden_of(filling.target):
+        if other.word == filling.tag:
+            remove_tree(other.path)
 
 
 def _digest_at(folder: Path) -> str:

@@ -1,6 +1,5 @@
 """Find what else has withdrawn clips: folders, exports, runs and models of a workspace."""
 
-import glob
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import csv_line
+from obygaze_features.core.leftovers import hidden_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.decoding import OK_CODE
 from obygaze_features.store.exporting import read_origin
@@ -26,7 +26,7 @@ from obygaze_features.store.layout import (
     STORE_JSON,
     ZARR,
 )
-from obygaze_features.store.placing import seal_at
+from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import WITHDRAWN
 
@@ -104,14 +104,11 @@ def find_copies(
     roots = {workspace.root.resolve(): workspace.root}
     roots.setdefault(home.parent.resolve(), home.parent)
     seen = {home.resolve()}
-    for path in sorted(home.parent.glob(f".{glob.escape(home.name)}.*")):
-        if not _is_of_one_store(path.name.removeprefix(f".{home.name}.")):
-            continue
+    for hidden in (*hidden_of(home), *hidden_of(next_of(home))):
         # Killed while it was built or removed: nobody knows any more what it has.
-        # Another process may be removing it: what is gone meanwhile is no error of `os.walk`.
-        if any(files for _, _, files in os.walk(path)):
-            copies.append(Copy(path, "what an interrupted command has left"))
-        seen.add(path.resolve())
+        if hidden.state != "running" and hidden.n_bytes:
+            copies.append(Copy(hidden.path, "what an interrupted command has left"))
+        seen.add(hidden.path.resolve())
     for root in roots.values():
         for path in _candidates(root):
             place = path.resolve()
@@ -133,12 +130,6 @@ def find_copies(
     return sorted(
         copies, key=lambda copy: (not copy.path.name.startswith(earlier), copy.kind)
     )
-
-
-def _is_of_one_store(rest: str) -> bool:
-    """Return whether a hidden folder `.NAME.REST` is of NAME, and not of a store NAME.OTHER."""
-    word, dot, _ = rest.partition(".")
-    return not dot or word == "next" or word.startswith(("pull-", "before-"))
 
 
 def _candidates(root: Path) -> Iterator[Path]:

@@ -16,6 +16,7 @@ import numpy as np
 from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import is_listed
+from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Terms, card_text
 from obygaze_features.store.encoding import (
@@ -192,6 +193,7 @@ def write_store(
 
 def check_free(target: Path) -> None:
     """Raise an error if a store, or one that is being filled, has the name of a new store."""
+    remove_leftovers(target)
     _check_not_filled(target)
     if is_listed(target):
         raise name_taken(target)

@@ -11,18 +11,23 @@ would undo the change of the other.
 
 import errno
 import os
-import secrets
-import shutil
+import shlex
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
 from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.core.leftovers import (
+    hidden_name,
+    named_beside,
+    remove_hidden,
+    remove_leftovers,
+)
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.layout import NEXT, STORE_JSON, before_name
 from obygaze_features.store.records import (
@@ -88,8 +93,8 @@ def has_links(folder: Path) -> bool:
     """
     while not folder.is_dir():
         folder = folder.parent
-    path = folder / f".links-{secrets.token_hex(4)}"
-    link = path.with_name(f"{path.name}-too")
+    path = hidden_name(folder / "links")
+    link = hidden_name(folder / "links")
     try:
         path.touch(exist_ok=False)
         os.link(path, link)
@@ -120,13 +125,14 @@ def _damaged(path: Path) -> Corrupt:
 
 def make_hidden(target: Path, tag: str = "") -> Path:
     """Make a hidden folder beside a target, in which the target is built."""
-    word = f"{tag}{secrets.token_hex(4)}"
-    hidden = target.with_name(f".{target.name}.{word}")
+    hidden = hidden_name(target, tag)
     try:
         make_folder(hidden)
     except FileNotFoundError as error:
         raise NotFound(
-            "no such folder", where=str(target.parent), hint=f"mkdir {target.parent}"
+            "no such folder",
+            where=str(target.parent),
+            hint=f"mkdir {shlex.quote(str(target.parent))}",
         ) from error
     return hidden
 
@@ -175,7 +181,7 @@ def remove_tree(folder: Path) -> None:
         remove_tree(folder.resolve())
         folder.unlink(missing_ok=True)
         return
-    hidden = folder.with_name(f".{folder.name.lstrip('.')}.{secrets.token_hex(4)}")
+    hidden = hidden_name(named_beside(folder))
     try:
         take_name(folder, hidden)
     except FileNotFoundError:
@@ -185,22 +191,7 @@ def remove_tree(folder: Path) -> None:
             raise
         # Windows does not rename a folder while a program has a file of it open.
         hidden = folder
-    # Another process may remove the same folder.
-    with suppress(FileNotFoundError):
-        shutil.rmtree(hidden, onerror=_remove_read_only)
-
-
-def _remove_read_only(
-    remove: Callable[[str], object], path: str, reason: tuple[Any, ...]
-) -> None:
-    """Try again where Windows does not remove a file that is read-only.
-
-    What cannot be removed, because a program has it open, stays in the hidden folder.
-    """
-    if not isinstance(reason[1], FileNotFoundError):
-        with suppress(OSError):
-            Path(path).chmod(stat.S_IWRITE)
-            remove(path)
+    remove_hidden(hidden)
 
 
 # --- A store in the place of another one ---
@@ -283,7 +274,11 @@ def finish_change(target: Path) -> None:
 
 
 def finish_waiting(target: Path) -> None:
-    """Let the finished store that is called NAME.next take its place, if there is one."""
+    """Let the finished store that is called NAME.next take its place, if there is one.
+
+    What killed commands left of the target is removed.
+    """
+    remove_leftovers(target)
     finish_change(target)
     waiting = next_of(target)
     try:

@@ -1,7 +1,6 @@
 """Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import sync_dir
 from obygaze_features.core.lazy import need
+from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles
@@ -110,16 +110,8 @@ class FolderTarget:
     def put(self, name: str, path: Path, mark: FileMark) -> None:
         """Copy a file beside its name; the copy gets the name when it is on the disk."""
         target = self.root / name
-        is_sent = False
-        while not is_sent:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                copy_file(path, target, mark)
-                is_sent = True
-            except FileNotFoundError:
-                # Another process sends a store here too, and took the copy for a leftover.
-                if not path.exists():
-                    raise
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy_file(path, target, mark)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -153,11 +145,6 @@ def hash_of(path: Path) -> FileMark:
     return hashed.mark()
 
 
-def part_of(target: Path, folder: Path) -> Path:
-    """Return where a file is until it is whole."""
-    return folder / f".{target.name}.{secrets.token_hex(4)}.part"
-
-
 def copy_file(source: Path, target: Path, mark: FileMark) -> None:
     """Copy a file that has a hash; nothing else gets the name."""
     with source.open("rb") as stream:
@@ -176,7 +163,7 @@ def write_pieces(
 
     Until then it is in a folder, by default that of the target.
     """
-    part = part_of(target, folder or target.parent)
+    part = hidden_name((folder or target.parent) / target.name)
     try:
         with new_file(part) as stream:
             hashed = HashedStream(stream)

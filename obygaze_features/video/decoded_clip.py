@@ -29,9 +29,9 @@ MAX_BYTES = 8 * 1024**3
 CELL_EDGE = 320
 GAP = 8
 LINE = 18
-BACKGROUND = (250, 250, 248)
-TEXT = (40, 40, 40)
-WARNING = (178, 34, 34)
+# Paper, text, what is damaged.
+LIGHT = ((250, 250, 248), (40, 40, 40), (178, 34, 34))
+DARK = ((23, 24, 27), (233, 231, 225), (240, 140, 160))
 
 # Returns arrays of the given shapes.
 Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
@@ -257,10 +257,11 @@ class Canvas:
         )
 
 
-def contact_sheet(clip: DecodedClip) -> bytes:
+def contact_sheet(clip: DecodedClip, *, is_dark: bool = False) -> bytes:
     """Return a PNG of all pictures with their times; damaged ones are framed and marked."""
     from PIL import Image, ImageDraw, ImageFont
 
+    paper, ink, warning = DARK if is_dark else LIGHT
     pictures = clip.pictures
     count, height, width = pictures.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))
@@ -269,7 +270,7 @@ def contact_sheet(clip: DecodedClip) -> bytes:
     across = max(1, math.ceil(math.sqrt(count * cell_h / cell_w)))
     down = math.ceil(count / across)
     size = (across * (cell_w + GAP) + GAP, down * (cell_h + LINE + GAP) + GAP)
-    sheet = Image.new("RGB", size, BACKGROUND)
+    sheet = Image.new("RGB", size, paper)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
     for number, picture in enumerate(pictures):
@@ -279,13 +280,13 @@ def contact_sheet(clip: DecodedClip) -> bytes:
         bad = bool(clip.substituted[number])
         if bad:
             draw.rectangle(
-                (x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=WARNING, width=2
+                (x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=warning, width=2
             )
         labels = _labels(clip, number)
         text = next(
             (text for text in labels if draw.textlength(text, font) <= cell_w), ""
         )
-        draw.text((x, y + cell_h + 2), text, fill=WARNING if bad else TEXT, font=font)
+        draw.text((x, y + cell_h + 2), text, fill=warning if bad else ink, font=font)
     data = io.BytesIO()
     sheet.save(data, "PNG")
     return data.getvalue()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
@@ -273,6 +274,13 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
             hint=hint,
         )
     return labels
+
+
+def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
+    """Return hashes of what a run reads: levels and concepts, and the classes of each task."""
+    levels = [[clip.clip_id, clip.level, *clip.concepts] for clip in table.clips]
+    classes = {name: sha256_bytes(of.tobytes()) for name, of in labels.items()}
+    return {"levels": sha256_bytes(canonical_json(levels)), "classes": classes}
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:

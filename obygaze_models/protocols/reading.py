@@ -3,6 +3,7 @@
 Every violation of a file is listed at once, with its line (see core.schema_check).
 """
 
+import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -96,6 +97,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         _set(document.tree, key, value)
     document.overrides = overrides
     _refuse_name_of_folds(document.tree)
+    _refuse_classes_in_grid(document.tree)
     document.tree.setdefault("name", Path(where).stem)
     models = _models_in(document.tree)
     table = table_of(Protocol, models=_models_table(models))
@@ -157,6 +159,25 @@ def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
         hint="folds of the manifest are named by each task: "
         f"{' '.join(['--set splits.kind=published', *settings])}",
     )
+
+
+def _refuse_classes_in_grid(tree: Mapping[str, Any]) -> None:
+    """Raise an error that says how a class becomes a model, if `grid.models` has some."""
+    grid = tree.get("grid")
+    names = grid.get("models") if isinstance(grid, Mapping) else None
+    if not isinstance(names, list):
+        return
+    for name in names:
+        is_class = is_own_code(name) or is_of_sklearn(name)
+        if not is_class or name in _models_in(tree):
+            continue
+        with_dots = name.replace(":", ".")
+        model = with_dots.rpartition(".")[2]
+        kind = with_dots if is_of_sklearn(with_dots) else name
+        raise FixUsage(
+            f"grid.models has the names of models, got the class {name!r}",
+            hint=f"--set models.{model}.kind={shlex.quote(kind)}, and {model!r} in grid.models",
+        )
 
 
 def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,13 +11,13 @@ from typing import Any, Self, TypeVar
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import titles_of_films
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_features.store import open_store
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.summary import (
     CellRows,
     asked_cell,
@@ -169,30 +169,23 @@ class ReportRun(Run):
         return f"{name}: {title}" if title else name
 
     @cached_property
-    def clips(self) -> dict[str, Clip]:
-        """The clips of the manifest by id; none if the manifest was moved or changed since."""
-        if self.manifest is None:
-            return {}
-        return {clip.clip_id: clip for clip in self.manifest}
+    def labels(self) -> RunLabels:
+        """The clips with the labels of today, and whether the run was made with others."""
+        return labels_since(self)
 
     @cached_property
-    def manifest(self) -> Manifest | None:
-        """The manifest of the run in its view; None if it was moved or changed since."""
-        about = self.about["manifest"]
-        try:
-            manifest = read_manifest(Path(about["path"]))
-            if manifest_sha256(manifest) != about["sha256"]:
-                return None
-            return manifest.view(about["view"])
-        except (ObygazeError, OSError):
-            return None
+    def clips(self) -> dict[str, Clip]:
+        """The clips in the view of the run, by id; none if they cannot be read or were changed."""
+        if self.labels.manifest is None or self.labels.changed:
+            return {}
+        return {clip.clip_id: clip for clip in self.labels.manifest}
 
     @cached_property
     def changed_stores(self) -> list[str]:
         """The stores of the run that are here, but have other content than the run has read."""
         changed = []
         for name, facts in self.about["stores"].items():
-            location = facts["location"]
+            location = self.place(facts["location"])
             if is_url(location):
                 continue
             # A store that was moved or removed says nothing.
@@ -203,7 +196,8 @@ class ReportRun(Run):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        return {} if self.manifest is None else titles_of_films(self.manifest)
+        manifest = self.labels.manifest
+        return {} if manifest is None else titles_of_films(manifest)
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""

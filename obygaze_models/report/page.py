@@ -202,11 +202,8 @@ def _data(run: ReportRun) -> str:
 
 def _changed(run: ReportRun) -> Iterator[str]:
     """Yield a sentence for what was changed after the run: its manifest, and each store."""
-    if run.manifest is None:
-        yield (
-            f"The manifest {run.about['manifest']['name']} was moved or changed after the run "
-            f"{run.folder.name}: the page has no levels, concepts and titles of clips."
-        )
+    if run.labels.changed:
+        yield f"{run.labels.changed} The page has no levels and concepts of clips."
     for name in run.changed_stores:
         yield (
             f"The store {name} was changed after the run {run.folder.name}: clips were added or "

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from obygaze_features.core.console import count, few
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, view_words
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
@@ -633,8 +633,10 @@ def errors(run: ReportRun) -> Section:
         return section
     headers = ("film", "clip", "level", "concepts", "class", "score")
     title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}"
+    view = view_words(run.about["manifest"]["view"])
     note = (
-        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
+        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}. Levels and "
+        f"concepts are those of the {view}."
     )
     section.tables.append(ResultTable("errors", title, headers, rows, note))
     return section

@@ -21,7 +21,13 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.registry import find_kind
-from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels, with_view
+from obygaze_models.protocols.clips import (
+    ClipTable,
+    clip_table,
+    labels_sha256,
+    task_labels,
+    with_view,
+)
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.code import used_parts
@@ -45,6 +51,8 @@ class Inputs:
         parts: dict[str, Any] = {
             "protocol": self.protocol.sha256,
             "manifest": manifest_sha256(self.manifest),
+            # The view depends on the modalities in the header, too.
+            "labels": labels_sha256(self.table, self.labels),
             "stores": {store.name: store.origin["sha256"] for store in self.stores},
             "obygaze": __version__,
             "parts": used_parts(self.protocol),

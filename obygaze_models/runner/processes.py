@@ -102,9 +102,10 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None,
 
 def _start_worker(work: Work[Any]) -> None:
     _WORK["work"] = work
-    # Ctrl-C reaches every process of a terminal. The first one ends the others; if it is killed,
-    # the kernel does.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and a hangup reach every process of a terminal. The first one ends the others; if it is
+    # killed, the kernel does.
+    for name in ("SIGINT", *system.HANGUP_SIGNALS):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     system.unblock_signals()
     system.end_with_parent()

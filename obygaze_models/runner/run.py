@@ -19,7 +19,7 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.models.registry import solver_of
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import ClipTable, labels_sha256
 from obygaze_models.runner.code import used_parts
 from obygaze_models.runner.concepts import concept_tables, rare_concepts
 from obygaze_models.runner.heldout import with_few_films
@@ -44,6 +44,7 @@ from obygaze_models.runner.tables import (
     Run,
     check_free,
     prediction_rows,
+    stated_place,
     write_run,
 )
 from obygaze_models.runner.testing import (
@@ -121,8 +122,8 @@ def run_protocol(
     if protocol.report.error_analysis:
         tables["success.csv"] = _success(cells, inputs.table)
     seconds = round(time.perf_counter() - started, 3)
-    about = _about(inputs, folder.name, stores, every_cell, seconds)
-    return write_run(folder, about, tables)
+    about = _about(inputs, folder, stores, every_cell, seconds)
+    return write_run(folder, about, tables, force=force)
 
 
 def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
@@ -270,7 +271,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]
 
 def _about(
     inputs: Inputs,
-    name: str,
+    folder: Path,
     stores: Sequence[StoreRun],
     cells: Sequence[Cell],
     seconds: float,
@@ -283,21 +284,25 @@ def _about(
     read_by = packages_that_read(manifest.header)
     if read_by:
         parts["datasets"] = {manifest.name: ", ".join(read_by)}
+    manifest_path = inputs.manifest_path
+    if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
+        manifest_path = stated_place(manifest_path, folder)
     terms = {
         "licence": manifest.header.licence,
         "citation": manifest.header.citation,
     }
     return {
         "format": RUN_FORMAT,
-        "name": name,
+        "name": folder.name,
         "identity": inputs.identity,
         "protocol": protocol.to_json(),
         "protocol_sha256": protocol.sha256,
         "manifest": {
             "name": manifest.name,
-            "path": inputs.manifest_path,
+            "path": manifest_path,
             "sha256": manifest_sha256(manifest),
             "view": protocol.data.view,
+            "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
             "n_films": len(set(inputs.table.films.tolist())),
             **{key: value for key, value in terms.items() if value},
@@ -305,6 +310,7 @@ def _about(
         "stores": {
             store.name: {
                 **store.origin,
+                "location": stated_place(store.origin["location"], folder),
                 "n_present": int(store.present.sum()),
                 "missing": dict(store.missing),
             }

@@ -9,6 +9,7 @@ finished run.
 import csv
 import io
 import math
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_models.evaluation.metrics import ranking_metric
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.scores import Cell
@@ -272,6 +273,10 @@ class Run:
             "seconds": self.about["seconds"],
         }
 
+    def place(self, stated: str) -> str:
+        """Return where a manifest or store is that run.json names: see `stated_place`."""
+        return stated if is_url(stated) else str(_workspace_of(self.folder) / stated)
+
     @property
     def protocol(self) -> Mapping[str, Any]:
         """The complete protocol as JSON."""
@@ -357,6 +362,26 @@ def _not_a_run(folder: Path) -> str:
     return f"it has no {RUN_FILE} of obygaze"
 
 
+def _workspace_of(folder: Path) -> Path:
+    """Return the folder that paths in run.json are relative to: that with the folder `runs`."""
+    return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
+
+
+def stated_place(place: str, folder: Path) -> str:
+    """Return how run.json names a manifest or store: relative to the workspace of the run in it.
+
+    So it is found from every current folder, and in a workspace that was moved. What is elsewhere
+    has its absolute path.
+    """
+    if is_url(place):
+        return place
+    absolute = Path(os.path.abspath(place))  # noqa: PTH100 - links stay
+    workspace = _workspace_of(folder)
+    if absolute.is_relative_to(workspace):
+        return absolute.relative_to(workspace).as_posix()
+    return absolute.as_posix()
+
+
 RUN = OwnFolder("run", _not_a_run)
 
 
@@ -374,12 +399,19 @@ def is_same_run(folder: Path, identity: str) -> bool:
 
 
 def write_run(
-    folder: Path, about: Mapping[str, Any], tables: Mapping[str, Iterable[Row]]
+    folder: Path,
+    about: Mapping[str, Any],
+    tables: Mapping[str, Iterable[Row]],
+    *,
+    force: bool = False,
 ) -> Run:
     """Write the tables, then run.json. A report of the same experiment stays."""
     files = {}
-    check_folder(folder, RUN, force=True)
-    with write_then_rename(folder) as draft:
+
+    def check() -> None:
+        check_free(folder, about["identity"], force=force)
+
+    with write_then_rename(folder, check) as draft:
         draft.mkdir()
         if is_same_run(folder, about["identity"]):
             shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)

@@ -442,8 +442,11 @@ def pull_model(
     trust_code(trust)
     name = last_part(location) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)
-    check_folder(folder, MODEL, force=force)
-    with write_then_rename(folder) as draft:
+
+    def check() -> None:
+        check_folder(folder, MODEL, force=force)
+
+    with write_then_rename(folder, check) as draft:
         draft.mkdir()
         files: Files = FolderFiles(Path(location))
         if is_url(location):
@@ -525,9 +528,12 @@ def _write(
     `check` gets the folder before it has its name.
     """
     path = folder / MODEL_FILE
-    force = force or (path.is_file() and path.read_bytes() == contents[MODEL_FILE])
-    check_folder(folder, MODEL, force=force)
-    with write_then_rename(folder) as draft:
+
+    def check_place() -> None:
+        is_same = path.is_file() and path.read_bytes() == contents[MODEL_FILE]
+        check_folder(folder, MODEL, force=force or is_same)
+
+    with write_then_rename(folder, check_place) as draft:
         draft.mkdir()
         for name, data in contents.items():
             write_atomic(draft / name, data)

@@ -52,11 +52,13 @@ def test_a_kill_loses_at_most_the_block_at_work(ws: Workspace) -> None:
     assert clips_begun(ws) == before
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 75)])
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", 130), ("SIGTERM", 75), ("SIGHUP", 75)]
+)
 def test_a_signal_ends_the_run_and_says_what_is_kept(
     ws: Workspace, name: str, code: int
 ) -> None:
-    """Ctrl-C, or `timeout 8h obygaze ...`."""
+    """Ctrl-C, `timeout 8h obygaze ...`, or a laptop that is closed."""
     begin_with_counting_model(ws)
     stopped = ws(EXTRACT, code=code, env={"SIGNAL_AT": f"20 {name}"}).text
     assert "of 40 clips are kept" in stopped

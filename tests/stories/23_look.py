@@ -82,10 +82,16 @@ def words_of_score(prediction: dict[str, Any]) -> str:
     return f"score of the model {prediction['score']:.2f}, {decision}: {verdict}"
 
 
+def words_on_card(prediction: dict[str, Any]) -> str:
+    decision = "positive" if prediction["decision"] else "negative"
+    verdict = "" if prediction["decision"] == prediction["y"] else ": differs"
+    return f"score {prediction['score']:.2f}, {decision}{verdict}"
+
+
 def open_with_scores(browser: Any, address: str) -> FilmPage:
     page = FilmPage(browser, address)
     page.choose(SCORES_CHOICE, "ridge")
-    page.wait_for("score of the model")
+    page.wait_for("It ranks the")
     return page
 
 
@@ -103,7 +109,7 @@ def test_all_clips_have_their_level_concepts_and_score(
             assert f" {row['level']}" in card
             assert row["concepts"] in card
             if clip_id in scored:
-                assert words_of_score(scored[clip_id]) in card
+                assert card.endswith(words_on_card(scored[clip_id]))
             else:
                 assert "score" not in card
         # What the run says of the model, counted from its predictions.
@@ -160,7 +166,7 @@ def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
     with viewed(ws, "films", "--run", "honest") as server:
         page = FilmPage(browser, server.address)
         page.choose_by_keys(SCORES_CHOICE, "ridge")
-        page.wait_for("score of the model")
+        page.wait_for("It ranks the")
         card_class = CARD.rpartition(".")[2]
         page.focus_reaches(lambda one: one.get_attribute("class") == card_class)
         page.press(Keys.ENTER)

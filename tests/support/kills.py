@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -34,18 +36,40 @@ def kill_everywhere(work: Work, look: Callable[[], None], every: int = 1) -> int
     kills: the run after the last one reached its end.
     """
     for count, n in enumerate(range(1 + SEED % every, 2000, every)):
-        with warnings.catch_warnings():
-            # Threads of BLAS are idle.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if not pid:
-            _killed_at(n, work)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        assert code in (KILLED, DONE), f"the work failed at change {n}"
+        was_killed = kill_at(n, work)
         look()
-        if code == DONE:
+        if not was_killed:
             return count
     raise AssertionError("the work has no end")
+
+
+def kill_at(n: int, work: Work) -> bool:
+    """Run `work` in a fork, killed before its n-th change; return whether it had so many."""
+    pid = _fork()
+    if not pid:
+        _killed_at(n, work)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (KILLED, DONE), f"the work failed at change {n}"
+    return code == KILLED
+
+
+def kill_after(seconds: float, work: Work) -> bool:
+    """Run `work` in a fork, killed after a time; return whether it was not finished then."""
+    pid = _fork()
+    if not pid:
+        _killed_at(0, work)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)  # it is there until it is waited for
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (-signal.SIGKILL, DONE), "the work failed"
+    return code != DONE
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Threads of BLAS are idle.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _killed_at(n: int, work: Work) -> None:
@@ -66,6 +90,8 @@ def _killed_at(n: int, work: Work) -> None:
         sys.addaudithook(hook)
         work()
         code = DONE
+    except BaseException:  # noqa: BLE001 - the parent sees the exit code
+        traceback.print_exc()
     finally:
         os._exit(code)
 

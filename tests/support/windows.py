@@ -246,7 +246,16 @@ def _take_away() -> None:
         return 1
 
     ctypes.CDLL = loaded  # type: ignore[assignment,misc]
-    kernel = SimpleNamespace(GlobalMemoryStatusEx=fill)
+    kernel = SimpleNamespace(
+        GlobalMemoryStatusEx=fill,
+        # A process is its own handle here; 258 says that it still runs.
+        OpenProcess=lambda rights, inherit, process: (
+            process if _lexists_as_it_is(f"/proc/{process}") else 0
+        ),
+        GetLastError=lambda: 87,
+        WaitForSingleObject=lambda handle, wait: 258,
+        CloseHandle=lambda handle: 1,
+    )
     ctypes.windll = SimpleNamespace(kernel32=kernel)  # type: ignore[attr-defined]
 
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.films.mark_tables import refuse_behind_end
 from obygaze_features.core.console import few
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.times import FilmTimes, Span
@@ -52,15 +54,13 @@ class FilmAxis:
             return len(self.boundaries) - 1
         return self.times.n_frames
 
-    def is_behind(self, picture: int) -> bool:
-        """Return whether the number of a picture is behind the end of the film.
-
-        What a file says of its length may be a few pictures less than it shows.
-        """
+    def refuse_behind_end(self, film: str, picture: int) -> None:
+        """Raise an error for a mark with a picture that the film does not have."""
         rate = self.times.rate
         if rate is None or not self.has_places:
-            return False
-        return picture >= self.n_pictures + rate
+            return
+        unsure = rate if self.boundaries is None else Fraction(0)
+        refuse_behind_end(film, picture, self.n_pictures, unsure=unsure)
 
     def span(self, first: int, last: int) -> Span:
         """Return start and end of pictures on the time line; the rate must be known."""
@@ -99,7 +99,7 @@ class FilmAxis:
 def axis_of(
     times: FilmTimes,
     boundaries_of: Callable[[str], NDArray[np.float64] | None],
-    rate_of: Callable[[str], float],
+    rate_of: Callable[[str], Fraction | None],
 ) -> FilmAxis:
     """Return the time line of a film.
 
@@ -107,7 +107,7 @@ def axis_of(
         times: Where its clips are.
         boundaries_of: Returns the times of the pictures of a video, with the end of the last one;
             None where they are not known.
-        rate_of: Returns the pictures per second of a video, 0 if they are not known.
+        rate_of: Returns the pictures per second of a video, None if they are not known.
     """
     boundaries = None
     if len(times.pieces) == 1:
@@ -121,7 +121,7 @@ def axis_of(
 def _is_steady(
     times: FilmTimes,
     boundaries: NDArray[np.float64] | None,
-    rate_of: Callable[[str], float],
+    rate_of: Callable[[str], Fraction | None],
 ) -> bool:
     """Return whether pictures are shown at the times that their numbers and the rate say."""
     if times.rate is None:
@@ -132,7 +132,7 @@ def _is_steady(
         apart_s = np.abs(boundaries[:-1] - numbers / rate)
         return bool(apart_s.max() <= MOST_APART_S)
     for piece in times.pieces:
-        faster = (rate_of(piece.video) or rate) / rate - 1
+        faster = float(rate_of(piece.video) or rate) / rate - 1
         if abs(faster) * (piece.end_s - piece.start_s) > MOST_APART_S:
             return False
     return True

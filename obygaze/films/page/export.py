@@ -46,8 +46,11 @@ def export(site: Site, folder: Path) -> None:
     data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")
     page = _text_of("index.html").replace(MODULE, JOINED)
     texts = {"index.html": page, "page.css": _text_of("page.css"), "page.js": joined()}
-    check_folder(folder, EXPORT, force=True)
-    with write_then_rename(folder) as draft:
+
+    def check() -> None:
+        check_folder(folder, EXPORT, force=True)
+
+    with write_then_rename(folder, check) as draft:
         draft.mkdir()
         for name, text in texts.items():
             (draft / name).write_bytes(text.encode("utf-8"))

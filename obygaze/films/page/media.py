@@ -4,6 +4,7 @@ import io
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -38,10 +39,16 @@ AUDIO_CODECS = {"aac", "mp3", "opus", "vorbis", "flac"}
 
 
 class MediaFacts(NamedTuple):
-    """The length and rate of a video, 0 if unknown, and what browsers do not play of it, or ""."""
+    """What the header of a video says.
+
+    Attributes:
+        duration_s: Its length; 0 if it is not known.
+        rate: Its pictures per second; None if they are not known.
+        refused: What browsers do not play of it; "" for nothing.
+    """
 
     duration_s: float = 0.0
-    rate: float = 0.0
+    rate: Fraction | None = None
     refused: str = ""
 
 
@@ -104,9 +111,9 @@ class Media:
         """Return the middle picture of a clip as a small JPEG."""
         return _jpeg(self._of_clip(clip, THUMBNAIL).pictures[1])
 
-    def sheet(self, clip: Clip) -> bytes:
+    def sheet(self, clip: Clip, is_dark: bool = False) -> bytes:
         """Return pictures of a clip, evenly spread and with their times, as a PNG."""
-        return contact_sheet(self._of_clip(clip, SHEET))
+        return contact_sheet(self._of_clip(clip, SHEET), is_dark=is_dark)
 
     def strip(self, places: Sequence[tuple[str, float] | None]) -> bytes:
         """Return small pictures in a row, as one JPEG.
@@ -168,6 +175,6 @@ def media_facts(path: Path) -> MediaFacts:
             for codec_of_track in codecs_of_sound
             if codec_of_track not in AUDIO_CODECS
         ]
-        rate = float(stream.guessed_rate or stream.average_rate or 0)
+        rate = stream.guessed_rate or stream.average_rate
         length_s = (container.duration or 0) / 1e6
         return MediaFacts(length_s, rate, ", ".join(refused))

@@ -50,8 +50,12 @@ def server_of(site: Site, port: int = 0) -> PageServer:
         headers = {"Cache-Control": "private, max-age=3600"}
         return Reply(draw(*values), kind, headers=headers)
 
-    def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
-        return picture(draw, kind, site.shown[asked["key"]])
+    def thumbnail(asked: Asked) -> Reply:
+        return picture(media.thumbnail, "image/jpeg", site.shown[asked["key"]])
+
+    def sheet(asked: Asked) -> Reply:
+        is_dark = asked.get("paper") == "dark"
+        return picture(media.sheet, "image/png", site.shown[asked["key"]], is_dark)
 
     def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
         return Reply(make(media.by_key[asked["key"]]), kind)
@@ -65,8 +69,8 @@ def server_of(site: Site, port: int = 0) -> PageServer:
         "api/clip": partial(document, site.clip),
         "api/marks": partial(document, site.marks_of),
         "strip/": lambda asked: picture(site.strip, "image/jpeg", asked["key"]),
-        "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
-        "sheet/": partial(of_clip, media.sheet, "image/png"),
+        "thumb/": thumbnail,
+        "sheet/": sheet,
         "times/": partial(of_video, media.times, "application/octet-stream"),
         "media/": partial(of_video, media.path, ""),
     }

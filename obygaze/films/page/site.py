@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
 from obygaze.films.mark_tables import (
-    WATCHED,
     Marks,
     Segment,
+    SourceFiles,
     check_rate,
     read_segments,
     watched_path,
@@ -34,14 +34,15 @@ from obygaze.films.vocabulary import (
     vocabulary_path,
 )
 from obygaze.films.watched import WatchedTable, checked_stretches
-from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.times import (
+    IN_A_ROW,
     Span,
     film_rate,
     film_times,
@@ -49,6 +50,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
+from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
@@ -70,7 +72,7 @@ class Site:
     """The inputs of the page, and the documents made of them.
 
     `segments` is one more table of marks to show. With `blind`, no document has predictions, or
-    what others marked.
+    what others marked. With a run, levels and concepts of clips are those of the run's view.
     """
 
     workspace: Workspace
@@ -101,6 +103,7 @@ class Site:
             concepts[concept.name] = concept.definition
             if concept.above:
                 above[concept.name] = concept.above
+        changed = self._labels.changed if self._labels else ""
         return {
             "title": self.manifest.name,
             "dataset": self.manifest.header.dataset,
@@ -111,7 +114,9 @@ class Site:
             "problem": problem,
             "films": films,
             "clips": [self._entry(clip) for clip in self.shown.values()],
+            "view": self._view,
             "run": run_facts(self.run) if self.run else None,
+            "changed": changed,
             "annotator": self.marks.annotator if self.marks else None,
             "marks": str(self.marks.path) if self.marks else None,
             "blind": self.blind,
@@ -121,15 +126,11 @@ class Site:
     def film(self, film: str) -> Document:
         """Return a film: its time line, its videos, and what annotators marked in it."""
         axis = self._axis(film)
-        notes = []
         times = axis.times
-        if axis.problem:
-            notes.append(f"Marks have no place: {axis.problem}.")
         pieces = []
         for piece in axis.pieces():
             pieces.append({**piece, **self.media.describe(piece["video"])})
         marks = self.marks_of(film)
-        notes += marks.pop("notes")
         watched: list[Document] = []
         if self.watched and not marks["problem"]:
             try:
@@ -150,7 +151,6 @@ class Site:
             "pieces": pieces,
             "n_in_strip": N_IN_STRIP,
             "watched": watched,
-            "notes": notes,
             **marks,
         }
 
@@ -164,10 +164,17 @@ class Site:
 
         Returns:
             `marks`: those of the annotator who uses the page; `segments`: what others marked; the
-            `problem` if the annotator's table cannot be read.
+            `problem` if the annotator's table cannot be read; `notes` on what is not shown.
         """
         axis = self._axis(film)
-        notes: list[str] = []
+        notes = []
+        if axis.problem and (self.marks or self._tables_of_others()):
+            notes.append(f"Marks have no place: {axis.problem}")
+        elif self.marks and axis.times.axis == IN_A_ROW:
+            notes.append(
+                "Your marks count the pictures of these clips in a row: they are those of the film"
+                " only if the clips are all of it"
+            )
         document: Document = {
             "marks": None,
             "segments": None,
@@ -180,8 +187,8 @@ class Site:
                 state = self.marks.read()
                 marks = state.marks.values()
                 check_rates(marks, film, axis.times.rate)
-                places = [(mark["movie_id"], mark["start_frame"]) for mark in marks]
-                notes += self._notes_on_places(self.marks.path.name, places, film)
+                pictures = [(mark["movie_id"], mark["end_frame"]) for mark in marks]
+                notes += self._checked_places(self.marks.path.name, pictures, film)
             except ObygazeError as error:
                 document["problem"] = _all_of(error)
                 state = NO_MARKS
@@ -238,15 +245,13 @@ class Site:
         if type(first) is not int or type(last) is not int:
             return marks.save(sent)
         axis, rate = self._axis_for_marks(film)
-        if axis.is_behind(last) and sent.get("deleted") is not True:
-            last_picture = axis.n_pictures - 1
-            raise FixInput(f"the last picture of {film} is {last_picture}, not {last}")
-        span_s = (float(first / rate), float((last + 1) / rate))
+        if sent.get("deleted") is not True:
+            axis.refuse_behind_end(film, last)
         # From the first mark on it is known what was watched: nothing, until it was. A table of
         # marks alone would say that the whole film was watched.
         if self.watched is not None and not self.watched.path.exists():
             self.watched.add(film, [], rate)
-        saved = marks.save(sent, rate, span_s, self._vocabulary()[0])
+        saved = marks.save(sent, rate, self._vocabulary()[0])
         return _placed_mark(saved, axis)
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[Document]:
@@ -257,6 +262,7 @@ class Site:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
         stretches = checked_stretches(sent, axis.n_pictures)
+        self._own_marks().create()
         return self._placed(self.watched.add(film, stretches, rate), axis)
 
     def _placed(
@@ -335,8 +341,8 @@ class Site:
         times = film_times(clips, rate=rate, length_of=self._length)
         return axis_of(times, self._boundaries, self._rate)
 
-    def _rate(self, video: str) -> float:
-        """Return the pictures per second of a video; 0 if they are not known."""
+    def _rate(self, video: str) -> Fraction | None:
+        """Return the pictures per second of a video; None if they are not known."""
         return self.media.facts(video).rate
 
     def _length(self, video: str) -> float:
@@ -356,10 +362,38 @@ class Site:
         return spans_in_films(self.manifest)
 
     @cached_property
+    def _labels(self) -> RunLabels | None:
+        """The labels of the run's clips today; None without a run."""
+        return labels_since(self.run, self.manifest) if self.run else None
+
+    @property
+    def _seen(self) -> Manifest:
+        """The manifest in the view of the run; as it is without a run, or where that cannot be."""
+        viewed = self._labels.manifest if self._labels else None
+        return self.manifest if viewed is None else viewed
+
+    @property
+    def _view(self) -> str:
+        """The view that the levels are in; "" where they are those of the annotation itself."""
+        name = self._seen.header.view
+        if self.blind or name == "raw":
+            return ""
+        if self._seen is not self.manifest:
+            labels = [(clip.level, clip.concepts) for clip in self.manifest]
+            if labels == [(clip.level, clip.concepts) for clip in self.shown.values()]:
+                return ""
+        return name.replace("_", " ")
+
+    @cached_property
     def shown(self) -> dict[str, Clip]:
         """The clips by id; in the blind arm without labels, and no segments of annotators."""
         if not self.blind:
-            return dict(self.manifest.by_id)
+            shown = {}
+            for clip in self.manifest:
+                in_view = self._seen.by_id.get(clip.clip_id)
+                # A view may have fewer clips, which are in the film all the same.
+                shown[clip.clip_id] = in_view or replace(clip, level="", concepts=())
+            return shown
         is_of_clips = self.manifest.header.unit == "clip"
         if not is_of_clips or "annotator" in self.manifest.columns:
             return {}
@@ -425,42 +459,45 @@ class Site:
         Notes say which tables are not shown, and which marks have no place.
         """
         segments: list[Segment] = []
+        sources = SourceFiles()
         tags = []
         axis = self._axis(film)
         for path in self._tables_of_others():
             try:
                 table = self.table_of_marks(path)
                 check_rate(film, table.marks.rates.get(film), axis.times.rate)
+                marks = [mark for mark in table.marks.segments if not mark.is_watched]
+                of_film = [mark for mark in marks if mark.movie_id == film]
+                for mark in of_film:
+                    sources.add(film, mark.annotator, path)
+                pictures = [(mark.movie_id, mark.end_frame) for mark in marks]
+                notes_on_places = self._checked_places(path.name, pictures, film)
             except ObygazeError as error:
                 notes.append(f"{path.name} is not shown: {error.message}")
                 continue
             tags.append(table.tag)
-            marks = [mark for mark in table.marks.segments if mark.level != WATCHED]
-            segments += [mark for mark in marks if mark.movie_id == film]
-            places = [(mark.movie_id, mark.start_frame) for mark in marks]
-            notes += self._notes_on_places(path.name, places, film)
+            segments += of_film
+            notes += notes_on_places
         return segments, "-".join(tags)
 
-    def _notes_on_places(
-        self, table: str, places: Sequence[tuple[str, int]], film: str
+    def _checked_places(
+        self, table: str, pictures: Sequence[tuple[str, int]], film: str
     ) -> list[str]:
-        """Return what is wrong with marks of a table, of each its film and its first picture."""
-        notes = []
-        unknown = sorted({marked for marked, _ in places}.difference(self.films))
-        if unknown:
-            notes.append(
-                f"{table} has marks in films that are not here: {few(unknown)}"
-            )
-        axis = self._axis(film)
-        behind = [
-            first
-            for marked, first in places
-            if marked == film and axis.is_behind(first)
-        ]
-        if behind:
-            marks = count(len(behind), "mark")
-            notes.append(f"{table} has {marks} behind the end of this film")
-        return notes
+        """Return notes on marks of a table; an error for one behind the end of a film.
+
+        Args:
+            table: The name of the table.
+            pictures: The film and the last picture of each mark.
+            film: The film that is shown.
+        """
+        last = max(
+            (picture for marked, picture in pictures if marked == film), default=0
+        )
+        self._axis(film).refuse_behind_end(film, last)
+        unknown = sorted({marked for marked, _ in pictures}.difference(self.films))
+        if not unknown:
+            return []
+        return [f"{table} has marks in films that are not here: {few(unknown)}"]
 
     def table_of_marks(self, path: Path) -> _TableRead:
         """Return the marks of a table; it is parsed only if its bytes have changed."""

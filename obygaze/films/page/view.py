@@ -5,9 +5,11 @@ What the page shows is described by `open_site` alone; the command adds how it i
 
 from __future__ import annotations
 
+import itertools
+import os
 import shlex
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
@@ -18,15 +20,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import click
 
 from obygaze_features.core.commands import Session, command, option_group
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
+from obygaze_features.core.leftovers import hidden_name, remove_leftovers
 from obygaze_features.core.options import Option
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.same_clip import Identity, compare_clips
 
 if TYPE_CHECKING:
     from obygaze.films.page.site import Site
+    from obygaze_features.manifest.model import Manifest
     from obygaze_features.store import Store
     from obygaze_models.runner.tables import Run
 
@@ -69,7 +74,7 @@ def open_site(
     if scored:
         named = scored.about["manifest"]
         is_here = named["name"] in opened_workspace.names("manifests")
-        own_manifest = named["name"] if is_here else named["path"]
+        own_manifest = named["name"] if is_here else scored.place(named["path"])
     if manifest is None:
         manifest = own_manifest
     clips, _ = named_manifest(manifest, workspace)
@@ -80,6 +85,10 @@ def open_site(
             f"{clips.name} is not the manifest of the run, which is {made_from}",
             hint=shlex.join(words),
         )
+    if scored:
+        of_run = {row["clip_id"]: row["movie_id"] for row in scored.predictions}
+        rows = itertools.starmap(Identity, of_run.items())
+        _refuse_other_clips(rows, clips, f"the run {scored.folder.name}")
     marks = None
     if annotate is not None:
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
@@ -111,12 +120,16 @@ def _with_predictions(
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
     from obygaze_features.store import open_store
+    from obygaze_features.store.identity import identity_of
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
     root = site.workspace.root
     saved = load_model(model, workspace=root) if model else None
     features = open_store(store, workspace=root) if store else None
+    if features:
+        rows = (identity_of(row, features.record) for row in features.rows)
+        _refuse_other_clips(rows, site.manifest, f"the store {features.location}")
     explainer = None
     if saved:
         if not features or not isinstance(saved.estimator, Bottleneck):
@@ -135,6 +148,25 @@ def _with_predictions(
     if shown.segments:
         shown.table_of_marks(shown.segments)
     return shown
+
+
+def _refuse_other_clips(
+    rows: Iterable[Identity], manifest: Manifest, source: str
+) -> None:
+    """Raise an error if rows of a run or a store are of other clips than the manifest says."""
+    for row in rows:
+        clip = manifest.by_id.get(row.clip_id)
+        if clip is None:
+            continue
+        here = Identity.of_clip(clip)
+        there = row._replace(clip_id=here.clip_id)
+        contradiction = compare_clips(there, here).contradiction
+        if contradiction:
+            raise FixInput(
+                f"clip {row.clip_id!r} is another one than in {source}: {contradiction}",
+                where=manifest.name,
+                hint="view with what was made of this manifest",
+            )
 
 
 def _store_of(run: Run, workspace: Workspace) -> Store | None:
@@ -234,11 +266,14 @@ def leading_page(address: str, folder: Path) -> Iterator[Path]:
         '<!doctype html><meta charset="utf-8"><title>obygaze</title>'
         f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
     )
+    remove_leftovers(folder / "view")
     try:
-        number, name = mkstemp(prefix=".view-", suffix=".html", dir=folder)
+        page = hidden_name(folder / "view").with_suffix(".tmp.html")
+        number = os.open(page, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         number, name = mkstemp(prefix="obygaze-view-", suffix=".html")
-    page = Path(name).absolute()
+        page = Path(name)
+    page = page.absolute()
     try:
         with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is open
             file.write(text)

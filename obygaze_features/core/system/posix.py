@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_FORK",
+    "HANGUP_SIGNALS",
     "HAS_DECODE_WORKERS",
     "NO_LINKS",
     "STOP_SIGNALS",
@@ -29,11 +30,13 @@ __all__ = [
     "end_with_parent",
     "exchange_names",
     "is_readable",
+    "machine_start",
     "memory_bytes",
     "most_open_files",
     "open_lock",
     "open_memory",
     "open_without_links",
+    "process_start",
     "receive_with_files",
     "remove_file",
     "rename_folder",
@@ -59,15 +62,19 @@ HAS_DECODE_WORKERS: bool = True
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 # A server may take the port of one that has just ended; it never gets that of a running one.
 TAKES_ENDED_PORTS: bool = True
+# What a terminal that is closed, or a connection that ends, sends to all of its processes.
+HANGUP_SIGNALS: tuple[str, ...] = ("SIGHUP",)
 # Clusters send the first three before they take the machine away.
-STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
+STOP_SIGNALS: tuple[str, ...] = (
+    *("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT"),
+    *HANGUP_SIGNALS,
+)
 
 # Some network file systems cannot sync a folder, or sync as macOS does.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
-_BLOCKED = (*STOP_SIGNALS, "SIGHUP")
 
 
 def open_lock(folder: Path) -> int:
@@ -235,7 +242,7 @@ def allow_open_files(n_files: int) -> None:
 
 
 def _blocked() -> list[signal.Signals]:
-    return [signal.Signals[name] for name in _BLOCKED]
+    return [signal.Signals[name] for name in STOP_SIGNALS]
 
 
 def block_signals() -> None:
@@ -268,6 +275,36 @@ def end_with_parent() -> None:
 def was_killed(exit_code: int | None) -> bool:
     """Return whether a process was killed, by another one or by the system for its memory."""
     return exit_code == -signal.SIGKILL
+
+
+def process_start(process: int) -> str:
+    """Return when a process began, as a number; "0" if that is not known, "" if it has ended."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return ""
+    except PermissionError:
+        pass  # it runs for another user
+    try:
+        text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return "0"
+    facts = text.rpartition(")")[2].split()
+    has_ended = facts[0] in ("Z", "X")
+    return "" if has_ended else facts[19]
+
+
+def machine_start() -> str:
+    """Return what no other machine, start of it or container has."""
+    try:
+        start = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        # Each container has numbers of processes of its own.
+        start += os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the link leads to no path
+    except OSError:
+        import uuid
+
+        start = f"{uuid.getnode():x}"
+    return f"{os.uname().nodename} {start}"
 
 
 def open_memory() -> int:

@@ -25,15 +25,18 @@ from obygaze_features.core.errors import InUse
 
 __all__ = [
     "CAN_FORK",
+    "HANGUP_SIGNALS",
     "HAS_DECODE_WORKERS",
     "NO_LINKS",
     "STOP_SIGNALS",
     "TAKES_ENDED_PORTS",
     "cpu_quota",
     "exchange_names",
+    "machine_start",
     "memory_bytes",
     "open_lock",
     "open_without_links",
+    "process_start",
     "remove_file",
     "rename_folder",
     "replace_file",
@@ -53,6 +56,7 @@ HAS_DECODE_WORKERS: bool = False
 NO_LINKS: tuple[int, ...] = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 # With this right, a server would get the port of a running one as well.
 TAKES_ENDED_PORTS: bool = False
+HANGUP_SIGNALS: tuple[str, ...] = ()
 # SIGBREAK is Ctrl-Break, and what is sent when a window is closed.
 STOP_SIGNALS: tuple[str, ...] = ("SIGTERM", "SIGBREAK", "SIGINT")
 
@@ -62,6 +66,10 @@ RETRY_S = 3.0
 PAUSE_S = 0.05
 # What msvcrt.locking answers where another process has the lock.
 _LOCKED = (errno.EACCES, errno.EDEADLK)
+# Of the Windows API.
+_SYNCHRONIZE = 0x100000
+_ACCESS_DENIED = 5
+_WAIT_TIMEOUT = 258
 
 
 def open_lock(folder: Path) -> int:
@@ -178,6 +186,24 @@ def typed_path(text: str) -> str:
 def usable_cores() -> int:
     """Return the number of cores."""
     return os.cpu_count() or 1
+
+
+def process_start(process: int) -> str:
+    """Return "" for a process that has ended, "0" for another one: when it began is not asked."""
+    kernel = ctypes.windll.kernel32
+    handle = kernel.OpenProcess(_SYNCHRONIZE, False, process)
+    if not handle:
+        return "0" if kernel.GetLastError() == _ACCESS_DENIED else ""
+    state = kernel.WaitForSingleObject(handle, 0)
+    kernel.CloseHandle(handle)
+    return "0" if state == _WAIT_TIMEOUT else ""
+
+
+def machine_start() -> str:
+    """Return what no other machine has."""
+    import uuid
+
+    return f"{os.environ.get('COMPUTERNAME', '')} {uuid.getnode():x}"
 
 
 class _MemoryStatus(ctypes.Structure):

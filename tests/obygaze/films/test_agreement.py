@@ -575,31 +575,41 @@ def test_two_marks_in_the_first_minute_say_nothing_of_twelve(
     assert bool(unknown) == ("nothing says what was watched" in shown.stderr)
 
 
-@pytest.mark.parametrize("way", ["vtt", "seconds"])
-def test_of_tables_for_readers_it_is_not_known_what_was_watched(
-    way: str, tmp_path: Path
-) -> None:
-    # A cue or a row over a whole film would be read as an annotation.
+def test_of_subtitles_it_is_not_known_what_was_watched(tmp_path: Path) -> None:
+    # A cue over a whole film would be read as an annotation.
     marks = twelve_minutes(tmp_path, {"ada": MINUTE, "ben": MINUTE})
 
     def obygaze(*words: object) -> Any:
         return call_obygaze("manifest", *words, cwd=tmp_path).ok()
 
     obygaze("import", "segments", marks, "--fps", "25", "-o", "marks")
-    table = "out.csv"
-    if way == "seconds":
-        obygaze("export", "csv", "marks", "-o", "out.csv")
-    else:
-        obygaze("export", "vtt", "marks", "-o", "out")
-        (written,) = (tmp_path / "out").iterdir()
-        obygaze("import", "segments", written, "--fps", "25", "-o", "again")
-        table = "again"
-    words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
+    exported = obygaze("export", "vtt", "marks", "-o", "out")
+    assert "no place for what was watched: 2 segments left out" in exported.stderr
+    (written,) = (tmp_path / "out").iterdir()
+    imported = obygaze("import", "segments", written, "--fps", "25", "-o", "again")
+    assert "WebVTT does not say what was watched" in imported.stderr
+    words = ("agree", "again", "--clips", "clips.csv", "--permutations", "0")
     shown = obygaze(*words)
     assert "nothing says what was watched" in shown.stderr
     assert "assumed" in shown.stdout.splitlines()[-1]
     unknown = obygaze(*words, "--json").json()["assumed_watched"]
     assert unknown == [["lake", "ada"], ["lake", "ben"]]
+
+
+def test_a_table_of_csv_says_what_was_watched(tmp_path: Path) -> None:
+    """The export left these rows out, and clips that nobody had watched became EN."""
+    marks = twelve_minutes(tmp_path, {"ada": MINUTE, "ben": MINUTE})
+
+    def obygaze(*words: object) -> Any:
+        return call_obygaze("manifest", *words, cwd=tmp_path).ok()
+
+    obygaze("import", "segments", marks, "--fps", "25", "-o", "marks")
+    obygaze("export", "csv", "marks", "-o", "out.csv")
+    obygaze("import", "csv", "out.csv", "-o", "again")
+    for table in ("marks", "out.csv", "again"):
+        words = ("agree", table, "--clips", "clips.csv", "--permutations", "0")
+        document = obygaze(*words, "--json").json()
+        assert (document["pairs"][0]["n"], document["assumed_watched"]) == (5, [])
 
 
 def test_what_was_watched_beside_a_table_of_the_page_is_imported(

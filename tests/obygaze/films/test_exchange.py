@@ -27,11 +27,8 @@ from obygaze.films.exchange import (
     films_of,
     import_segments,
 )
-from obygaze.films.film_segments import (
-    FilmSegments,
-    concept_of,
-)
-from obygaze.films.mark_tables import Segment
+from obygaze.films.film_segments import FilmSegments
+from obygaze.films.mark_tables import Segment, concept_of, read_marks
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -536,7 +533,8 @@ def test_a_table_of_films_with_different_rates_is_read_and_exported(
         assert kind == "elan" or not any("watched" in text for text in texts)
     call_obygaze("manifest", "export", "csv", "ada", "-o", "a.csv", cwd=tmp_path).ok()
     rows = list(csv.DictReader((tmp_path / "a.csv").open()))
-    assert [row["level"] for row in rows] == ["S", "HN"]
+    assert [row["level"] for row in rows] == ["S", "HN", "", ""]
+    assert [row["comment"] for row in rows] == ["", "", "watched", "watched"]
 
 
 def test_a_table_of_what_was_watched_may_have_lost_all_its_rows(tmp_path: Path) -> None:
@@ -737,6 +735,81 @@ def test_clips_with_concepts_and_without_a_level_are_exported(
         (0.0, "", ("Look", "Body")),
         (10.0, "S", ()),
     ]
+
+
+def films_for_predictions() -> Manifest:
+    more = {"framerate": "25"}
+    clips = [
+        Clip(f"a-{n}", "a", None, "", 10.0 * n, 10.0 * n + 10, extra=more)
+        for n in range(3)
+    ]
+    return Manifest("films", Header("a test", {}), clips, ("framerate",))
+
+
+def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> None:
+    """Both were `EN_S ridge`, and a clip had two cues of one voice."""
+    path = tmp_path / "predictions.csv"
+    path.write_text(
+        "task,train,test,store,model,seed,clip_id,movie_id,score\n"
+        "EN_S,EN_S,EN_S,x,ridge,0,a-0,a,0.25\n"
+        "EN_S,HN_S,EN_S,x,ridge,0,a-0,a,0.75\n"
+    )
+    ((film,), _) = films_of(films_for_predictions(), path)
+    assert [(one.annotator, one.comment) for one in film.segments] == [
+        ("EN_S ridge x 0", "score 0.25"),
+        ("HN_S -> EN_S ridge x 0", "score 0.75"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ("a-0,b,,,0.5", ":2: column 'clip_id': another clip, film: b and a"),
+        (
+            "a-1,a,5,15,0.5",
+            ":2: column 'clip_id': another clip, times: 5 s to 15 s and 10 s to 20 s",
+        ),
+        (
+            "a-0,a,0,10,0.5\na-1,a,10,20,0.5\na-0,a,0,10,0.7",
+            ":4: column 'clip_id': scores has this clip in line 2, too",
+        ),
+    ],
+)
+def test_predictions_of_other_clips_are_refused(
+    tmp_path: Path, rows: str, problem: str
+) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(f"clip_id,movie_id,start_s,end_s,score\n{rows}\n")
+    with pytest.raises(FixInput, match="1 violation") as caught:
+        films_of(films_for_predictions(), path)
+    assert list(caught.value.details) == [f"{path}{problem}"]
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_an_annotator_of_a_film_in_two_files_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
+    """The tiers of two people were both called A, and became one annotator."""
+    marked = [Segment("lake", "A", 0, 24, "S"), Segment("lake", "A", 50, 74, "HN")]
+    paths = []
+    for number, segment in enumerate(marked):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        table = folder / "lake.csv"
+        table.write_text(
+            "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+            f"lake,A,{segment.start_frame},{segment.end_frame},{segment.level},25\n"
+        )
+        paths.append(table)
+        if kind != "csv":
+            paths[-1] = export_segments(kind, table, folder=folder).files[0]  # type: ignore[arg-type]
+    problem = "two files have marks of 'A' in the film lake"
+    with pytest.raises(FixInput, match=problem) as caught:
+        import_segments(paths, "marks", 25)
+    assert caught.value.where == ", ".join(map(str, paths))
+    if kind == "csv":
+        with pytest.raises(FixInput, match=problem):
+            read_marks(paths)
 
 
 @pytest.mark.parametrize("film", ["../../evil", "a/b", "a\\b"])

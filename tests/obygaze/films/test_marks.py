@@ -666,3 +666,17 @@ def test_a_mark_that_is_not_there_cannot_be_deleted(marks: MarkTable) -> None:
         marks.save(mark(2, deleted=True))
     assert marks.path.read_text("utf-8") == before
     assert len(history_of(marks)) == 1
+
+
+def test_times_follow_pictures_that_were_edited_by_hand(tmp_path: Path) -> None:
+    """The times of the earlier pictures stayed, and programs that read them had another mark."""
+    films = manifest(tmp_path, film_clips("lake", ""))
+    marks = table(tmp_path, films, "ada")
+    marks.save(mark(1, start_frame=10, end_frame=20), Fraction(25, 3))
+    text = marks.path.read_text("utf-8")
+    assert ",25/3,1.2,2.52," in text
+    marks.path.write_text(text.replace("ada,10,20,", "ada,5,14,"), "utf-8")
+    marks.save(mark(2, start_frame=50, end_frame=60), Fraction(25, 3))
+    rows = list(csv.DictReader(marks.path.read_text("utf-8").splitlines()))
+    # By hand: picture 5 begins at 5 / (25 / 3) = 0.6 s, picture 15 at 1.8 s.
+    assert (rows[0]["start_s"], rows[0]["end_s"]) == ("0.6", "1.8")

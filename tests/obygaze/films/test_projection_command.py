@@ -180,12 +180,10 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
 
 
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:
-    folder = tmp_path / "manifests"
-    folder.mkdir()
-    (folder / "marked.toml").write_text(
-        'schema = "obygaze-manifest/1"\n', encoding="utf-8"
-    )
-    write_segments(folder / "marked.csv", marks("0-9 S Body"))
+    table = tmp_path / "marked.csv"
+    write_segments(table, marks("0-9 S Body"))
+    words = ("manifest", "import", "segments", table, "--fps", "25", "-o", "marked")
+    call_obygaze("-C", tmp_path, *words).ok()
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
     words = ("-C", tmp_path, "manifest", "project", "marked", "--clips", cut, "--json")
     assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"

@@ -60,7 +60,7 @@ def test_rows_in_the_order_of_the_file(
         header=SEGMENTS + ",comment",
     )
     assert read_segments(path) == (
-        Segment("tt1", "Anna", 5, 9, "S", ("Body", "Exp of  emotion"), "a, comment"),
+        Segment("tt1", "Anna", 5, 9, "S", ("Body", "Exp of emotion"), "a, comment"),
         Segment("tt1", "Anna", 0, 0, "EN"),
     )
 

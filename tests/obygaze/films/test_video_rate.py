@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.exchange import video_rate
+from obygaze.films.film_segments import rate_and_length, video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)
@@ -52,7 +53,7 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     own = Path("own/lake.vtt").read_text(encoding="utf-8")
     assert own == Path("named/lake.vtt").read_text(encoding="utf-8")
     Path("films/lake.mp4").unlink()
-    video_rate.cache_clear()
+    rate_and_length.cache_clear()
     refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
     assert refused.code == 2
     assert "the frame rate of the film lake is not known" in refused.stderr
@@ -80,3 +81,50 @@ def test_other_files_of_segments_need_the_rate(inside):
     Path("lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
     refused = call_obygaze("manifest", "import", "segments", "lake.vtt", "-o", "x")
     assert (refused.code, "the frame rate is not known" in refused.stderr) == (2, True)
+
+
+def test_marks_behind_the_end_of_the_video_are_refused(linked):
+    """A film of 48 pictures, 2 seconds, got a mark up to picture 99999."""
+    marks = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+    Path("own.csv").write_text(f"{marks}lake,ada,0,99999,S,23.976\n", "utf-8")
+    # Without a video nobody knows the end of the film.
+    call_obygaze("manifest", "import", "segments", "own.csv", "-o", "own").ok()
+    words = ("manifest", "export", "elan", "own.csv", "-o", "films")
+    call_obygaze(*words).ok()
+    problem = "the last picture of lake is 47, not 99999"
+    text = Path("films/lake.eaf").read_text("utf-8")
+    media = '<MEDIA_DESCRIPTOR MEDIA_URL="lake.mp4" MIME_TYPE="video/mp4"/></HEADER>'
+    changed, n_changed = re.subn("(<HEADER[^>]*)/>", rf"\1>{media}", text)
+    assert n_changed == 1
+    Path("films/lake.eaf").write_text(changed, "utf-8")
+    refused = call_obygaze(
+        "manifest", "import", "segments", "films/lake.eaf", "-o", "x"
+    )
+    assert refused.code == 1
+    assert problem in refused.stderr
+    call_obygaze("manifest", "link", "own", "films").ok()
+    for words in (
+        ("export", "vtt", "own", "-o", "out"),
+        ("project", "own", "--every", "1"),
+        ("project", "own.csv", "--clips", "marks"),
+        ("agree", "own.csv", "--clips", "marks"),
+    ):
+        refused = call_obygaze("manifest", *words)
+        assert refused.code == 1
+        assert problem in refused.stderr
+
+
+def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(linked):
+    """Marks of a copy of 24 pictures a second were put on clips of one of 23.976."""
+    marks = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+    Path("own.csv").write_text(f"{marks}lake,ada,0,9,S,24\n", "utf-8")
+    problem = "the pictures of lake are counted at 24 per second, its video has 23.976"
+    refused = call_obygaze("manifest", "project", "own.csv", "--clips", "marks")
+    assert refused.code == 1
+    assert problem in refused.stderr
+    call_obygaze("manifest", "import", "segments", "own.csv", "-o", "own").ok()
+    call_obygaze("manifest", "link", "own", "films").ok()
+    refused = call_obygaze("manifest", "export", "vtt", "own", "-o", "out")
+    assert refused.code == 1
+    assert "24 per" in refused.stderr or "24 pictures per" in refused.stderr
+    assert "23.976" in refused.stderr

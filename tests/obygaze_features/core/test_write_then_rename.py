@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.kills import kill_everywhere
+from support.leftovers import name_of_ended
 
 from obygaze_features.core import system
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import write_then_rename
 
 
@@ -47,12 +49,43 @@ def test_an_error_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_appears_while_a_new_folder_is_written_stays(tmp_path: Path) -> None:
-    with pytest.raises(OSError), write_then_rename(tmp_path / "x") as new:
+    def check() -> None:
+        if (tmp_path / "x").exists():
+            raise AlreadyThere("taken")
+
+    with (
+        pytest.raises(AlreadyThere),
+        write_then_rename(tmp_path / "x", check) as new,
+    ):
         new.mkdir()
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / "thesis").write_text("mine")
     assert names(tmp_path) == ["x"]
     assert (tmp_path / "x" / "thesis").read_text() == "mine"
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_of_two_writers_of_a_name_the_last_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanges: bool
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(system, "exchange_names", lambda first, second: False)
+    folder = tmp_path / "x"
+    with write_then_rename(folder) as new:
+        (new / "deep").mkdir(parents=True)
+        (new / "deep" / "data").write_text("begun first")
+        write_folder(folder, "finished first")
+    assert (folder / "deep" / "data").read_text() == "begun first"
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_folder_that_was_set_aside_gets_its_name_again(tmp_path: Path) -> None:
+    """A process was killed between its two renames."""
+    write_folder(name_of_ended(tmp_path / "x", "before-"), "old")
+    with pytest.raises(ZeroDivisionError), write_then_rename(tmp_path / "x"):
+        raise ZeroDivisionError
+    assert (tmp_path / "x" / "deep" / "data").read_text() == "old"
+    assert names(tmp_path) == ["x"]
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -80,7 +113,7 @@ def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
         if folder.exists():
             seen.append((folder / "deep" / "data").read_text())
         else:
-            (before,) = tmp_path.glob("x.before-*")
+            (before,) = tmp_path.glob(".x.before-*")
             assert (before / "deep" / "data").read_text() == "old"
             seen.append("aside")
         write_folder(folder, "old")

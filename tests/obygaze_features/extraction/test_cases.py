@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -429,3 +432,13 @@ def test_drawn_stores_against_a_plain_model(
     assert {line.partition(":")[0] for line in changed} == refused
     # The rows of the store keep their numbers.
     assert [row.clip_id for row in done.rows[: len(rows)]] == [r.clip_id for r in rows]
+
+
+def test_a_line_that_removes_a_folder_removes_no_other(tmp_path: Path) -> None:
+    """`rm -r my films/x.next` would remove `my`."""
+    with pytest.raises(Mismatch) as error:
+        Work([], [], [], {cases.ANOTHER_PLAN: ["without the array clip"]}).refuse(
+            str(tmp_path / "my films" / "x")
+        )
+    _, _, line = str(error.value.hint).partition("give it up: ")
+    assert shlex.split(line) == ["rm", "-r", str(tmp_path / "my films" / "x.next")]

@@ -113,3 +113,35 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
     assert quick_sha256(film) != before
     n_bytes, quick_hash = before
     assert decoded.source == (n_bytes, quick_hash[:16])
+
+
+def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
+    """The film is replaced after its first clip; another film has clips before and after."""
+    for name, first in (("a", 0), ("b", 50), ("new", 100)):
+        write_video(
+            tmp_path / f"{name}.mp4", numbers=range(first, first + 50), size=(64, 48)
+        )
+    clips = [
+        PlannedClip(f"{name}-{n}", name, str(tmp_path / f"{name}.mp4"), n, n + 1)
+        for n in range(2)
+        for name in ("a", "b")
+    ]
+    view = View(4)
+    with DecodePool(1) as pool:
+        rows = decode_ahead(
+            (RowJob(row, (view,)) for row in range(4)),
+            clips,
+            pool,
+            most_clips=1,
+            most_bytes=0,
+            indexes=str(tmp_path / "indexes"),
+        )
+        first = next(rows)
+        (tmp_path / "new.mp4").replace(tmp_path / "a.mp4")
+        others = list(rows)
+    assert isinstance(first.views[view], Clip)
+    reasons = [row.reasons for row in others]
+    assert reasons[0] == reasons[2] == []
+    assert reasons[1] == [
+        "replaced: the video was changed while its clips were extracted"
+    ]

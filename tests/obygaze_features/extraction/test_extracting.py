@@ -27,6 +27,7 @@ from support.extracted_stores import (
     bytes_of,
     films_with_failures,
     no_work_is_left,
+    own_model,
     run,
 )
 from support.extraction import keep_manifest
@@ -34,7 +35,7 @@ from support.extraction import keep_manifest
 from obygaze_features import backbones
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone, as_arrays
-from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting
 from obygaze_features.extraction.compute import ThreadComputer
@@ -384,6 +385,58 @@ def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
     assert list((world / "stores").iterdir()) == []
 
 
+def test_of_several_devices_the_one_that_failed_is_named(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
+        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
+
+    forward = ThreadComputer.forward
+    monkeypatch.setattr(ThreadComputer, "forward", failed)
+    with pytest.raises(ObygazeError) as error:
+        run(films, world)
+    assert error.value.where == "cpu"
+    monkeypatch.setattr(ThreadComputer, "forward", forward)
+    (done,) = [run(films, world)]
+    both = ([done], [error.value])
+    monkeypatch.setattr(extracting, "work_on_devices", lambda *_: both)
+    warnings = run(films, world, device="cpu,cpu").warnings
+    assert warnings == ("cpu: the GPU failed: CUDA error: an illegal memory access",)
+
+
+def test_an_array_that_only_one_backbone_has_is_asked_of_this_one(
+    films: Manifest, world: Path
+) -> None:
+    own = own_model(world)
+    notes: list[str] = []
+    options: dict[str, Any] = {"arrays": ["frames"], "stores": {own: "own"}}
+    run(films, world, ["descriptors", own], note=notes.append, **options)
+    assert "own: own has no array frames, and clip is stored of it" in notes
+    names = {}
+    for name in (STORE, "own"):
+        arrays = open_store(world / "stores" / name).record.arrays
+        names[name] = [
+            array.name for array in arrays if array.name in ("clip", "frames")
+        ]
+    assert names == {STORE: ["frames"], "own": ["clip"]}
+    with pytest.raises(FixUsage, match="descriptors has no array tokens"):
+        run(films, world, ["descriptors", own], arrays=["tokens"], stores={own: "x"})
+
+
+def test_clips_that_are_decoded_for_each_store_are_counted_before(
+    films: Manifest, world: Path
+) -> None:
+    """Clips before those of the store were added: its rows have another order."""
+    run(films.with_clips(films.clips[16:]), world)
+    own = own_model(world)
+    notes: list[str] = []
+    run(films, world, ["descriptors", own], stores={own: "own"}, note=notes.append)
+    (note,) = [note for note in notes if "more than once" in note]
+    assert note.startswith(
+        "16 clips decoded more than once (films.descriptors | own): "
+    )
+
+
 def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
     films: Manifest,
     world: Path,
@@ -400,15 +453,17 @@ def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
         return write(writer, *arguments)
 
     monkeypatch.setattr(BlockWriter, "commit", full)
-    with pytest.raises(FixInput, match="the disk is full"):
-        run(films, world)
-    store = world / "stores" / STORE
+    store = world / "another disk" / STORE
+    stores = {"descriptors": store}
+    with pytest.raises(FixInput, match="the disk is full") as error:
+        run(films, world, stores=stores)
+    assert error.value.where == str(store.parent)
     done, begun = Filling.open(store).listed()
     # The other blocks that were computed by then may be written or not.
     assert 1 <= len(done) <= 2
     assert not begun
     monkeypatch.setattr(BlockWriter, "commit", write)
-    run(films, world)
+    run(films, world, stores=stores)
     assert bytes_of(store) == bytes_of(undisturbed)
 
 

@@ -7,20 +7,23 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import Result, call_obygaze
-from support.damage import flip_bits_visibly
+from support.damage import drop_packets, flip_bits_visibly
 from support.extracted_stores import bytes_of, own_model, run
 from support.extraction import film_folder, keep_manifest
 from support.videos import write_video
 
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import decoding
 from obygaze_features.extraction.clips import clips_of, facts_of
+from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.kept import (
     KeptViews,
@@ -28,7 +31,7 @@ from obygaze_features.extraction.kept import (
     stores_of_frames,
 )
 from obygaze_features.extraction.recipes import CLEAN, PICTURES
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, subset, verify
 from obygaze_features.video import View, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
@@ -64,7 +67,8 @@ def kept_of(
     """The frames that stores of a manifest have kept for views."""
     clips = clips_of(films)
     facts = facts_of(clip.video for clip in clips)
-    stores = stores_of_frames(name, Workspace(workspace))
+    stores, unreadable = stores_of_frames(name, Workspace(workspace))
+    assert unreadable == []
     return find_kept(stores, clips, facts, views, None)
 
 
@@ -178,6 +182,59 @@ def test_damaged_frames_are_decoded_again(
     assert sorted(decoded) == [BROKEN, 3]
     reasons = open_store(tmp_path / "stores" / "films.descriptors").status().reasons
     assert reasons[3].sentence.startswith("damaged: ")
+
+
+def test_damage_elsewhere_in_a_film_is_not_damage_of_the_clip(tmp_path: Path) -> None:
+    """Of three clips of one film, the last one lacks two packets."""
+    settings: dict[str, Any] = {"size": (64, 48), "options": {"g": "25"}}
+    whole = write_video(tmp_path / "whole.mkv", numbers=range(75), **settings)
+    (tmp_path / "videos").mkdir()
+    drop_packets(whole, tmp_path / "videos" / "a.mkv", {60, 61})
+    clips = [
+        Clip(f"a-{number}", "a", number, "a.mkv", start_s=number, end_s=number + 1.0)
+        for number in range(3)
+    ]
+    header = Header("films", {}, video_root=str(tmp_path / "videos"))
+    films = Manifest("films", header, tuple(clips))
+    run(films, tmp_path, "frames:descriptors", accept_damaged=True)
+    store = open_store(tmp_path / "stores" / KEPT)
+    assert "frames damaged" in store.rows[2].reason
+    assert store.read(CLEAN, range(3)).tolist() == [True, True, False]
+    (tmp_path / "videos" / "a.mkv").unlink()
+    run(films, tmp_path)
+    statuses = open_store(tmp_path / "stores" / "films.descriptors").rows
+    assert [row.status for row in statuses] == ["ok", "ok", "failed"]
+
+
+@pytest.mark.parametrize("broken", ["store.json", f"data.zarr/{CLEAN}/c.0"])
+def test_frames_that_cannot_be_read_are_named_and_the_films_decoded(
+    films: Manifest, tmp_path: Path, broken: str
+) -> None:
+    run(films, tmp_path, "frames:descriptors")
+    path = tmp_path / "stores" / KEPT / broken
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:40] + b"!" + path.read_bytes()[41:])
+    notes: list[str] = []
+    (state,) = run(films, tmp_path, note=notes.append)
+    assert state.ok == N_CLIPS - 1
+    assert any(note.startswith(f"{KEPT}: its frames are not used: ") for note in notes)
+    planned = plan_extraction("films", "descriptors", workspace=tmp_path)
+    assert any("are not used" in warning for warning in planned.warnings)
+
+
+def test_pictures_that_are_damaged_name_the_store_to_remove(
+    films: Manifest, tmp_path: Path
+) -> None:
+    run(films, tmp_path, "frames:descriptors")
+    store = tmp_path / "stores" / KEPT
+    path = next((store / "data.zarr" / PICTURES).glob("c.*"))
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Corrupt) as error:
+        run(films, tmp_path)
+    assert str(error.value.hint).endswith(f"rm -r {store}")
 
 
 def test_frames_at_a_rate_are_kept_with_those_that_do_not_exist(

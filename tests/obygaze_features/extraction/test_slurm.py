@@ -132,6 +132,7 @@ def test_names_that_no_script_can_have(here: Path) -> None:
         (["--gres", "gpu:1"], "option of sbatch, write it at the end: -- --gres"),
         (["-b", "descriptorz"], "no backbone called 'descriptorz'"),
         (["--tasks", "0"], "must be a whole number"),
+        (["--seal-now"], "leaves nothing to the tasks of a script"),
         (["--tasks", "3"], "--tasks 3 is more than the 2 blocks of clips"),
     ],
 )

@@ -485,6 +485,17 @@ def test_without_a_stride_windows_follow_each_other(
     assert read_manifest(tmp_path / "manifests" / "w.toml").header.grid == grid
 
 
+def test_a_film_that_is_shorter_than_a_window_is_named_and_not_counted(
+    short_films: Path, tmp_path: Path
+) -> None:
+    """The films have 90 and 91 pictures."""
+    words = ("manifest", "windows", short_films, "-o", "w", "--window", "91")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "1 window of 1 film (" in done.stdout
+    assert "1 film too short for a window: tt1" in done.stderr
+    assert read_manifest(tmp_path / "manifests" / "w.toml").films == ("tt2",)
+
+
 @pytest.mark.parametrize(
     "grid",
     [Grid(seconds=0.03, every=0.03), Grid(seconds=0.01, every=1)],

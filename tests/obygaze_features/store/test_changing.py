@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.filled_stores import ARRAYS, plan
+from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
 from support.withdrawn_stores import (
     FILM,
@@ -40,6 +41,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
+from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import making
 from obygaze_features.store.changing import merge, subset
@@ -215,21 +217,24 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
             (folder / name).write_text(json.dumps({"store": {"seal": text}}))
     # A table of a person may have the name of a table of stores.
     (root / "films.csv").write_text(f"movie_id\n{FILM}\n")
-    # A process was killed while it removed a store.
-    left = store.with_name(".films.0123abcd") / "data.zarr"
-    left.mkdir(parents=True)
-    (left / "c.0").write_bytes(b"numbers")
+    # Processes were killed while they removed a store, here and on another machine.
+    removed = name_of_ended(store)
+    left = name_of_another_machine(store)
+    for hidden in (removed, left):
+        (hidden / "data.zarr").mkdir(parents=True)
+        (hidden / "data.zarr" / "c.0").write_bytes(b"numbers")
     # Another process makes a store of another name.
-    other_hidden = store.with_name(".films.v2.0123abcd")
+    other_hidden = hidden_name(store.with_name("films.v2"))
     other_hidden.mkdir()
     (other_hidden / "rows.csv").write_bytes(b"rows")
     made = subset(store, without=[FILM], reason="asked", workspace=workspace)
     before = store.with_name(f"films.before-{seal[:8]}")
     found = [copy.path for copy in made.copies]
     assert found[0] == before
+    assert not removed.exists()
     assert set(found[1:]) == {
         root / "stores" / "part",
-        left.parent,
+        left,
         root / "stores" / "again.next",
         root / "out.npz",
         root / "out.h5",

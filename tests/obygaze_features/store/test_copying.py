@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.fake_hub import FakeHub, hub_here
+from support.leftovers import name_of_ended
 from support.store_servers import bucket_here, web_server
 from support.withdrawn_stores import (
     FILM,
@@ -302,7 +303,7 @@ def test_an_interrupted_push_goes_on(
     monkeypatch.undo()
     # Meanwhile nobody takes it for a store.
     assert not (home / "shared" / "store.json").exists()
-    (home / "shared" / "data.zarr" / ".c.0.aaaa.part").write_bytes(b"half")
+    name_of_ended(home / "shared" / "data.zarr" / "c.0").write_bytes(b"half")
     push(store, home / "shared", no_licence=True)
     assert is_copy(home / "shared", store)
     check_all(home / "shared")

@@ -205,6 +205,34 @@ class TestRefused:
         (line,) = violations(f"{MINIMAL}\n{more}\n")
         assert said in line
 
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            (
+                "sklearn.ensemble:RandomForestClassifier",
+                "--set models.RandomForestClassifier.kind="
+                "sklearn.ensemble.RandomForestClassifier,",
+            ),
+            (
+                "sklearn.ensemble.RandomForestClassifier",
+                "--set models.RandomForestClassifier.kind="
+                "sklearn.ensemble.RandomForestClassifier,",
+            ),
+            ("my model.py:Mean", "--set models.Mean.kind='my model.py:Mean',"),
+        ],
+    )
+    def test_a_class_among_the_names_of_models(self, name: str, hint: str) -> None:
+        change = f'grid.models=["ridge", "{name}"]'
+        with pytest.raises(FixUsage, match="got the class") as error:
+            load_protocol("honest", [change])
+        assert str(error.value.hint).startswith(hint)
+        # What it says works.
+        if "sklearn" in name:
+            changes = [hint.removeprefix("--set ").rstrip(",")]
+            changes.append('grid.models=["ridge", "RandomForestClassifier"]')
+            protocol = load_protocol("honest", changes)
+            assert protocol.grid.models == ("ridge", "RandomForestClassifier")
+
     def test_a_later_schema_asks_for_an_upgrade(self) -> None:
         with pytest.raises(Mismatch, match="obygaze-protocol/2"):
             read(MINIMAL.replace("protocol/1", "protocol/2"))

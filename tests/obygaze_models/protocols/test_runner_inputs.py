@@ -335,6 +335,19 @@ class TestOnDisk:
         assert kill_everywhere(lambda: write("new"), look) >= 10
         assert seen == {"old", "new"}
 
+    def test_a_run_that_another_process_made_meanwhile_is_replaced_only_by_force(
+        self, tmp_path: Path
+    ) -> None:
+        about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
+        first, second = ({**about, "identity": name} for name in ("first", "second"))
+        write_run(tmp_path / "a", first, {"results.csv": []})
+        with pytest.raises(AlreadyThere, match="another run has this name"):
+            write_run(tmp_path / "a", second, {"results.csv": []})
+        assert read_run(tmp_path / "a").about["identity"] == "first"
+        write_run(tmp_path / "a", second, {"results.csv": []}, force=True)
+        assert read_run(tmp_path / "a").about["identity"] == "second"
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
     @pytest.mark.parametrize(
         ("name", "force"), [("results.csv", False), ("thesis.txt", True)]
     )

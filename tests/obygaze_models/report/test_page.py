@@ -400,7 +400,7 @@ def test_a_page_says_that_the_manifest_was_changed_after_the_run(
     run = made_run(tmp_path / "run", [RIDGE])
     with pytest.warns(ObygazeWarning, match="moved or changed after the run run"):
         page = write_report([run.folder])[0]
-    assert "has no levels, concepts and titles of clips" in page_of(page).words
+    assert "has no levels and concepts of clips" in page_of(page).words
 
 
 @pytest.mark.parametrize("knows_films", [False, True])

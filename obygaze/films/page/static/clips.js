@@ -1,9 +1,10 @@
 // All clips in a grid, and one clip with what models say of it.
 import { levelText } from "./marks.js";
 import { state } from "./state.js";
-import { cutOff, scoreText } from "./timeline.js";
+import { cutOff, scoreText, shortScore } from "./timeline.js";
 import { $, EPS, address, clock, el, fill, hasPictures, load, options } from "./tools.js";
 
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 const BATCH = 60; // clips that are added to the grid at once
 
 const ORDERS = {
@@ -16,6 +17,7 @@ const ORDERS = {
 const filters = $("filters").elements;
 let found = []; // the clips of the grid
 let nShown = 0; // how many of them are there already
+let shownSheet = ""; // the address of the pictures of the clip that is shown
 
 const farFromAnnotation = (clip) => (clip.correct === false ? Math.abs(clip.score - cutOff()) : -1);
 const titleOf = (id) => state.page.films.find((film) => film.id === id)?.title ?? id;
@@ -66,11 +68,12 @@ function thumbnailOf(clip) {
 
 function card(clip, similar) {
   const isWrong = clip.correct === false && !similar;
+  const ofModel = similar ?? shortScore(clip);
   return el("a", { className: "card", href: address({ clip: clip.id }) }, hasPictures && thumbnailOf(clip),
     el("span", {},
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
       el("span", { className: "note" }, clip.concepts.join(", ")),
-      el("span", { className: isWrong ? "differs" : "" }, similar ?? scoreText(clip))));
+      el("span", { className: isWrong ? "differs" : "note", title: similar ? "" : scoreText(clip) }, ofModel)));
 }
 
 $("filters").addEventListener("submit", (event) => {
@@ -101,7 +104,8 @@ export async function openClip(id) {
   sheet.onerror = () => (sheet.hidden = true);
   sheet.hidden = !hasPictures;
   sheet.alt = `Twelve pictures of ${clip.id} in their order, with their times`;
-  if (hasPictures) sheet.src = `sheet/${encodeURIComponent(clip.id)}`;
+  shownSheet = `sheet/${encodeURIComponent(clip.id)}`;
+  showSheet();
   $("why").hidden = !clip.explanation;
   if (clip.explanation) explain(clip.explanation);
   $("similar").hidden = !clip.nearest?.length;
@@ -110,6 +114,13 @@ export async function openClip(id) {
     return el("li", {}, known ? card(known, similarity(cosine)) : `${other}: ${similarity(cosine)}`);
   }));
 }
+
+// On the paper of the page, which is dark or light.
+function showSheet() {
+  if (hasPictures && shownSheet) $("sheet").src = DARK.matches ? `${shownSheet}?paper=dark` : shownSheet;
+}
+
+DARK.addEventListener("change", showSheet);
 
 function explain(why) {
   $("why-probability").textContent = `Probability of ${why.class}: ${(100 * why.probability).toFixed(1)} %`;

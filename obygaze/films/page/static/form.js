@@ -34,6 +34,7 @@ function placeText(number, isEnd) {
 function showForm() {
   const { film, page } = state;
   $("mark").hidden = $("seen").hidden = !film?.can_mark;
+  $("not-shown").textContent = film?.notes.map((note) => `${note}.`).join(" ") ?? "";
   $("cannot-mark").hidden = !film?.problem;
   $("cannot-mark").textContent = film?.problem ? `You cannot mark before this is corrected: ${film.problem}` : "";
   if (!film?.can_mark) return;

@@ -36,7 +36,10 @@ const KEYS = {
 const KEY_NAMES = { " ": "space", ArrowRight: "→", ArrowLeft: "←" };
 const PAUSE = "M6 4h4v16H6zM14 4h4v16h-4z";
 
+const STILL_TYPES_MS = 700;
+
 let asksForConcept = false; // the next key chooses one
+let typedAt = -Infinity; // when the last key was pressed of somebody who types a comment
 let pressed = Promise.resolve();
 
 function askForConcept() {
@@ -105,11 +108,21 @@ document.addEventListener("keydown", (event) => {
   const isField = at.matches("input:not([type=range]), textarea, select");
   if ($("film").hidden || !isFree) return;
   if (isField) {
-    // Keys of one letter are text in a field; Esc leaves it.
-    if (event.key === "Escape" || (event.key === "Enter" && at.matches("textarea") && !event.shiftKey)) {
-      event.preventDefault();
-      focusFilm();
-    }
+    // Keys are text in a field; Esc leaves it, and Enter in the comment makes the mark.
+    const makesMark = event.key === "Enter" && at.matches("textarea") && !event.shiftKey;
+    if (event.isComposing || !(makesMark || event.key === "Escape")) return;
+    event.preventDefault();
+    focusFilm(); // the field says that it changed
+    if (!makesMark) return;
+    typedAt = event.timeStamp;
+    guarded(done);
+    return;
+  }
+  // Who goes on typing after Enter means text: these are no commands, until no key came for a moment.
+  if (event.timeStamp - typedAt < STILL_TYPES_MS && (event.key.length === 1 || event.key in KEYS)) {
+    typedAt = event.timeStamp;
+    event.preventDefault();
+    tell("This key did nothing: Enter ended the comment, and keys are commands again in a moment.");
     return;
   }
   const key = keyOf(event);

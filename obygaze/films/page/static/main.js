@@ -67,8 +67,7 @@ async function openFilm(asked) {
 // What a reader has to know of the film and the scores.
 function notes() {
   const { page, film, scores, cell } = state;
-  const { run, blind, annotator } = page;
-  const isInRow = film.counts.startsWith("clips");
+  const { run, blind } = page;
   const ofScores = scores && [
     `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
     scores.leaked && `But ${scores.leaked} clips of this test were used in training: these scores are too good.`,
@@ -77,10 +76,8 @@ function notes() {
   ];
   return [
     `${page.dataset}. The time line counts ${film.counts}.`,
-    annotator && isInRow && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
     ...(ofScores || []),
     blind && "Blind: predictions and what others marked are hidden.",
-    ...film.notes,
   ].filter(Boolean);
 }
 
@@ -102,6 +99,9 @@ function showPage() {
   const ofRun = run && (scores ? `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
     : `run ${run.name}: choose above whose scores are shown`);
   const facts = [page.dataset, ofRun, annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden"];
+  facts.splice(1, 0, page.view && `levels and concepts in the ${page.view} view`);
+  $("changed").hidden = !page.changed;
+  $("changed").textContent = page.changed;
   $("about").textContent = facts.filter(Boolean).join("; ");
   options($("film-choice"), [["", "choose ..."], ...page.films.map((film) => [film.id, film.title])]);
   $("model-text").textContent = scores?.text ?? "";

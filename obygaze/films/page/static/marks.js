@@ -5,7 +5,7 @@
 // made from; changes are sent one after another.
 import { picture } from "./player.js";
 import { changed, state } from "./state.js";
-import { Stopped, clock, guarded, load, post, tell } from "./tools.js";
+import { Stopped, clock, load, post, quietly, tell } from "./tools.js";
 
 export const MAX_COMMENT = 2000;
 const REFRESH_MS = 3000;
@@ -239,7 +239,8 @@ async function put(before, after) {
       await read();
       throw outdated(otherWindow(mark));
     }
-    if (error.status) error.message = `Not saved: ${error.message}`;
+    const isLost = error instanceof Stopped; // perhaps only the answer
+    error.message = `${isLost ? "Perhaps not saved" : "Not saved"}: ${error.message}`;
     throw error;
   }
   take([saved]);
@@ -279,7 +280,7 @@ function take(marks) {
 // Read what was changed in other windows, by others, and by hand.
 async function read() {
   const { film } = state;
-  const { marks, segments, notes: _, ...facts } = await load("marks", { film: film.id, known: film.state });
+  const { marks, segments, ...facts } = await load("marks", { film: film.id, known: film.state });
   if (film !== state.film) return;
   Object.assign(film, facts);
   if (!marks) return; // all is as it was
@@ -302,7 +303,7 @@ export function openMarks(film) {
   state.begun = null;
 }
 
-const refresh = () => state.film?.can_mark && !document.hidden && guarded(() => inTurn(async () => {
+const refresh = () => state.film?.can_mark && !document.hidden && quietly(() => inTurn(async () => {
   await settle();
   await read();
 }));

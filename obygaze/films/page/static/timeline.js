@@ -4,10 +4,10 @@ import { now, pause, pictureAt, seek, startOf } from "./player.js";
 import { changed, on, state } from "./state.js";
 import { $, EPS, address, clock, countUpTo, el, fill, guarded, hasPictures, options, tell } from "./tools.js";
 
-const HEIGHTS = { watched: 8, level: 22, score: 46, concept: 12 };
+const HEIGHTS = { watched: 8, level: 20, score: 36, concept: 11 };
 const RULER = 18;
-const STRIP = hasPictures ? 48 : 28; // height of the pictures at even steps
-const GAP = 5; // below each row
+const STRIP = hasPictures ? 40 : 28; // height of the pictures at even steps
+const GAP = 4; // below each row
 const GRIP = 6; // pixels beside an edge that still take it
 const DARK_INK = "#26251f"; // on the colours of levels, which are the same in both modes
 const OWN = "your marks";
@@ -46,7 +46,7 @@ function makeLanes() {
   const byAnnotator = Map.groupBy([...film.segments, ...clips], (one) => one.annotator);
   if (film.can_mark) lanes.push(laneOf("watched", "watched", film.watched, "you watched"), ownLane());
   for (const name of [...byAnnotator.keys()].filter(Boolean).sort()) add("level", name, byAnnotator.get(name));
-  add("level", "clips", byAnnotator.get("") ?? [], page.blind ? "clips" : "clips: annotated level");
+  add("level", "clips", byAnnotator.get("") ?? [], clipsLabel());
   const scored = clips.filter((clip) => clip.score !== undefined);
   add("score", "score", scored, state.scores ? `score, line at ${cutOff().toFixed(1)}` : "");
   const sources = lanes.filter((lane) => lane.kind === "level");
@@ -56,6 +56,12 @@ function makeLanes() {
   state.lanes = [...lanes, ...conceptLanes(sources.find((lane) => lane.name === $("concept-source").value))];
   options($("lane-choice"), sources.map((lane) => [lane.name, lane.label]));
   place();
+}
+
+function clipsLabel() {
+  const { blind, view } = state.page;
+  if (blind) return "clips";
+  return view ? `clips: level, ${view} view` : "clips: annotated level";
 }
 
 // The concepts of one row: those of several annotators in one row would look like agreement.
@@ -82,15 +88,23 @@ function digitsOf(score) {
   return score.toFixed(digits);
 }
 
+// On a card: what agrees is said once for all clips, above them.
+export function shortScore(one) {
+  if (one.score === undefined) return "";
+  const decision = state.scores.decidesAlike ? "" : one.positive ? ", positive" : ", negative";
+  return `score ${digitsOf(one.score)}${decision}${one.correct ? "" : ": differs"}`;
+}
+
 export function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
   const decision = one.positive ? "positive" : "negative";
   const score = `score of the model ${digitsOf(one.score)}${band}`;
-  const differs = "differs from the annotation";
+  const annotation = state.page.changed ? "the annotation that the run had" : "the annotation";
+  const differs = `differs from ${annotation}`;
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
   if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct ? "" : `: ${differs}`}`;
-  return `${score}, ${decision}: ${one.correct ? "agrees with the annotation" : differs}`;
+  return `${score}, ${decision}: ${one.correct ? `agrees with ${annotation}` : differs}`;
 }
 
 export function describe(lane, bar) {

@@ -27,11 +27,16 @@ export function options(select, pairs, chosen = select.value) {
 
 export class Stopped extends Error {}
 
+// A line of the page says that the server does not answer, until it does. With the cookie of an earlier
+// server it answers nothing.
 export async function send(address, options) {
   try {
-    return await fetch(address, options);
+    const answer = await fetch(address, options);
+    $("stopped").hidden = answer.status !== 403;
+    return answer;
   } catch {
-    throw new Stopped("obygaze view has stopped; start it again and open its new address");
+    $("stopped").hidden = false;
+    throw new Stopped("obygaze view has stopped");
   }
 }
 
@@ -72,6 +77,11 @@ export function tell(text) {
   clearTimeout(silence);
   silence = setTimeout(() => ($("status").textContent = ""), 15000);
 }
+
+// What nobody asked for just now: the page says anyway that the server has stopped.
+export const quietly = (task) => guarded(() => Promise.resolve().then(task).catch((error) => {
+  if (!(error instanceof Stopped)) throw error;
+}));
 
 export const guarded = (task) => Promise.resolve().then(task).catch((error) => tell(error.message));
 

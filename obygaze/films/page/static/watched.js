@@ -3,7 +3,7 @@
 // and no seek lies between. A seek adds nothing. Stepping adds the pictures that it shows.
 import { plays } from "./player.js";
 import { changed, on, state } from "./state.js";
-import { $, EPS, guarded, post, tell } from "./tools.js";
+import { $, EPS, Stopped, guarded, post, tell } from "./tools.js";
 
 const MOST_BETWEEN_S = 0.25;
 
@@ -39,7 +39,7 @@ async function sendSeen() {
     } catch (error) {
       // The next time, again; but what the program refuses, it would refuse again.
       if (!error.status || error.status >= 500) unsent = [...ofFilm, ...unsent];
-      tell(`What you watched is not saved: ${error.message}`);
+      if (!(error instanceof Stopped)) tell(`What you watched is not saved: ${error.message}`);
     }
   }
 }

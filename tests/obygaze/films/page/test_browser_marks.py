@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import random
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -831,3 +832,67 @@ def test_a_film_with_20000_marks_is_opened_and_changed(
         print(in_page(browser, script, "HN"))
         assert in_page(browser, "return state.film.marks.size;") == 20_000
     assert len(saved_values(tmp_path, page)) == 20_000
+
+
+# Enter in the comment, and what somebody goes on to type, in one moment.
+ENTER_AND_ON = """
+const press = (key) => document.activeElement.dispatchEvent(
+  new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+["Enter", ..."uodi4 ", "Enter", "Delete", "ArrowLeft"].forEach(press);
+return document.activeElement.id;
+"""
+
+
+def test_enter_in_the_comment_makes_the_mark_and_what_is_typed_next_is_no_command(
+    browser: Any, tmp_path: Path
+) -> None:
+    """The letters after Enter were commands: the comment was undone, and marks moved."""
+    page = lake(tmp_path)
+    with served(page) as server:
+        open_lake(browser, server.new_address())
+        show_picture(browser, 10)
+        keys_to_body(browser, "i")
+        show_picture(browser, 20)
+        keys_to_body(browser, "o")
+        keys_to_body(browser, "4")
+        made = (10, 19, "S", (), "she looks")
+        wait(lambda: saved_values(tmp_path, page) == [(*made[:4], "")])
+        browser.find_element("id", "comment").send_keys("she looks")
+        # A word that is still being composed, such as one of Japanese, goes on.
+        composing = """
+        const facts = { key: "Enter", isComposing: true, bubbles: true };
+        document.activeElement.dispatchEvent(new KeyboardEvent("keydown", facts));
+        return document.activeElement.id;
+        """
+        assert browser.execute_script(composing) == "comment"
+        assert browser.execute_script(ENTER_AND_ON) == "main"
+        wait(lambda: saved_values(tmp_path, page) == [made])
+        wait(lambda: text(browser, "#start_frame") == "not set")
+        in_page(browser, "await marks.inTurn(() => {});")
+        assert saved_values(tmp_path, page) == [made]
+        assert text(browser, "#speed") == "1 ×"
+        assert in_page(browser, "return player.plays();") is False
+        # After a moment keys are commands again.
+        time.sleep(1)
+        keys_to_body(browser, "u")
+        wait(lambda: saved_values(tmp_path, page) == [(*made[:4], "")])
+
+
+def test_a_line_says_that_nothing_is_saved_until_the_server_answers(
+    browser: Any, tmp_path: Path
+) -> None:
+    """It said only that what was watched is not saved, of a mark that was lost too."""
+    page = lake(tmp_path)
+    is_said = "return !document.getElementById('stopped').hidden"
+    with served(page) as server:
+        open_lake(browser, server.new_address())
+        show_picture(browser, 10)
+        assert not browser.execute_script(is_said)
+        with offline(browser):
+            # Stepping counts as watching.
+            keys_to_body(browser, ".")
+            wait(lambda: browser.execute_script(is_said))
+            assert "nothing is saved" in text(browser, "#stopped")
+            assert "What you watched" not in text(browser, "#status")
+        browser.execute_script("dispatchEvent(new Event('focus'))")
+        wait(lambda: not browser.execute_script(is_said))

@@ -18,24 +18,27 @@ from support.experiments import films as made_up_films
 from support.experiments import planted, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
-from support.run_tables import MadeCell, clips_of, made_run, scores_for
+from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
 from support.videos import read_number, write_video
 
 from obygaze.films import marks as marks_module
 from obygaze.films import page as page_package
+from obygaze.films.agreement import measure_agreement
 from obygaze.films.decisions import (
     cell_facts,
     models_of,
     named_cell,
     scores_of,
 )
-from obygaze.films.mark_tables import Segment
+from obygaze.films.mark_tables import Segment, read_marks
+from obygaze.films.page.export import export
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.io import manifest_sha256, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, subset
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.tables import Run
@@ -98,18 +101,123 @@ def test_marks_of_a_copy_at_another_rate_are_not_drawn(tmp_path: Path) -> None:
     assert document["notes"] == []
 
 
+@pytest.mark.parametrize("rate", ["25/3", "50/3", "100/3", "1000/42", "24000/1001"])
+def test_marks_have_the_exact_rate_of_the_video(tmp_path: Path, rate: str) -> None:
+    """It was rounded, and written with more digits than are read: the table was lost."""
+    exact = Fraction(rate)
+    write_video(tmp_path / "lake.mp4", numbers=range(30), tick=1 / exact, rate=exact)
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 1), "eva")
+    page.save_mark(mark(1))
+    page.save_watched({"movie_id": "lake", "stretches": [[0, 29]]})
+    path = tmp_path / "segments" / "films.eva.csv"
+    assert read_marks(path).rates == {"lake": exact}
+    assert len(page.film("lake")["marks"]) == 1
+
+
+def test_who_watches_all_and_marks_nothing_annotates_too(tmp_path: Path) -> None:
+    """There was no table: `agree` failed, and who finds nothing fell out of the agreement."""
+    clips = [replace(one, extra={"framerate": "25"}) for one in film_clips("lake", "")]
+    for name in ("ada", "ben"):
+        page = site(tmp_path, clips, name)
+        page.save_watched({"movie_id": "lake", "stretches": [[0, 249]]})
+    page.save_mark(mark(1, start_frame=0, end_frame=24))
+    tables = [tmp_path / "segments" / f"films.{name}.csv" for name in ("ada", "ben")]
+    (pair,) = measure_agreement(tables, every=1, permutations=0).measures["pairs"]
+    # By hand: ten clips of a second, nine are EN for both.
+    assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 10)
+    assert pair["observed"] == pytest.approx(0.1)
+    # The page of the other one shows no table as broken.
+    assert page.film("lake")["notes"] == []
+
+
 @pytest.mark.parametrize("annotator", ["eva", "ben"])
 def test_marks_without_a_place_are_named(tmp_path: Path, annotator: str) -> None:
     write_video(tmp_path / "lake.mp4", numbers=range(100))
     (tmp_path / "segments").mkdir()
-    marks = [segment(0, 9, "eva"), segment(500, 570, "eva")]
+    marks = [segment(0, 9, "eva")]
     marks.append(replace(marks[0], movie_id="laek"))
-    write_segments(tmp_path / "segments" / "films.eva.csv", marks)
+    path = tmp_path / "segments" / "films.eva.csv"
+    write_segments(path, marks)
     page = site(tmp_path, film_clips("lake", "lake.mp4"), annotator)
     assert page.film("lake")["notes"] == [
-        "films.eva.csv has marks in films that are not here: laek",
-        "films.eva.csv has 1 mark behind the end of this film",
+        "films.eva.csv has marks in films that are not here: laek"
     ]
+    # One of 100 pictures that ends behind the last one: the film is another copy, or it is a slip.
+    write_segments(path, [segment(0, 9, "eva"), segment(90, 100, "eva")])
+    document = page.film("lake")
+    assert document["marks"] == document["segments"] == []
+    problem = "the last picture of lake is 99, not 100"
+    if annotator == "eva":
+        assert document["problem"] == problem
+    else:
+        assert document["notes"] == [f"films.eva.csv is not shown: {problem}"]
+
+
+def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
+    """A clip that is S for what is heard was shown as S, and the score "agrees" was that of EN."""
+    header = Header("a test", {"Look": "visual", "Voice": "sound"})
+    heard = Clip("lake-0", "lake", 0, "", 0.0, 1.0, "S", ("Voice",))
+    seen = Clip("lake-1", "lake", 1, "", 1.0, 2.0, "S", ("Look", "Voice"))
+    films = Manifest("films", header, [heard, seen])
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    for sha256, changed in ((manifest_sha256(films), ""), ("0" * 64, "were changed")):
+        about = {**MANIFEST, "sha256": sha256, "view": "visual"}
+        run = made_run(tmp_path / f"run-{sha256[:4]}", [ridge], manifest=about)
+        page = Site(Workspace(tmp_path), films, run=run)
+        overview = page.overview()
+        assert overview["view"] == "visual"
+        levels = [(one["level"], one["concepts"]) for one in overview["clips"]]
+        assert levels == [("EN", ()), ("S", ("Look",))]
+        assert page.clip("lake-0")["level"] == "EN"
+        assert changed in overview["changed"]
+        assert bool(overview["changed"]) == bool(changed)
+        export(page, tmp_path / "page")
+        data = (tmp_path / "page" / "data.js").read_text("utf-8")
+        assert (changed or '"changed": ""') in data
+    overview = Site(Workspace(tmp_path), films).overview()
+    assert (overview["view"], overview["changed"]) == ("", "")
+    assert [one["level"] for one in overview["clips"]] == ["S", "S"]
+
+
+def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -> None:
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    about = {**MANIFEST, "name": "films"}
+    made_run(tmp_path / "runs" / "first", [ridge], manifest=about)
+    row = ridge.predictions()[0]
+    (tmp_path / "manifests").mkdir()
+    for film, is_refused in ((row["movie_id"], False), ("brug", True)):
+        films = Manifest("films", Header("a test"), [Clip(row["clip_id"], film)])
+        write_manifest(films, tmp_path / "manifests" / "films.toml", force=True)
+        if not is_refused:
+            assert open_site(run="first", workspace=tmp_path).overview()["clips"]
+            continue
+        problem = f"the run first: film: {row['movie_id']} and brug"
+        with pytest.raises(FixInput, match=problem):
+            open_site(run="first", workspace=tmp_path)
+
+
+def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -> None:
+    manifest = made_up_films(n_films=2)
+    write_workspace(tmp_path, manifest, planted(manifest))
+    assert open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
+    first, *others = manifest.clips
+    changed = manifest.with_clips([replace(first, movie_id="brug"), *others])
+    path = tmp_path / "manifests" / f"{manifest.name}.toml"
+    write_manifest(changed, path, force=True)
+    with pytest.raises(FixInput, match=f"film: {first.movie_id} and brug"):
+        open_site(store="sig", workspace=tmp_path)
+
+
+def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:
+    clips = []
+    for number in (1, 2):
+        write_video(tmp_path / f"{number}.mp4", numbers=range(25))
+        clips.append(Clip(f"lake-{number}", "lake", number, f"{number}.mp4"))
+    (note,) = site(tmp_path, clips, "eva").film("lake")["notes"]
+    assert note.startswith("Your marks count the pictures of these clips in a row")
+    assert site(tmp_path, clips).film("lake")["notes"] == []
 
 
 def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
@@ -176,8 +284,8 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
     begin = "It ranks the 96 test clips of 8 films with AP"
     assert facts["text"].startswith(f"{begin} {value} [")
     assert facts["text"].endswith(
-        "It calls 0 of 12 clips positive. 9 of its decisions agree with "
-        "the annotation; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
+        "It calls 0 of 12 clips positive. 9 of its decisions agree with the annotation in "
+        "the visual view; kappa 0.00 (0 is what chance gives, 1 is complete agreement)."
     )
     assert facts["scale"] == [-0.5, 0.5]
     assert facts["unit"] == "distance from the boundary of the positive class"

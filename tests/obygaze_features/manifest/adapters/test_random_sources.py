@@ -539,10 +539,10 @@ def test_one_film_may_have_several_files_however_its_accents_are_coded(
     tmp_path: Path,
 ) -> None:
     # Two folders: some file systems take the two spellings for one name.
-    for spelling in ("é", "e\u0301"):
+    for spelling, voice in (("é", "Ada"), ("e\u0301", "Ben")):
         folder = tmp_path / f"{len(spelling)}"
         folder.mkdir()
-        (folder / f"{spelling}.vtt").write_text(one_cue("Sure"))
+        (folder / f"{spelling}.vtt").write_text(one_cue(f"<v {voice}>Sure"))
     paths = sorted(tmp_path.rglob("*.vtt"))
     assert import_segments(paths, "made-up", 25).manifest.films == ("e",)
 

@@ -1,0 +1,31 @@
+"""Signals that stop a command."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from obygaze_features.core import system
+
+
+@contextmanager
+def on_signals(
+    names: Sequence[str], handler: Callable[[int, object], object]
+) -> Iterator[None]:
+    """Call a handler with signals to the main thread while the block runs.
+
+    Python lets no other thread, such as a worker's of Dask, handle signals. What is started with
+    `nohup` goes on when its terminal is closed.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in names:
+            number = getattr(signal, name)
+            is_ignored = signal.getsignal(number) == signal.SIG_IGN
+            if not (is_ignored and name in system.HANGUP_SIGNALS):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)

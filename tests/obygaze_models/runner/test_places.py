@@ -1,0 +1,73 @@
+"""A run finds its manifest and its stores from every current folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.experiments import ONE_PAIR, films, planted, store_of, write_workspace
+
+from obygaze_features.manifest.io import write_manifest
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.runner.experiments import run
+from obygaze_models.runner.tables import read_run
+
+QUICK = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2")
+
+
+def found(place: Path) -> tuple[int, list[str]]:
+    """How many clips the report of a run finds, and the stores that it finds changed."""
+    report = ReportRun.of(read_run(place))
+    return len(report.clips), report.changed_stores
+
+
+def test_the_clips_of_a_run_are_found_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = films(3, 8)
+    X = planted(manifest)
+    write_workspace(tmp_path / "demo", manifest, X)
+    monkeypatch.chdir(tmp_path)
+    run(
+        "honest",
+        manifest="made-up",
+        stores="sig",
+        changes=QUICK,
+        output="first",
+        workspace="demo",
+    )
+    about = json.loads(Path("demo/runs/first/run.json").read_bytes())
+    assert about["manifest"]["path"] == "manifests/made-up.toml"
+    assert about["stores"]["sig"]["location"] == "stores/sig"
+    assert found(Path("demo/runs/first")) == (24, [])
+    monkeypatch.chdir("demo/runs")
+    assert found(Path("first")) == (24, [])
+    # The workspace is moved, and its store made again of other features.
+    shutil.move(tmp_path / "demo", tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree("moved/stores/sig")
+    store_of(Path("moved/stores/sig"), manifest, 2 * X)
+    assert found(Path("moved/runs/first")) == (24, ["sig"])
+
+
+def test_what_is_outside_of_the_workspace_has_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = films(3, 8)
+    store_of(tmp_path / "sig", manifest, planted(manifest))
+    write_manifest(manifest, tmp_path / "films.toml")
+    monkeypatch.chdir(tmp_path)
+    run(
+        "honest",
+        manifest="films.toml",
+        stores="./sig",
+        changes=QUICK,
+        output="first",
+        workspace="w",
+    )
+    about = json.loads(Path("w/runs/first/run.json").read_bytes())
+    assert about["manifest"]["path"] == (tmp_path / "films.toml").as_posix()
+    assert about["stores"]["sig"]["location"] == (tmp_path / "sig").as_posix()
+    assert found(Path("w/runs/first")) == (24, [])

@@ -1,0 +1,315 @@
+"""Rule (b): what obygaze writes of marks, it reads back whole, or says what it leaves out.
+
+Marks at random go through every export and its import: tables of the page, csv, ELAN, WebVTT. Each
+is written down by hand with what has to come back: a comment is one line, and an import gives
+concepts the names of the papers.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from support.elan_rules import problems_of
+
+from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
+from obygaze.films.marks import MarkTable
+from obygaze.films.watched import WatchedTable
+from obygaze_features.manifest.adapters.csv_table import TableMapping
+from obygaze_features.manifest.adapters.csv_table import read as read_table
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Manifest
+
+# As tables write them, and what they are.
+RATES = {
+    "24": Fraction(24),
+    "25": Fraction(25),
+    "23.976": Fraction(24000, 1001),
+    "59.94": Fraction(60000, 1001),
+    "12.5": Fraction(25, 2),
+    "25/3": Fraction(25, 3),
+    "50/3": Fraction(50, 3),
+    "100/3": Fraction(100, 3),
+    "500/21": Fraction(1000, 42),
+}
+# Names of other tiers, of what was watched, and of lanes are only names.
+ANNOTATORS = (
+    *("ada", "ada concepts", "ada watched", "ada #2", "ada comments", "watched"),
+    *("ben <b>", "Zoé & co", "S", "山田", 'the "other" one', "=1+1"),
+)
+CONCEPTS = {
+    "Body": "Body",
+    "look": "Look",
+    "type of plan": "Type of shot",
+    "our own & odd": "our own & odd",
+    "one, two; three": "one, two; three",
+    "'quoted' <i>": "'quoted' <i>",
+}
+COMMENTS = {
+    "": "",
+    "S": "S",
+    "not sure": "not sure",
+    "watched": "watched",
+    "Look": "Look",
+    'a < b & "c" --> d': 'a < b & "c" --> d',
+    "it's &#x27;quoted&#x27; &amp; <v ada>": "it's &#x27;quoted&#x27; &amp; <v ada>",
+    "two\nlines\r\nand a\ttab": "two lines and a tab",
+    " blanks  around ": "blanks around",
+    "=1+1, then; more": "=1+1, then; more",
+    "NOTE": "NOTE",
+    "WEBVTT\n\nSTYLE": "WEBVTT STYLE",
+    "é \u2028 ü": "é ü",
+}
+WATCHED = "watched"
+
+
+class Mark(NamedTuple):
+    """A mark that has to come back, or a stretch of film that was only watched."""
+
+    film: str
+    annotator: str
+    first: int
+    last: int
+    level: str
+    concepts: tuple[str, ...] = ()
+    comment: str = ""
+
+
+class Drawn:
+    """Tables of annotators at random, and what is in them."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.draw = Random(seed)
+        self.folder = folder
+        self.tables: list[Path] = []
+        self.marks: list[Mark] = []  # as they have to come back
+        self.marks_of_tables: list[Mark] = []  # with the concepts of the tables
+        self.rate_of: dict[str, str] = {}
+        films = [f"film-{number}" for number in range(self.draw.randint(1, 2))]
+        for film in films:
+            self.rate_of[film] = self.draw.choice(list(RATES))
+        names = self.draw.sample(ANNOTATORS, self.draw.randint(1, 4))
+        for number, annotator in enumerate(names):
+            self._write_annotator(number, annotator)
+
+    @property
+    def is_watched_alone(self) -> bool:
+        """Whether nobody marked anything."""
+        return all(mark.level == WATCHED for mark in self.marks)
+
+    def _write_annotator(self, number: int, annotator: str) -> None:
+        """Write the table of an annotator: with marks, what was watched, or only the latter."""
+        watched_where = self.draw.choice(("nowhere", "inside", "beside", "alone"))
+        rows: list[list[object]] = []
+        rows_beside: list[list[object]] = []
+        for film in self.rate_of:
+            marks = [] if watched_where == "alone" else self._marks_of(film, annotator)
+            rows += [self._row(*mark) for mark in marks]
+            read = [self._read(*mark, CONCEPTS) for mark in marks]
+            same = dict(zip(CONCEPTS, CONCEPTS, strict=True))
+            in_table = [self._read(*mark, same) for mark in marks]
+            stretches = self._stretches_of(film, annotator)
+            if watched_where == "nowhere" or (read and self.draw.random() < 0.3):
+                stretches = []
+            self.marks += [*read, *stretches]
+            self.marks_of_tables += [*in_table, *stretches]
+            of_watched = [self._row(one, "", "") for one in stretches]
+            if watched_where == "inside":
+                rows += of_watched
+            elif watched_where != "nowhere":
+                rows_beside += of_watched
+                if not stretches:
+                    # A table beside it has nothing of the film: what was marked was seen.
+                    seen = [Mark(*one[:4], WATCHED) for one in read]
+                    self.marks += seen
+                    self.marks_of_tables += seen
+        path = self.folder / f"films.a{number}.csv"
+        self._write(path, rows)
+        if watched_where in ("beside", "alone"):
+            self._write(path.with_name(f"films.a{number}.watched.csv"), rows_beside)
+        self.tables.append(path)
+
+    def _marks_of(self, film: str, annotator: str) -> list[tuple[Mark, str, str]]:
+        """Return marks that may overlap, each with its concepts and its comment as written."""
+        marks = {}
+        for _ in range(self.draw.randint(1, 6)):
+            first = self.draw.randrange(200_000)
+            last = first + self.draw.choice((0, 1, 5, 300))
+            level = self.draw.choice(("EN", "HN", "NS", "S"))
+            names = self.draw.sample(list(CONCEPTS), self.draw.randint(0, 3))
+            mark = Mark(film, annotator, first, last, level)
+            marks[mark] = (mark, "|".join(names), self.draw.choice(list(COMMENTS)))
+        return list(marks.values())
+
+    def _read(
+        self, mark: Mark, concepts: str, comment: str, names_read: dict[str, str]
+    ) -> Mark:
+        names = tuple(names_read[name] for name in concepts.split("|") if name)
+        return mark._replace(concepts=names, comment=COMMENTS[comment])
+
+    def _stretches_of(self, film: str, annotator: str) -> list[Mark]:
+        first = self.draw.randrange(0, 900)
+        last = first + self.draw.randrange(900)
+        later = last + 2 + self.draw.randrange(9)
+        spans = [(first, last), (later, later + self.draw.randrange(99))]
+        return [Mark(film, annotator, *span, WATCHED) for span in spans]
+
+    def _row(self, mark: Mark, concepts: str, comment: str) -> list[object]:
+        return [*mark[:5], concepts, self.rate_of[mark.film], comment]
+
+    def _write(self, path: Path, rows: Iterable[list[object]]) -> None:
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow((*SEGMENT_COLUMNS, "framerate", "comment"))
+            table.writerows(rows)
+
+
+def marks_of_tables(tables: Path | list[Path]) -> list[Mark]:
+    return sorted(
+        Mark(
+            one.movie_id,
+            one.annotator,
+            one.start_frame,
+            one.end_frame,
+            one.level,
+            one.concepts,
+            one.comment,
+        )
+        for one in read_marks(tables).segments
+    )
+
+
+def marks_of_manifest(manifest: Manifest) -> list[Mark]:
+    marks = []
+    for clip in manifest:
+        more = clip.extra
+        level, comment = clip.level, more["comment"]
+        if comment == WATCHED and not level:
+            level, comment = WATCHED, ""
+        span = (int(more["start_frame"]), int(more["end_frame"]))
+        facts = (clip.movie_id, more["annotator"], *span, level)
+        marks.append(Mark(*facts, clip.concepts, comment))
+    return sorted(marks)
+
+
+def rates_of_manifest(manifest: Manifest) -> dict[str, Fraction]:
+    rates: dict[str, Fraction] = {}
+    for clip in manifest:
+        rate = RATES[clip.extra["framerate"]]
+        assert rates.setdefault(clip.movie_id, rate) == rate
+        # A picture is shown from its number divided by the rate on.
+        assert clip.start_s == float(int(clip.extra["start_frame"]) / rate)
+    return rates
+
+
+def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
+    """The marks of tables that went to ELAN, and came back."""
+    found = []
+    for number, table in enumerate(tables):
+        export = export_segments("elan", table, folder=folder / str(number))
+        assert not export.warnings
+        for path in export.files:
+            assert problems_of(path.read_bytes()) == []
+            rate = drawn.rate_of[path.stem]
+            found += marks_of_manifest(import_segments([path], "again", rate).manifest)
+    return sorted(found)
+
+
+def check_all_ways(folder: Path, seed: int) -> None:
+    drawn = Drawn(folder, seed)
+    expected = sorted(drawn.marks)
+    rates = {mark.film: RATES[drawn.rate_of[mark.film]] for mark in expected}
+    # The tables themselves.
+    assert marks_of_tables(drawn.tables) == sorted(drawn.marks_of_tables)
+    assert read_marks(drawn.tables).rates == rates
+    # A manifest of them.
+    imported = import_segments(drawn.tables, "marks").manifest
+    write_manifest(imported, folder / "marks.toml")
+    marks = read_manifest(folder / "marks.toml")
+    assert marks_of_manifest(marks) == expected
+    assert rates_of_manifest(marks) == rates
+    assert marks_of_tables(folder / "marks.csv") == expected
+    # A table of the manifest, read by each of its readers.
+    for name in ("out.csv", "out.xlsx"):
+        (table,) = export_segments("csv", marks, folder=folder / name).files
+        assert marks_of_tables(table) == expected
+        own = TableMapping(modalities=dict.fromkeys(CONCEPTS.values(), "visual"))
+        again = read_table(table, mapping=own, name="again").manifest
+        assert marks_of_manifest(again) == expected
+        assert rates_of_manifest(again) == rates
+    # ELAN, of the manifest and of the tables, which are of different annotators.
+    assert elan_marks(drawn, [folder / "marks.csv"], folder / "elan") == expected
+    assert elan_marks(drawn, drawn.tables, folder / "elan-of-tables") == expected
+    # WebVTT says how many stretches it leaves out.
+    if drawn.is_watched_alone:
+        return
+    export = export_segments("vtt", marks, folder=folder / "vtt")
+    not_watched = [mark for mark in expected if mark.level != WATCHED]
+    assert export.n_watched == len(expected) - len(not_watched)
+    assert bool(export.warnings) == bool(export.n_watched)
+    found = []
+    for path in export.files:
+        text = path.read_text("utf-8")
+        assert "STYLE\n" not in text and "&#" not in text.replace("&amp;#", "")
+        imported_vtt = import_segments([path], "again", drawn.rate_of[path.stem])
+        assert "does not say what was watched" in imported_vtt.notes[-1]
+        found += marks_of_manifest(imported_vtt.manifest)
+    assert sorted(found) == not_watched
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_marks_come_back(seed: int, tmp_path: Path) -> None:
+    check_all_ways(tmp_path, seed)
+
+
+@pytest.mark.check("many films")
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_marks_of_many_films_come_back(seed: int, tmp_path: Path) -> None:
+    check_all_ways(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_the_page_saves_is_read(seed: int, tmp_path: Path) -> None:
+    draw = Random(seed)
+    films = {f"film-{number}": draw.choice(list(RATES.values())) for number in range(3)}
+    table = MarkTable(tmp_path / "films.ada.csv", "ada", list(films), ["Look", "Body"])
+    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
+    table.create()
+    expected: list[Mark] = []
+    for film, rate in films.items():
+        # One stretch, or two that touch.
+        watched.add(film, [(0, 499), (500, 999)], rate)
+        expected.append(Mark(film, "ada", 0, 999, WATCHED))
+    assert marks_of_tables(table.path) == sorted(expected)
+    for number in range(12):
+        film = draw.choice(list(films))
+        first = draw.randrange(900)
+        comment = draw.choice(list(COMMENTS))
+        names = draw.sample(["Look", "Body"], draw.randint(0, 2))
+        wanted = {
+            "mark": f"00000000-0000-4000-8000-{number:012d}",
+            "movie_id": film,
+            "start_frame": first,
+            "end_frame": first + 9,
+            "level": "S",
+            "concepts": names,
+            "comment": comment,
+            "state": None,
+        }
+        table.save(wanted, films[film])
+        in_order = tuple(name for name in ("Look", "Body") if name in names)
+        read_comment = COMMENTS[comment]
+        mark = Mark(film, "ada", first, first + 9, "S", in_order, read_comment)
+        expected.append(mark)
+    assert marks_of_tables(table.path) == sorted(expected)
+    assert read_marks(table.path).rates == films
+    # The page itself reads what it wrote.
+    state = MarkTable(table.path, "ada", list(films), ["Look", "Body"]).read()
+    comments = sorted(mark["comment"] for mark in state.marks.values())
+    assert comments == sorted(one.comment for one in expected if one.level == "S")
