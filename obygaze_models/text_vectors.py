@@ -4,17 +4,19 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store import Store, TextTable, open_store, read_texts
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
@@ -37,6 +39,13 @@ class VectorGroup:
         if self.blocks is not None and np.shape(self.blocks) != (n_rows,):
             got = f"blocks of shape {np.shape(self.blocks)} for {n_rows} rows"
             raise FixInput(f"expected one block per row of {self.name!r}, got {got}")
+
+
+class ClipGroup(NamedTuple):
+    """A group of clips, each with the ids of its rows: annotators may have several rows of one."""
+
+    name: str
+    clips: list[list[str]]
 
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
@@ -79,21 +88,30 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
-) -> Groups:
-    """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
+) -> tuple[Groups, int]:
+    """Return the vectors of two selections of clips and of pairs of attributes of the texts.
+
+    The number beside them is that of clips that annotators put into both selections.
+    """
     store = open_store(store)
     texts = read_texts(text)
     check_spaces(store, ARRAY, texts)
+    *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
-    for name, ids in select_groups((x, y), manifest):
+    for group in selected:
+        # The rows of several annotators have the same vector: the first that is there is read.
+        ids = []
+        for rows in group.clips:
+            stored = [row for row in rows if row in store]
+            ids.append((stored or rows)[0])
         try:
             found = store.matrix(ARRAY, clips=ids)
         except NotFound as error:
             error.hint = "groups of clips that the store has"
             raise
         values = np.asarray(found.values, dtype=np.float64)
-        groups.append(VectorGroup(name, values, store.movie_ids_of(found.rows)))
-    return groups[0], groups[1], text_pairs(texts, attributes)
+        groups.append(VectorGroup(group.name, values, store.movie_ids_of(found.rows)))
+    return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
 
 
 def in_view(
@@ -102,48 +120,96 @@ def in_view(
     workspace: str | Path | None = None,
 ) -> Manifest:
     """Return a manifest in a view, by default in the view of protocols."""
-    manifest = read_manifest(manifest, workspace=workspace)
-    return manifest.view(view or manifest.usual_view)
+    return read_manifest(manifest, workspace=workspace).view(view)
 
 
 def select_groups(
-    selections: tuple[Selection, Selection], manifest: Manifest | None
-) -> list[tuple[str, list[str]]]:
-    """Return a name and the clip ids of two selections; no clip may be in both of them.
+    selections: tuple[Selection, Selection],
+    manifest: Manifest | None,
+    store: Store | None = None,
+) -> tuple[ClipGroup, ClipGroup, int]:
+    """Return the clips of two selections, and how many annotators put into both of them.
 
-    A selection is an expression over the manifest, a table with a column clip_id, or ids.
+    A selection is an expression over the manifest, a table with a column clip_id, or ids. Which
+    rows are about one clip, the manifest says, or else the store. A clip is in a selection if one
+    of its rows is; those in both are left out. A row that is in both is an error.
     """
-    groups: list[tuple[str, list[str]]] = []
+    names = []
+    rows_of_group: list[list[str]] = []
     for selection in selections:
-        where = None
-        if not isinstance(selection, str | Path):
-            name = "clips"
-            ids = list(selection)
-        elif str(selection).endswith(".csv") or is_workbook(Path(selection)):
-            table = read_table(Path(selection), required=("clip_id",))
-            name = Path(selection).stem
-            where = str(selection)
-            ids = [row["clip_id"] for row in table.rows]
-        elif manifest is None:
-            raise FixUsage(
-                f"the expression {str(selection)!r} needs a manifest to select clips from",
-                hint="obygaze audit eat --help",
-            )
-        else:
-            name = str(selection)
-            where = manifest.name
-            ids = list(manifest.where(name).clip_ids)
+        name, ids, where = _selected(selection, manifest)
         if not ids:
             raise FixInput(f"the group {name!r} has no clips", where=where)
-        groups.append((name, list(dict.fromkeys(ids))))
-    (_, ids_x), (_, ids_y) = groups
-    both = sorted({*ids_x} & {*ids_y})
+        names.append(name)
+        rows_of_group.append(list(dict.fromkeys(ids)))
+    rows_x, rows_y = rows_of_group
+    both = sorted({*rows_x} & {*rows_y})
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
             hint="change --x or --y so that they have no clip in common",
         )
-    return groups
+    rows = [*rows_x, *rows_y]
+    identities = _identities(rows, manifest, store)
+    clips_x: list[list[str]] = []
+    clips_y: list[list[str]] = []
+    n_in_both = 0
+    for numbers in rows_of_clips(identities):
+        in_x = [rows[number] for number in numbers if number < len(rows_x)]
+        in_y = [rows[number] for number in numbers if number >= len(rows_x)]
+        if in_x and in_y:
+            n_in_both += 1
+        elif in_x:
+            clips_x.append(in_x)
+        else:
+            clips_y.append(in_y)
+    for name, clips in zip(names, (clips_x, clips_y), strict=True):
+        if not clips:
+            raise FixInput(
+                f"annotators put each clip of the group {name!r} into the other one, too",
+                hint="change --x or --y, such as: level == S and annotator == NAME",
+            )
+    return ClipGroup(names[0], clips_x), ClipGroup(names[1], clips_y), n_in_both
+
+
+def in_both_text(n_clips: int) -> str:
+    """Return a sentence on clips that annotators put into both groups."""
+    verb = "is" if n_clips == 1 else "are"
+    return f"{count(n_clips, 'clip')} that annotators put into both groups {verb} left out."
+
+
+def _selected(
+    selection: Selection, manifest: Manifest | None
+) -> tuple[str, list[str], str | None]:
+    """Return the name of a selection, the ids of its rows, and where they are listed."""
+    if not isinstance(selection, str | Path):
+        return "clips", list(selection), None
+    name = str(selection)
+    if name.endswith(".csv") or is_workbook(Path(selection)):
+        table = read_table(Path(selection), required=("clip_id",))
+        return Path(selection).stem, [row["clip_id"] for row in table.rows], name
+    if manifest is None:
+        raise FixUsage(
+            f"the expression {name!r} needs a manifest to select clips from",
+            hint="obygaze audit eat --help",
+        )
+    return name, list(manifest.where(name).clip_ids), manifest.name
+
+
+def _identities(
+    ids: Sequence[str], manifest: Manifest | None, store: Store | None
+) -> list[Identity]:
+    """Return what is known of the clips of rows; of rows that nobody has, the id alone."""
+    known: dict[str, Identity] = {}
+    if manifest is not None:
+        for clip_id in ids:
+            if clip_id in manifest:
+                known[clip_id] = Identity.of_clip(manifest[clip_id])
+    elif store is not None:
+        for row in store.select([name for name in ids if name in store]).rows:
+            stored = store.rows[int(row)]
+            known[stored.clip_id] = identity_of(stored, store.record)
+    return [known.get(clip_id, Identity(clip_id)) for clip_id in ids]
 
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:

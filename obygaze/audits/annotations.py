@@ -4,6 +4,7 @@ The values of a clip (emotions, relationships, concepts) are joined with | in it
 film are alike, so they are exchanged only within films.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from obygaze.audits.result import (
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
+from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
@@ -28,7 +30,12 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import p_equals
-from obygaze_models.text_vectors import Selection, in_view, select_groups
+from obygaze_models.text_vectors import (
+    Selection,
+    in_both_text,
+    in_view,
+    select_groups,
+)
 
 CONCEPTS = "concepts"
 
@@ -38,12 +45,14 @@ class AnnotationAudit(Audit):
     """The test of each value of a column between two groups of clips, corrected together.
 
     `intervals` has, for each test, the 95 % intervals of the shares of both groups over films.
+    `n_in_both` clips, which annotators put into both groups, are left out.
     """
 
     source: str
     view: str
     column: str
     n_empty: int
+    n_in_both: int
     tests: tuple[GroupTest, ...]
     intervals: tuple[tuple[Interval, Interval], ...]
 
@@ -77,7 +86,8 @@ class AnnotationAudit(Audit):
             "n_y": len(first.s_y),
         }
         about = {"source": self.source, "view": self.view, "column": self.column}
-        return {**about, **groups, "n_empty": self.n_empty, "values": values}
+        left_out = {"n_empty": self.n_empty, "n_in_both": self.n_in_both}
+        return {**about, **groups, **left_out, "values": values}
 
     def finding(self) -> Finding:
         """Return one row per value, and sentences with the results."""
@@ -95,12 +105,13 @@ class AnnotationAudit(Audit):
             sentences.append(
                 f"{self.n_empty} of these clips have no value in this column."
             )
+        if self.n_in_both:
+            sentences.append(in_both_text(self.n_in_both))
         headers = ["value"]
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
         headers += ["p", "method", "p across films", "Holm"]
-        view = self.view.replace("_", " ")
-        title = f"Annotations: {self.column} of {self.source}, {view} view"
+        title = f"Annotations: {self.column} of {self.source}, {view_words(self.view)}"
         sentences += summary(self.tests, _sentence)
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
@@ -117,7 +128,8 @@ def audit_annotations(
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
-    only within films. Holm's correction is over the values.
+    only within films. Holm's correction is over the values. A clip of several annotators counts
+    once, with the values of all its rows in the group.
 
     Args:
         manifest: The manifest, or its name or path.
@@ -136,11 +148,11 @@ def audit_annotations(
     """
     manifest = in_view(manifest, workspace=workspace)
     _check_column(manifest, column)
-    (name_x, ids_x), (name_y, ids_y) = select_groups((x, y), manifest)
-    cells_x = [frozenset(manifest[clip].values(column)) for clip in ids_x]
-    cells_y = [frozenset(manifest[clip].values(column)) for clip in ids_y]
-    films_x = [manifest[clip].movie_id for clip in ids_x]
-    films_y = [manifest[clip].movie_id for clip in ids_y]
+    group_x, group_y, n_in_both = select_groups((x, y), manifest)
+    cells_x = [_values_of(rows, column, manifest) for rows in group_x.clips]
+    cells_y = [_values_of(rows, column, manifest) for rows in group_y.clips]
+    films_x = [manifest[rows[0]].movie_id for rows in group_x.clips]
+    films_y = [manifest[rows[0]].movie_id for rows in group_y.clips]
     values = sorted(frozenset().union(*cells_x, *cells_y))
     if not values:
         message = f"no clip of the groups has a value in column {column!r}"
@@ -151,7 +163,7 @@ def audit_annotations(
     for value in values:
         has_x = np.array([value in cell for cell in cells_x])
         has_y = np.array([value in cell for cell in cells_y])
-        labels = (name_x, name_y, value, "")
+        labels = (group_x.name, group_y.name, value, "")
         tests.append(compare_groups(labels, has_x, has_y, films))
         in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x)
         in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y)
@@ -162,9 +174,15 @@ def audit_annotations(
         view=manifest.header.view,
         column=column,
         n_empty=n_empty,
+        n_in_both=n_in_both,
         tests=with_holm(tests),
         intervals=tuple(intervals),
     )
+
+
+def _values_of(rows: Sequence[str], column: str, manifest: Manifest) -> frozenset[str]:
+    """Return the values of a clip, which several rows may be about."""
+    return frozenset().union(*(manifest[row].values(column) for row in rows))
 
 
 def _check_column(manifest: Manifest, column: str) -> None:

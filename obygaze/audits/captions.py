@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
@@ -28,8 +28,9 @@ from obygaze.audits.texts import (
     read_texts,
     read_words,
     source_name,
+    words_of,
 )
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_models.evaluation.permutation import (
     PValue,
@@ -39,6 +40,7 @@ from obygaze_models.evaluation.permutation import (
     permutation_p,
 )
 
+Tokens = Literal["words", "authors"]
 HEADERS = (
     "words",
     "group",
@@ -103,7 +105,7 @@ class CaptionAudit(DrawnAudit):
 
     `rare_words` has, for each list, the words that were left out because all captions together
     use them less than `min_occurrences` times, with how often they do. `not_tested` says why
-    there are no tests.
+    there are no tests. `tokens` is what counted as a word.
     """
 
     source: str
@@ -113,6 +115,7 @@ class CaptionAudit(DrawnAudit):
     not_tested: str = ""
     min_occurrences: int = 0
     rare_words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    tokens: Tokens = "words"
 
     def finding(self) -> Finding:
         """Return a row for each list and group, and sentences with the tests."""
@@ -165,6 +168,7 @@ def audit_captions(
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
     words: Annotated[WordLists | None, PYTHON_ONLY] = None,
+    tokens: Tokens = "words",
     min_occurrences: Annotated[int, Option(least=0)] = 0,
 ) -> CaptionAudit:
     """Count how often captions use the words of a list, by group.
@@ -180,6 +184,8 @@ def audit_captions(
         group: The columns whose values are the groups.
         cluster: The columns of the film or image; by default each caption is its own cluster.
         words: Sets of words by name. By default those of Wolfe et al. (2023).
+        tokens: What counts as a word of a caption: words finds it beside any mark, as in sad! and
+            (sad); authors cuts at blanks and leaves out . and , alone, as Wolfe et al. (2023) do.
         min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
             (2023) use 100.
 
@@ -189,7 +195,8 @@ def audit_captions(
     Commands:
         obygaze audit captions captions.csv --group condition --cluster image
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
-        obygaze audit captions captions/ --group group --cluster image,face --min-occurrences 100
+        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
+            --min-occurrences 100
         obygaze audit captions captions.csv --group race,gender,class --cluster image
     """
     groups = GroupNames(column_names(group))
@@ -202,6 +209,15 @@ def audit_captions(
         columns=groups.columns,
         cluster=column_names(cluster),
     )
+    if tokens == "words":
+        captions = [
+            replace(caption, text=" ".join(words_of(caption.text)))
+            for caption in captions
+        ]
+    elif tokens != "authors":
+        raise FixUsage(
+            f"unknown tokens {tokens!r}", hint=f"one of {', '.join(get_args(Tokens))}"
+        )
     rare_words = _rare_words(captions, lists, min_occurrences)
     frequent = {}
     for title, words_of_list in lists.items():
@@ -226,6 +242,7 @@ def audit_captions(
         not_tested,
         min_occurrences,
         rare_words,
+        tokens,
     )
 
 

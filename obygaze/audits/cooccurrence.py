@@ -22,12 +22,12 @@ from obygaze.audits.texts import (
     LabelledText,
     TextSource,
     WordLists,
-    bare_words,
     by_label,
     column_names,
     read_texts,
     read_words,
     source_name,
+    words_of,
 )
 from obygaze_features.core.errors import FixInput
 
@@ -167,7 +167,7 @@ def count_pairs(
     list_of_first, list_of_second = genders.values()
     counted = []
     for thing, inside in by_label(texts).items():
-        words_of_texts = [bare_words(text.text) for text in inside]
+        words_of_texts = [set(words_of(text.text)) for text in inside]
         first = _has_any(words_of_texts, list_of_first)
         second = _has_any(words_of_texts, list_of_second)
         n_first = int(first.sum())

@@ -21,6 +21,7 @@ from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
+from obygaze_features.manifest.model import view_words
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.recipe import UNVERIFIED
 from obygaze_models.evaluation.group_tests import (
@@ -35,6 +36,7 @@ from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
 from obygaze_models.text_vectors import (
     Selection,
     VectorGroup,
+    in_both_text,
     in_view,
     read_store_vectors,
     read_vectors,
@@ -90,6 +92,8 @@ class EatAudit(DrawnAudit):
     # The manifest that expressions chose clips from, and its view; "" without one.
     manifest: str = ""
     view: str = ""
+    # The clips that annotators put into both groups; they are left out.
+    n_in_both: int = 0
     paper: Mapping[tuple[str, str], PrintedEffects] = field(default_factory=dict)
     model: str = ""
 
@@ -103,7 +107,7 @@ class EatAudit(DrawnAudit):
         single = tests[0] if len(tests) == 1 else {}
         prompts = [asdict(attribute) for attribute in self.prompts]
         chosen_from = {"manifest": self.manifest, "view": self.view}
-        about = {"source": self.source, **chosen_from}
+        about = {"source": self.source, **chosen_from, "n_in_both": self.n_in_both}
         return {**single, **about, "tests": tests, "prompts": prompts}
 
     def finding(self) -> Finding:
@@ -112,8 +116,7 @@ class EatAudit(DrawnAudit):
             f"Embedding association: {self.source}" if self.source else "Association"
         )
         if self.manifest:
-            view = self.view.replace("_", " ")
-            title += f", clips of {self.manifest}, {view} view"
+            title += f", clips of {self.manifest}, {view_words(self.view)}"
         headers: tuple[str, ...] = HEADERS
         rows = [_row_of(test) for test in self.tests]
         if any(printed.of_model(self.model) for printed in self.paper.values()):
@@ -123,6 +126,8 @@ class EatAudit(DrawnAudit):
                 for row, test in zip(rows, self.tests, strict=True)
             ]
         sentences = summary(self.tests, _sentence)
+        if self.n_in_both:
+            sentences.append(in_both_text(self.n_in_both))
         first = self.tests[0]
         normal = first.verdict.normal
         if len(self.tests) == 1 and normal:
@@ -188,7 +193,7 @@ def audit_eat(
 
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
     p-value exchanges clips only within films; the one across films is shown beside it, with a
-    sentence that explains the difference.
+    sentence that explains the difference. A clip of several annotators counts once.
 
     Args:
         store: The store that has the vectors of the clips, or its name, path or URL.
@@ -234,11 +239,14 @@ def audit_eat(
         raise FixUsage("with a store, expected --x, --y and --text")
     opened = open_store(store, workspace=workspace)
     clips = None if manifest is None else in_view(manifest, workspace=workspace)
-    groups_of_store = read_store_vectors(opened, clips, x, y, attributes, text=text)
+    groups_of_store, n_in_both = read_store_vectors(
+        opened, clips, x, y, attributes, text=text
+    )
     audit = EatAudit(
         run_tests(*groups_of_store, **draws),
         Path(opened.location).name,
         _prompts_of(*groups_of_store),
+        n_in_both=n_in_both,
         paper=_paper_of(groups_of_store[2], read_texts(text)),
         model=_model_of(opened),
     )

@@ -218,6 +218,8 @@ def gender_score(lm: float, sim: float, prob: float) -> GenderScore:
     if cosine == -1.0 and prob < 1.0:
         # The exponent is infinite, so any prior below one gives zero.
         return GenderScore(1.0 if lm == 1.0 else 0.0, "similarity -1: the limit")
+    if lm == 0.0 and cosine == 1.0 and prob < 1.0:
+        note = "lm 0 and similarity 1: 0 ** 0, taken as 1"
     base = math.inf if cosine == -1.0 else (1 - cosine) / (1 + cosine)
     return GenderScore(lm ** (base ** (1 - prob)), note)
 

@@ -24,7 +24,8 @@ from obygaze.audits.result import (
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
-from obygaze_features.manifest.model import LEVELS, Clip
+from obygaze_features.manifest.model import LEVELS, Clip, view_words
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import View, in_view
@@ -39,7 +40,10 @@ LEAST_FILMS = 6
 
 @dataclass(frozen=True)
 class LevelMean:
-    """The mean number of concepts of the clips of one level, with its interval over films."""
+    """The mean number of concepts of the clips of one level, with its interval over films.
+
+    The mean is over the labels of all annotators; `n_clips` counts a clip once.
+    """
 
     level: str
     n_clips: int
@@ -85,6 +89,8 @@ class AnnotatorLevels:
 class LevelAudit(Audit):
     """Concepts a clip by level: of all clips, then of each annotator.
 
+    `n_without_level` clips are left out.
+
     `p` is that of the claim that the number rises with each step for each annotator: the largest of
     their p (an intersection-union test needs no correction). None where a step cannot be tested.
     """
@@ -94,6 +100,7 @@ class LevelAudit(Audit):
     unit: str
     annotators: tuple[AnnotatorLevels, ...]
     p: float | None
+    n_without_level: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return every number as one JSON document."""
@@ -143,7 +150,7 @@ class LevelAudit(Audit):
                         None if step.p is None else p_text(step.p),
                     )
                 rows.append((annotator.annotator, level.level, *numbers, *change))
-        title = f"Concepts by level: {self.source}, {self.view.replace('_', ' ')} view"
+        title = f"Concepts by level: {self.source}, {view_words(self.view)}"
         return Finding(title, headers, tuple(rows), sentences=tuple(self._sentences()))
 
     def _sentences(self) -> Iterator[str]:
@@ -152,6 +159,9 @@ class LevelAudit(Audit):
             "films of the difference to the level before, within films that have both levels; its "
             f"p is one-sided, by sign flips of films, and missing below {LEAST_FILMS} films."
         )
+        if self.n_without_level:
+            n_clips = count(self.n_without_level, self.unit)
+            yield f"Left out, without a level: {n_clips}."
         n_annotators = count(len(self.single), "annotator")
         n_rising = sum(annotator.rises for annotator in self.single)
         who = "all clips together (no annotators are named)"
@@ -204,8 +214,9 @@ def audit_levels(
         )
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:
-        name = clip.extra.get("annotator", "")
-        if name:
+        # A label that several annotators gave together is one of each.
+        names = clip.values("annotator") if "annotator" in clip.extra else ()
+        for name in names:
             clips_of.setdefault(name, []).append(clip)
     annotators = [_levels_of(ALL, clips)]
     for name in sorted(clips_of):
@@ -220,6 +231,7 @@ def audit_levels(
         unit=manifest.header.unit,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
+        n_without_level=sum(not clip.level for clip in manifest),
     )
 
 
@@ -227,15 +239,19 @@ def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
     """Return the mean number of concepts at each level, and the steps between levels."""
     counts: dict[str, dict[str, list[int]]] = {level: {} for level in LEVELS[1:]}
     for clip in clips:
-        if clip.level is not None:
-            by_film = counts[clip.level]
-            by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
-    levels = [_level_mean(level, by_film) for level, by_film in counts.items()]
+        by_film = counts[clip.level]
+        by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
+    levels = []
+    for level, by_film in counts.items():
+        rows = [clip for clip in clips if clip.level == level]
+        levels.append(_level_mean(level, by_film, len(clips_of_rows(rows))))
     steps = [_step(lower, higher, counts) for lower, higher in STEPS]
     return AnnotatorLevels(name, tuple(levels), tuple(steps))
 
 
-def _level_mean(level: str, by_film: Mapping[str, Sequence[int]]) -> LevelMean:
+def _level_mean(
+    level: str, by_film: Mapping[str, Sequence[int]], n_clips: int
+) -> LevelMean:
     numbers: list[int] = []
     films: list[str] = []
     for film, of_film in by_film.items():
@@ -244,7 +260,7 @@ def _level_mean(level: str, by_film: Mapping[str, Sequence[int]]) -> LevelMean:
     if not numbers:
         return LevelMean(level, 0, 0, None, [None, None])
     interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
+    return LevelMean(level, n_clips, len(by_film), fmean(numbers), interval)
 
 
 def _step(

@@ -177,7 +177,9 @@ def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def tokens(caption: str) -> list[str]:
-    """Return the words of a caption: lower case, without full stops and commas, cut at blanks.
+    """Return the tokens of Wolfe et al. (2023): lower case, without . and , and cut at blanks.
+
+    A word beside another mark, as in `sad!`, is another token than the word.
 
     >>> tokens("A man, smiling.")
     ['a', 'man', 'smiling']
@@ -187,15 +189,13 @@ def tokens(caption: str) -> list[str]:
     return re.sub(r"[\r\n]", " ", plain).split(" ")
 
 
-def bare_words(caption: str) -> set[str]:
-    """Return the tokens of a caption, and its words without quotes, brackets, marks and 's.
+def words_of(caption: str) -> list[str]:
+    """Return the words of a caption, in lower case, without quotes, brackets, marks and 's.
 
-    >>> sorted(bare_words("The man's hat."))
-    ['hat', 'man', "man's", 'the']
+    >>> words_of("The man's hat: (sad!)")
+    ['the', 'man', 'hat', 'sad']
     """
-    words = _WORD.findall(caption.lower())
-    without_s = [_POSSESSIVE.sub("", word) for word in words]
-    return {*tokens(caption), *words, *without_s}
+    return [_POSSESSIVE.sub("", word) for word in _WORD.findall(caption.lower())]
 
 
 def count_words(caption: str, words: frozenset[str]) -> Counter[str]:

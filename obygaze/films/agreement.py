@@ -150,14 +150,22 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     """Return every pair of annotators of every film, on the clips that both gave a label.
 
     A clip without a label of an annotator (neither a segment nor the unmarked rest reaches the
-    threshold) says nothing of agreement, and is not counted as an easy negative.
+    threshold) says nothing of agreement, and is not counted as an easy negative. The same pictures
+    of a film are one clip, though several rows of a table are about it.
     """
-    film_of = {span.clip_id: span.movie_id for span in spans}
+    film_of: dict[str, str] = {}
+    seen: set[tuple[str, int, int]] = set()
+    for span in spans:
+        pictures = (span.movie_id, span.start_frame, span.end_frame)
+        if pictures not in seen:
+            seen.add(pictures)
+            film_of[span.clip_id] = span.movie_id
     films: dict[str, dict[str, list[ClipLevel]]] = {}
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
-            rows_of = films.setdefault(film_of[row.clip_id], {})
-            rows_of.setdefault(annotator, []).append(row)
+            if row.clip_id in film_of:
+                rows_of = films.setdefault(film_of[row.clip_id], {})
+                rows_of.setdefault(annotator, []).append(row)
     pairs = []
     for film, rows_of in sorted(films.items()):
         for names in combinations(sorted(rows_of), 2):

@@ -22,9 +22,10 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, clock
+from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
-    FILM_COLUMNS,
     IN_A_ROW,
     RATE_COLUMN,
     FilmTimes,
@@ -61,13 +62,16 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
             where=str(path),
             hint=f"obygaze manifest export csv {manifest} -o {written}, then --clips {written}",
         )
-    pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_COLUMNS)
+    pairs = (FRAME_COLUMNS, TIME_COLUMNS, FILM_TIMES)
     if not violations and not any(columns.issuperset(pair) for pair in pairs):
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
     violations.raise_if_any("the clips cannot be read")
     marked_films = {segment.movie_id for segment in marks.segments}
-    times_of_film = times_of_films(map(_clip_of, table.rows), rates=marks.rates)
+    clips = [_clip_of(row) for row in table.rows]
+    # Rows of annotators must be about the same clips.
+    clips_of_rows(clips)
+    times_of_film = times_of_films(clips, rates=marks.rates)
     in_a_row = [
         film
         for film, times in times_of_film.items()
@@ -86,9 +90,9 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         times = times_of_film[film]
         # Clips of a film without segments get no label, wherever they are.
         frames: tuple[int, int] | None = (0, 0)
+        _check_rate(row, marks)
         if row.cells.get("start_frame"):
             frames = row.frames()
-            _check_rate(row, marks)
         elif film in marked_films:
             marks.rate_of(film)
             frames = _frames_of_clip(row, times)

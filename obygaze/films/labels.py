@@ -46,11 +46,15 @@ class ProjectedClips:
 
 @dataclass(frozen=True)
 class ProjectedLabels:
-    """The labels of clips; `output` is the file that they were written to, if there is one."""
+    """The labels of clips; `output` is the file that they were written to, if there is one.
+
+    `without_rate` are the films of which the file has no times.
+    """
 
     projection: Projection
     warnings: tuple[str, ...] = ()
     output: Path | None = None
+    without_rate: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the levels of all annotators, and the merged ones."""
@@ -66,8 +70,13 @@ class ProjectedLabels:
         counts = ", ".join(f"{level} {n}" for level, n in projection.counts().items())
         unlabelled = f"without a label {len(projection.unlabelled)}"
         summary = f"{count(len(projection.merged), 'clip')}: {counts}, {unlabelled}"
-        written = [] if self.output is None else [f"wrote {self.output}"]
-        return [*written, summary]
+        if self.output is None:
+            return [summary]
+        notes = [f"wrote {self.output}", summary]
+        if self.without_rate:
+            films = few(self.without_rate, 5)
+            notes.append(f"without times, the frame rate is not known: {films}")
+        return notes
 
 
 def project_segments(
@@ -115,7 +124,15 @@ def project_segments(
         path = Path(output)
         data = projection_to_csv(projected.projection, projected.spans)
         write_new(path, data, force=force)
-    return ProjectedLabels(projected.projection, projected.warnings, path)
+    labelled = {row.clip_id for row in projected.projection.merged}
+    without_rate = {
+        span.movie_id
+        for span in projected.spans
+        if span.fps is None and span.clip_id in labelled
+    }
+    return ProjectedLabels(
+        projected.projection, projected.warnings, path, tuple(sorted(without_rate))
+    )
 
 
 def project_tables(

@@ -293,25 +293,26 @@ def overlap_frames(segment: Segment, span: ClipSpan) -> int:
 def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> bytes:
     """Return the merged levels as CSV.
 
-    Where the frame rate of the clips is known, the rows have their times in seconds.
+    The clips of films whose frame rate is known have their times in seconds.
     """
     span_of = {span.clip_id: span for span in spans}
-    has_times = all(span_of[row.clip_id].fps for row in projection.merged)
+    has_times = any(span_of[row.clip_id].fps for row in projection.merged)
     columns = (*CSV_COLUMNS, *TIME_COLUMNS) if has_times else CSV_COLUMNS
     rows = []
     for row in projection.merged:
-        rows.append(_csv_cells(row, span_of[row.clip_id], has_times))
+        cells = _csv_cells(row, span_of[row.clip_id])
+        rows.append(cells[: len(columns)])
     return csv_bytes(columns, rows)
 
 
-def _csv_cells(row: ClipLevel, span: ClipSpan, has_times: bool) -> tuple[object, ...]:
+def _csv_cells(row: ClipLevel, span: ClipSpan) -> tuple[object, ...]:
     """Return the cells of a clip, from its id on."""
     level = row.level if row.labelled else ""
     concepts = "|".join(row.concepts)
     overlap_frames, clip_frames = row.ratio or ("", "")
     cells = (row.clip_id, span.movie_id, level, concepts, overlap_frames, clip_frames)
-    if not has_times or span.fps is None:
-        return cells
+    if span.fps is None:
+        return (*cells, "", "")
     start_s = float(span.start_frame / span.fps)
     end_s = float((span.end_frame + 1) / span.fps)
     return (*cells, repr(start_s), repr(end_s))

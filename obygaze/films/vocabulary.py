@@ -1,7 +1,8 @@
 """The vocabulary of a page: concepts that its annotators add, in a TOML file that they write.
 
 The file `segments/MANIFEST.vocabulary.toml` beside the marks has a name and a definition for each
-concept. Above a concept may be one of the manifest: who marks the lower one marks that one, too.
+concept. Above a concept may be one of the manifest: who marks the lower one marks that one, too. A
+manifest without concepts, such as that of a folder, has those of the papers above.
 """
 
 import re
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from obygaze_features.core.schema_check import read_toml, table_of
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.vocabulary import canonical_concept
+from obygaze_features.manifest.vocabulary import canonical_concept, concept_meaning
+from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 
 SCHEMA = "obygaze-vocabulary/1"
 _NAME = re.compile(r"[^\s|][^|\x00-\x1f\x7f]{0,118}[^\s|]|[^\s|]")
@@ -60,8 +62,8 @@ def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabul
 
     Args:
         path: The file.
-        known: The concepts of the manifest, of which one may be above a concept of the file; None
-            if they do not matter.
+        known: The concepts of the manifest, of which one may be above a concept of the file; if it
+            has none, those of the papers. None if they do not matter.
     """
     if not path.is_file():
         return Vocabulary()
@@ -76,6 +78,10 @@ def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabul
             document.add(f"concepts[{number}]", problem)
         concepts[concept.name] = concept
     document.raise_if_any("the vocabulary is not valid")
+    for concept in written:
+        above = concept.above
+        if known is not None and above and above not in known:
+            concepts.setdefault(above, Concept(above, concept_meaning(above)))
     return Vocabulary(concepts)
 
 
@@ -93,8 +99,12 @@ def _problem_of(
         return f"{concept.name!r} is another name of {in_papers!r}"
     if concept.name in before or (known is not None and concept.name in known):
         return f"{concept.name!r} is there twice"
-    if known is not None and concept.above and concept.above not in known:
-        return f"above must be a concept of the manifest, got {concept.above!r}"
+    may_be_above = known if known else tuple(concepts_of_papers())
+    if known is not None and concept.above and concept.above not in may_be_above:
+        return (
+            f"above must be a concept of the manifest, got {concept.above!r}; known:"
+            f" {', '.join(may_be_above)}"
+        )
     return ""
 
 

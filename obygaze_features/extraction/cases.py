@@ -297,7 +297,9 @@ def case_of_row(
     name = row.clip_id
     manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
     if row.status == WITHDRAWN:
-        return WITHDRAWN_BEFORE, name
+        if clip is None or stored.withdrawals.reason(new_row(clip)):
+            return WITHDRAWN_BEFORE, name
+        return TIMES_CHANGED, f"{name}: {other_times(row, clip)}"
     if clip is None and is_planned:
         return manifest_changed, f"{name}: not in the manifest"
     if clip is None:
@@ -347,7 +349,7 @@ def case_of_new_clip(
 ) -> tuple[Case, str]:
     """Return the case of a clip that a store does not have, and its line."""
     name = clip.clip_id
-    if name in stored.withdrawn_clips or clip.movie_id in stored.withdrawn_films:
+    if stored.withdrawals.reason(new_row(clip)):
         return WITHDRAWN_BEFORE, name
     if stored.is_filling:
         manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED

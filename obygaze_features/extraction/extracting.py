@@ -72,11 +72,12 @@ from obygaze_features.store.filling import (
     remove_filling,
     store_before,
 )
-from obygaze_features.store.finding import withdrawn_elsewhere
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
+from obygaze_features.store.withdrawals import withdrawn_elsewhere
 from obygaze_features.video.pool import DecodePool, require_decode_workers
 
 TIMEOUT_S = 300.0
@@ -313,8 +314,8 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
     for store in plan.stores:
         sentences = store.work.sentences
         if store.filling is None and not store.seal:
-            clips = [row.clip_id for row in store.work.rows]
-            withdrawn = withdrawn_elsewhere(store.recipe.title, clips, workspace)
+            clips = [(identity_of(row), row.movie_id) for row in store.work.rows]
+            withdrawn = withdrawn_elsewhere(clips, workspace)
             sentences = []
             if withdrawn:
                 sentences = [

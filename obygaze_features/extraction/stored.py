@@ -17,9 +17,12 @@ from obygaze_features.store.layout import BEFORE, NEXT, Array
 from obygaze_features.store.placing import finish_waiting, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Kind, withdrawn_by
+from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED
+from obygaze_features.store.withdrawals import Withdrawals
+
+NOTHING_WITHDRAWN = Withdrawals({}, ())
 
 # The failed clips that are listed without -v.
 SHOWN_CLIPS = 20
@@ -35,8 +38,7 @@ class Stored:
         rows: All rows; those that are planned and not computed have the reason `not extracted`.
         kinds: What computed the rows, or is planned to.
         manifest: The manifest whose clips the rows are.
-        withdrawn_clips: Clips that were withdrawn and never come back.
-        withdrawn_films: Films that were withdrawn and never come back.
+        withdrawals: What was withdrawn and never comes back.
         seal: The seal of the finished store; "" if there is none.
         computed: While the store is filled: for each row, whether this filling computes it.
         filling: Its filling, if it is being filled.
@@ -47,8 +49,7 @@ class Stored:
     rows: Sequence[Row]
     kinds: Sequence[Kind]
     manifest: str = ""
-    withdrawn_clips: frozenset[str] = frozenset()
-    withdrawn_films: frozenset[str] = frozenset()
+    withdrawals: Withdrawals = NOTHING_WITHDRAWN
     seal: str = ""
     computed: Sequence[bool] | None = None
     filling: Filling | None = None
@@ -96,15 +97,13 @@ def read_stored(path: Path) -> Stored | None:
 
 def _finished(store: Store) -> Stored:
     record = store.record
-    withdrawn = withdrawn_by(record.replaces)
     return Stored(
         recipe=store.recipe,
         arrays=record.arrays,
         rows=store.rows,
         kinds=[maker.kind for maker in record.makers],
         manifest=record.manifest.name,
-        withdrawn_clips=withdrawn.clips,
-        withdrawn_films=withdrawn.films,
+        withdrawals=Withdrawals.of([store]),
         seal=store.seal,
     )
 
@@ -113,10 +112,10 @@ def _being_filled(filling: Filling, seal: str) -> Stored:
     """Return the rows of a store that is being filled, as far as they are known."""
     plan = filling.plan
     rows = [row._replace(status=FAILED, reason=NOT_EXTRACTED) for row in filling.rows]
-    withdrawn = withdrawn_by(())
+    withdrawals = NOTHING_WITHDRAWN
     if plan.replaces:
         before = store_before(filling.target, plan.replaces)
-        withdrawn = withdrawn_by(before.record.replaces)
+        withdrawals = Withdrawals.of([before])
         for number, row in enumerate(before.rows):
             if not filling.computed[number]:
                 rows[number] = row
@@ -138,8 +137,7 @@ def _being_filled(filling: Filling, seal: str) -> Stored:
         rows=rows,
         kinds=[plan.kind],
         manifest=plan.manifest.name,
-        withdrawn_clips=withdrawn.clips,
-        withdrawn_films=withdrawn.films,
+        withdrawals=withdrawals,
         seal=seal,
         computed=filling.computed.tolist(),
         filling=filling,

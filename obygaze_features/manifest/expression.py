@@ -32,6 +32,7 @@ Condition = Callable[[Callable[[str], Collection[str]]], bool]
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NAME = re.compile(r"""\w+|"[^"]*"|'[^']*'""")
+QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has other signs than"
     ' letters and _: level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
@@ -78,6 +79,11 @@ class _Parser:
             raise self.error(f"at most {MAX_LENGTH} characters are allowed", MAX_LENGTH)
         if "\\" in self.text:
             raise self.error("a backslash is not allowed", self.text.index("\\"))
+        outside_quotes = QUOTED.sub(lambda match: " " * len(match[0]), self.text)
+        if "#" in outside_quotes:
+            # Python would take the rest of the line for a comment.
+            problem = "# is not allowed outside quotes"
+            raise self.error(problem, outside_quotes.index("#"))
         try:
             tree = ast.parse(self.text.strip(), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:

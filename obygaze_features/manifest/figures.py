@@ -78,7 +78,10 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
                 fontsize=7,
             )
         left += count
-    axes.set_title(f"{stats.clips} {stats.unit}s of {stats.n_films} films")
+    title = f"{stats.clips} {stats.unit}s of {stats.n_films} films"
+    if stats.without_level:
+        title += f", {stats.without_level} without a level"
+    axes.set_title(title)
     axes.set_xlim(0, max(left, 1))
     axes.axis("off")
 

@@ -21,7 +21,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, Manifest, view_words
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 
 IntArray = NDArray[np.intp]
@@ -57,11 +57,15 @@ def leave_one_film_out(manifest: Manifest) -> Folds:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """A split that was added to a manifest: the clips of each fold, and how many have none."""
+    """A split that was added to a manifest: the clips of each fold, and how many have none.
+
+    Levels are counted in the view of the manifest.
+    """
 
     split: str
     without_fold: int
     folds: Mapping[int, FoldStats]
+    view: str
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts of each fold."""
@@ -71,7 +75,7 @@ class SplitReport:
         rows = [
             (fold, stats.clips, stats.positive) for fold, stats in self.folds.items()
         ]
-        return table(("fold", "clips", "S"), rows)
+        return table(("fold", "clips", f"S, {view_words(self.view)}"), rows)
 
     @property
     def notes(self) -> list[str]:
@@ -86,7 +90,7 @@ def assign_folds(
     manifest: str | os.PathLike[str],
     *,
     kind: Kind = "grouped",
-    k: Annotated[int, Option("-k --folds")] = 5,
+    k: Annotated[int | None, Option("-k --folds", shown_default="5")] = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> SplitReport:
@@ -98,7 +102,7 @@ def assign_folds(
     Args:
         manifest: The manifest, which is written anew with the split.
         kind: How clips are assigned to folds.
-        k: Number of folds.
+        k: Number of folds of the kind grouped; leave-one-film-out has one for each film.
         force: Replace the folds of this kind that the manifest has.
         workspace: The workspace, if it is not the current one.
 
@@ -120,13 +124,19 @@ def assign_folds(
         split=kind,
         without_fold=len(before) - len(cells),
         folds=compute_stats(after).folds[kind],
+        view=after.header.view,
     )
 
 
-def _folds_of_kind(manifest: Manifest, kind: Kind, k: int) -> Folds:
+def _folds_of_kind(manifest: Manifest, kind: Kind, k: int | None) -> Folds:
     if kind == "grouped":
-        return grouped(manifest, k)
+        return grouped(manifest, 5 if k is None else k)
     if kind == "leave-one-film-out":
+        if k is not None:
+            raise FixUsage(
+                f"leave-one-film-out has a fold for each film, not {k} folds",
+                hint="leave out -k, or --kind grouped",
+            )
         return leave_one_film_out(manifest)
     raise FixUsage(
         f"unknown kind of folds {kind!r}", hint=f"one of {', '.join(get_args(Kind))}"

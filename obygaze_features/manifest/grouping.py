@@ -23,9 +23,11 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     LEVELS,
+    NO_LEVEL,
     Clip,
     Manifest,
     concept_name,
+    view_words,
 )
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
@@ -69,7 +71,8 @@ class ThesaurusConcept:
 class ConceptVocabulary:
     """The three levels of the vocabulary, with the clips of a manifest, if one was given.
 
-    `clips` has, for each concept and sub-construct, the number of clips of each annotation level.
+    `clips` has, for each concept and sub-construct, the number of clips of each annotation level,
+    and of those without a level.
     """
 
     subconstructs: tuple[SubConstruct, ...]
@@ -106,11 +109,14 @@ class ConceptVocabulary:
 
     def _counts(self, clips: Mapping[str, Mapping[str, int]]) -> str:
         """Return the clips of each level with each sub-construct, then with each concept."""
+        counted = list(LEVELS)
+        if any(by_level[NO_LEVEL] for by_level in clips.values()):
+            counted.append(NO_LEVEL)
         rows = []
         for name, by_level in clips.items():
-            numbers = [by_level[level] for level in LEVELS]
+            numbers = [by_level[level] for level in counted]
             rows.append((name, *numbers, sum(numbers)))
-        headers = (f"clips of {self.manifest} with", *LEVELS, "all")
+        headers = (f"clips of {self.manifest} with", *counted, "all")
         return table(headers, rows)
 
 
@@ -127,13 +133,13 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     whole = ConceptVocabulary(tuple(of_paper), tuple(concepts))
     if manifest is None:
         return whole
-    counted = manifest.view(manifest.usual_view)
+    counted = manifest.view()
     clips = {}
     for name, names in members.items():
         clips[name] = _clips_with(counted, names)
     for concept in concepts:
         clips[concept.name] = _clips_with(counted, [concept.name])
-    title = f"{counted.name}, {counted.header.view.replace('_', ' ')} view,"
+    title = f"{counted.name}, {view_words(counted.header.view)},"
     return replace(whole, manifest=title, clips=clips)
 
 
@@ -151,12 +157,13 @@ def _concept(entry: Mapping[str, Any]) -> ThesaurusConcept:
 
 
 def _clips_with(manifest: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
-    """Return how many clips of each level have one of these concepts."""
+    """Return how many clips of each level, and of none, have one of these concepts."""
     wanted = set(names)
     levels = Counter(
         clip.level for clip in manifest if not wanted.isdisjoint(clip.concepts)
     )
-    return {level: levels[level] for level in LEVELS}
+    counts = {level: levels[level] for level in LEVELS}
+    return {**counts, NO_LEVEL: levels[""]}
 
 
 _GROUPS = Table(

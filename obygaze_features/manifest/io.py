@@ -26,6 +26,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
 from obygaze_features.core.workspace import Workspace, toml_of
+from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
@@ -36,6 +37,7 @@ from obygaze_features.manifest.model import (
     Windows,
     ascii_id,
 )
+from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.windows import FILM_COLUMNS, Film
 
@@ -313,7 +315,7 @@ def clips_of(
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
     """
-    blank = dict.fromkeys((*COLUMNS, *columns), "")
+    blank = dict.fromkeys((*COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
     line_of = dict[str, int]()
     clips = []
@@ -324,9 +326,12 @@ def clips_of(
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)
-        (start_s, end_s) = _span(row)
+        start_s, end_s = _span(row, "start_s", "end_s")
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, known_concepts)
+        _span(row, *FILM_TIMES)
+        if row[RATE_COLUMN] and known_frame_rate(row[RATE_COLUMN]) is None:
+            row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
         for column in columns:
             if column.startswith(FOLD_PREFIX) and row[column]:
                 row.whole(column)
@@ -360,13 +365,14 @@ def _video(row: TableRow) -> str:
     return row["video"]
 
 
-def _span(row: TableRow) -> tuple[float | None, float | None]:
-    start_s = _seconds(row, "start_s")
-    end_s = _seconds(row, "end_s")
-    if bool(row["start_s"]) != bool(row["end_s"]):
-        row.add("end_s", "start_s and end_s must both be given or both be empty")
+def _span(row: TableRow, start: str, end: str) -> tuple[float | None, float | None]:
+    """Return the times in two columns."""
+    start_s = _seconds(row, start)
+    end_s = _seconds(row, end)
+    if bool(row[start]) != bool(row[end]):
+        row.add(end, f"{start} and {end} must both be given or both be empty")
     elif start_s is not None and end_s is not None and end_s <= start_s:
-        row.add("end_s", f"expected an end after the start {start_s}, got {end_s}")
+        row.add(end, f"expected an end after the start {start_s}, got {end_s}")
     return start_s, end_s
 
 

@@ -33,8 +33,9 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import Clip, Manifest, ascii_id, unannotated_id
-from obygaze_features.manifest.times import (
-    FILM_COLUMNS,
+from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
     NAME_COLUMN,
     named_file,
     span_in_film,
@@ -185,6 +186,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
+    if "annotator" in manifest.columns:
+        # Rows of annotators that are not about the same clip are an error.
+        clips_of_rows(originals)
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []
@@ -197,6 +201,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         span = span_in_film(clip)
         files_of_clip = files.of_clip(clip)
         files_of_film: tuple[str, ...] = ()
+        # A clip with the id of its film, and with times in it, is a part of the film's file.
+        if span and not named_file(clip) and files_of_clip == files.of_film(clip):
+            files_of_clip = ()
         # Times in a file that the table names say nothing of another file.
         if span and not files_of_clip and not _has_times_in_named_file(clip):
             files_of_film = files.of_film(clip)
@@ -215,8 +222,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             by_name.append(clip.clip_id)
             clips.append(_in_own_file(clip, span, candidates[0]))
     new_columns = [NAME_COLUMN]
-    if any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips):
-        new_columns += FILM_COLUMNS
+    if any(clip.extra.get(FILM_TIMES[0]) for clip in clips):
+        new_columns += FILM_TIMES
     blank = dict.fromkeys(new_columns, "")
     linked = replace(
         manifest,
@@ -301,7 +308,7 @@ def _original(clip: Clip) -> Clip:
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
         name
-        and clip.extra.get(FILM_COLUMNS[0])
+        and clip.extra.get(FILM_TIMES[0])
         and linked_stem not in ("", composed(PurePosixPath(name).stem))
     ):
         clip = replace(clip, start_s=None, end_s=None)
@@ -314,12 +321,12 @@ def is_linked(clip: Clip) -> bool:
 
 
 def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
-    """Return a clip with a file of its own; its times in its film move to FILM_COLUMNS."""
+    """Return a clip with a file of its own; its times in its film move to FILM_TIMES."""
     # With a file name, the times are times in that file already.
     if span is None or named_file(clip):
         return replace(clip, video=video)
     start_s, end_s = span
-    film_times = dict(zip(FILM_COLUMNS, (repr(start_s), repr(end_s)), strict=True))
+    film_times = dict(zip(FILM_TIMES, (repr(start_s), repr(end_s)), strict=True))
     extra = {**clip.extra, **film_times}
     return replace(clip, video=video, start_s=None, end_s=None, extra=extra)
 

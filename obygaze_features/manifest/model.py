@@ -2,16 +2,18 @@
 
 A manifest has three views. `raw` is the annotation itself. `visual` leaves out what can only be
 heard: a clip without a visual concept becomes an easy negative. `as_published` has only the clips
-of the released split files, in the visual view.
+of the released split files, in the visual view. `Manifest.view` alone says what a level is in a
+view; who shows or counts levels asks it, and shows the name of the view.
 """
 
 import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self, get_args
 
 from msgspec import Meta, structs
@@ -27,7 +29,9 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.expression import Expression, parse
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
+from obygaze_features.manifest.vocabulary import MODALITIES
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 Unit = Literal["clip", "segment", "window"]
@@ -45,11 +49,21 @@ COLUMNS = (
 )
 FOLD_PREFIX = "fold:"
 PUBLISHED_SPLIT = "02_EN_HN_S"
+# How clips without a level are called where levels are counted.
+NO_LEVEL = "no level"
 
 
 # In the column `concepts`, names are joined with '|'.
 _CONCEPT = r"^[^|]*[^|\s][^|]*\Z"
 _A_CONCEPT = "a name that is not blank and has no '|'"
+_MODALITIES = (*MODALITIES, "unknown")
+Modality = Annotated[
+    str,
+    Meta(
+        pattern=rf"^({'|'.join(_MODALITIES)})\Z",
+        description=f"one of {', '.join(_MODALITIES)}",
+    ),
+]
 ConceptName = Annotated[str, Meta(pattern=_CONCEPT, description=_A_CONCEPT)]
 
 
@@ -115,11 +129,12 @@ class SourceFile(Record, frozen=True):
 class Header(Record, frozen=True):
     """The TOML file of a manifest: the data set and the concepts that its clips may have.
 
-    `concepts` maps the name of each concept to its modality. `grid` cuts films into windows.
+    `concepts` maps the name of each concept to its modality, "unknown" where nobody has said it.
+    `grid` cuts films into windows.
     """
 
     dataset: str
-    concepts: Mapping[ConceptName, str] = {}
+    concepts: Mapping[ConceptName, Modality] = {}
     unit: Unit = "clip"
     view: View = "raw"
     licence: str = ""
@@ -143,11 +158,25 @@ class Windows(FilmRows[Clip]):
 
     def row_of(self, film: Film, window: int) -> Clip:
         """Return a window as a clip; without times where a varying rate leaves them open."""
-        known = film.fps or self.grid.seconds
-        span = self.grid.span_s(window, film.fps) if known else (None, None)
+        start_s = None
+        end_s = None
+        if film.fps or self.grid.seconds:
+            start_s, end_s = self.grid.span_s(window, film.fps)
         return Clip(
-            window_id(film.movie_id, window), film.movie_id, None, film.video, *span
+            clip_id=window_id(film.movie_id, window),
+            movie_id=film.movie_id,
+            video=film.video,
+            start_s=start_s,
+            end_s=end_s,
+            extra=_rate_of_windows(film.fps),
         )
+
+
+@lru_cache(maxsize=1024)
+def _rate_of_windows(fps: float) -> Mapping[str, str]:
+    """Return the rate of the film of a window as a further column, where it has one rate."""
+    rate = known_frame_rate(Fraction(fps).limit_denominator(1001)) if fps else None
+    return {} if rate is None else {"framerate": frame_rate_text(rate)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -190,6 +219,8 @@ class Manifest:
         of_windows = isinstance(self.clips, Windows)
         levels = [] if of_windows else [clip.level for clip in self.clips]
         n_of_level = {level: levels.count(level) for level in LEVELS}
+        if any(n_of_level.values()):
+            n_of_level[NO_LEVEL] = levels.count("")
         counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
         facts = {
             "size": f"{count(len(self), self.header.unit)} of {count(len(self.films), 'film')}",
@@ -304,6 +335,38 @@ class Manifest:
         columns = self.columns if column in self.columns else (*self.columns, column)
         return replace(self, clips=clips, columns=columns)
 
+    @cached_property
+    def _concepts_of_clips(self) -> frozenset[str]:
+        names: set[str] = set()
+        if not isinstance(self.clips, Windows):
+            for clip in self.clips:
+                names.update(clip.concepts)
+        return frozenset(names)
+
+    @property
+    def without_modality(self) -> list[str]:
+        """The concepts of clips for which the header has no modality, sorted."""
+        modality_of = self.header.concepts
+        return [
+            name
+            for name in sorted(self._concepts_of_clips)
+            if modality_of.get(name) not in MODALITIES
+        ]
+
+    def _visible_concepts(self) -> frozenset[str]:
+        """Return the concepts of clips that can be seen; an error if that is not known of one."""
+        unknown = self.without_modality
+        if unknown:
+            name = unknown[0]
+            raise FixInput(
+                f"without a modality, so that levels in the visual view are not known:"
+                f" {few([repr(concept) for concept in unknown])}",
+                where=self.name,
+                hint=f'under [concepts] in {self.name}.toml write "{name}" = "visual", or in place'
+                f" of visual one of {', '.join(MODALITIES[1:])}; the view raw needs none",
+            )
+        return self._concepts_of_clips.intersection(self.header.of_modality("visual"))
+
     @property
     def usual_view(self) -> str:
         """The view in which labels are learnt and tested where none is named.
@@ -311,27 +374,26 @@ class Manifest:
         Of a raw manifest it is "visual", as in the paper, where clips have visual concepts, else
         "raw"; of another one its own.
         """
-        visual = set(self.header.of_modality("visual"))
-        has_visual = bool(visual) and any(
-            not visual.isdisjoint(clip.concepts) for clip in self.clips
-        )
         stored = self.header.view
-        return "visual" if stored == "raw" and has_visual else stored
+        return "visual" if stored == "raw" and self._visible_concepts() else stored
 
     @property
     def has_honest_tasks(self) -> bool:
         """Whether the visual view has clips of each level that the protocol `honest` names."""
-        if self.header.view not in ("raw", "visual"):
+        if self.header.view not in ("raw", "visual") or self.without_modality:
             return False
         levels = {clip.level for clip in self.view("visual")}
         return levels.issuperset(("EN", "HN", "S"))
 
-    def view(self, name: str) -> Self:
+    def view(self, name: str | None = None) -> Self:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 
         Args:
-            name: The view. From a manifest that is not raw, only its own view can be made.
+            name: The view, by default the usual one. From a manifest that is not raw, only its own
+                view can be made.
         """
+        if name is None:
+            name = self.usual_view
         if name not in VIEWS:
             raise FixUsage(f"unknown view {name!r}", hint=f"one of {', '.join(VIEWS)}")
         if name == self.header.view:
@@ -342,7 +404,7 @@ class Manifest:
                 f" the {name!r} view cannot be made from it",
                 where=self.name,
             )
-        manifest = self.with_clips(_visual(self))
+        manifest = self.with_clips(_visual(self.clips, self._visible_concepts()))
         if name == "as_published":
             if PUBLISHED_SPLIT not in self.folds:
                 problem = (
@@ -386,10 +448,9 @@ def view_words(view: str) -> str:
     return f"{view.replace('_', ' ')} view"
 
 
-def _visual(manifest: Manifest) -> Iterator[Clip]:
-    """Yield the clips with visual concepts only; without one the level becomes EN."""
-    visible = set(manifest.header.of_modality("visual"))
-    for clip in manifest:
+def _visual(clips: Iterable[Clip], visible: Collection[str]) -> Iterator[Clip]:
+    """Yield the clips with visible concepts only; without one the level becomes EN."""
+    for clip in clips:
         concepts = tuple(name for name in clip.concepts if name in visible)
         level = clip.level if concepts or not clip.level else "EN"
         yield replace(clip, concepts=concepts, level=level)
@@ -420,6 +481,7 @@ def clock(seconds: float, decimals: int = 0) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
 
 
+@lru_cache(maxsize=1024)
 def ascii_id(text: str) -> str:
     """Return text as an id: without accents, other characters than those of ids become `_`.
 

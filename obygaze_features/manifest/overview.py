@@ -343,8 +343,9 @@ def check_manifests(
 ) -> ManifestCheck:
     """Check manifests against the schema.
 
-    Every violation is listed with its file, line and column. The exit code is 1 if there is one. A
-    warning counts clips with a level but no concepts, which the visual view takes as EN.
+    Every violation is listed with its file, line and column. The exit code is 1 if there is one.
+    Warnings name concepts without a modality, and count clips with a level but no concepts, which
+    the visual view takes as EN.
 
     Args:
         names: The manifests.
@@ -361,7 +362,13 @@ def check_manifests(
             manifest = read_manifest(name, workspace=workspace)
             violations[name] = []
             is_raw = manifest.header.view == "raw"
-            if is_raw and manifest.usual_view == "visual" and manifest.levels_lost:
+            unknown = manifest.without_modality
+            if unknown:
+                warnings.append(
+                    f"{name}: concepts without a modality, which the visual view asks for:"
+                    f" {few(unknown)}"
+                )
+            elif is_raw and manifest.usual_view == "visual" and manifest.levels_lost:
                 warnings.append(f"{name}: {manifest.levels_lost}")
         except (FixInput, NotFound, Mismatch) as error:
             violations[name] = list(error.details) or [

@@ -7,11 +7,13 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, ascii_id, unannotated_id
-from obygaze_features.manifest.times import span_in_file, span_in_film
+from obygaze_features.manifest.spans import span_in_file, span_in_film
 
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
 # pictures a second lasts .04 s.
@@ -65,11 +67,16 @@ class Identity(NamedTuple):
     @classmethod
     def of_clip(cls, clip: Clip) -> "Identity":
         """Return what a clip of a manifest says."""
+        in_film = span_in_film(clip)
+        in_file = span_in_file(clip)
+        one_time = (clip.start_s, clip.end_s)
+        has_one_time = not in_film and not in_file and one_time != (None, None)
         return cls(
             clip_id=unannotated_id(clip),
             movie_id=clip.movie_id,
-            in_film=span_in_film(clip),
-            in_file=span_in_file(clip),
+            in_film=in_film,
+            in_file=in_file,
+            in_either=one_time if has_one_time else None,
             annotator=ascii_id(clip.extra.get("annotator", "")),
         )
 
@@ -164,3 +171,65 @@ def _shown(times: Times) -> str:
     """Return start and end as text: `12.5 s to 14 s`."""
     words = ["?" if time is None else f"{time:.10g} s" for time in times]
     return " to ".join(words)
+
+
+def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
+    """Return the rows of each clip: what is counted is the clip, not the rows of annotators."""
+    of_clips = []
+    for rows in rows_of_clips([Identity.of_clip(clip) for clip in clips]):
+        of_clips.append([clips[row] for row in rows])
+    return of_clips
+
+
+def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
+    """Return the positions of the rows of each clip, in the order of their first rows.
+
+    Rows of the same id that contradict each other are an error.
+    """
+    first_of_row = _rows_with_the_same_id(rows)
+    # Other ids: only rows that begin at the same time of a film, or of a file, can be one clip.
+    starts = []
+    for number, row in enumerate(rows):
+        start_s, _ = row.in_film or row.in_file or row.in_either or (None, None)
+        if start_s is not None and (row.in_film or row.video):
+            video = "" if row.in_film else row.video
+            starts.append((row.movie_id, video, start_s, number))
+    starts.sort()
+    same_as: dict[int, int] = {}
+
+    def first_of(number: int) -> int:
+        first = first_of_row[number]
+        while first in same_as:
+            first = same_as[first]
+        return first
+
+    for place, (film, video, start_s, number) in enumerate(starts):
+        for later in range(place + 1, len(starts)):
+            other_film, other_video, other_start_s, other = starts[later]
+            is_near = other_start_s - start_s <= TOLERANCE_S
+            if (other_film, other_video) != (film, video) or not is_near:
+                break
+            one, two = sorted((first_of(number), first_of(other)))
+            if one != two and compare_clips(rows[number], rows[other]).sameness.is_same:
+                same_as[two] = one
+    rows_of_clip: dict[int, list[int]] = {}
+    for number in range(len(rows)):
+        rows_of_clip.setdefault(first_of(number), []).append(number)
+    return list(rows_of_clip.values())
+
+
+def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:
+    """Return for each row the first row with its id; an error if they contradict each other."""
+    rows_of_id: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        rows_with_id = rows_of_id.setdefault(row.clip_id, [])
+        for other in rows_with_id:
+            comparison = compare_clips(rows[other], row)
+            if not comparison.sameness.is_same:
+                raise FixInput(
+                    f"rows of the clip {row.clip_id!r} contradict each other:"
+                    f" {comparison.contradiction}",
+                    hint="correct these rows, or give them other ids",
+                )
+        rows_with_id.append(number)
+    return [rows_of_id[row.clip_id][0] for row in rows]

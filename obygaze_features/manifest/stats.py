@@ -15,7 +15,15 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.listing import (
     title_of_clip,
 )
-from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
+from obygaze_features.manifest.model import (
+    LEVELS,
+    NO_LEVEL,
+    Clip,
+    Manifest,
+    View,
+    view_words,
+)
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import film_facts
 
 GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
@@ -23,18 +31,21 @@ GENRES_SOURCE = "mobygaze_movielist.csv, the list of films of MObyGaze"
 
 @dataclass(frozen=True)
 class FoldStats:
-    """The clips of one fold, and how many of them are positive (level S)."""
+    """The clips of one fold, and how many of them are positive (level S) or have no level."""
 
     clips: int
     positive: int
     prevalence: float | None
+    without_level: int
 
 
 @dataclass(frozen=True, repr=False)
 class Stats:
-    """The counts of a manifest. `share` is the share of each level among all clips.
+    """The counts of a manifest in a view. `share` is the share of each level among all clips.
 
     `films` has title, year and genres of the films that are known. `title` names what was counted.
+    `concepts_without_level` counts the concepts of the clips without a level. Rows of several
+    annotators are counted each; `different_clips` counts the clips that they are about.
     """
 
     clips: int
@@ -43,12 +54,15 @@ class Stats:
     share: Mapping[str, float | None]
     concepts_per_clip: Mapping[str, float | None]
     concepts: Mapping[str, Mapping[str, int]]
+    concepts_without_level: Mapping[str, int]
     without_level: int
     without_video: int
+    different_clips: int
     by_film: Mapping[str, Mapping[str, int]]
     clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
+    view: str = "raw"
     unit: str = "clip"
     title: str = ""
     is_linked: bool = True
@@ -67,12 +81,12 @@ class Stats:
     def __str__(self) -> str:
         unit = self.unit
         parts = [
-            f"{count(self.clips, unit)} of {count(self.n_films, 'film')},"
+            f"{count(self.clips, unit)} of {count(self.n_films, 'film')}, {view_words(self.view)},"
             f" {self.without_video} without video{self._not_linked()}",
             self._level_table(),
         ]
-        if any(self.concepts.values()):
-            parts.append(_concept_table(self.concepts))
+        if any(self.concepts.values()) or self.concepts_without_level:
+            parts.append(self._concept_table())
         parts.append(self._film_table())
         if self.folds:
             parts.append(self._split_table())
@@ -80,9 +94,15 @@ class Stats:
 
     @property
     def notes(self) -> list[str]:
-        """The words of the levels that were counted."""
+        """The words of the levels that were counted, and how many clips the rows are about."""
         counted = [level for level, n_clips in self.levels.items() if n_clips]
-        return [level_words(counted)] if counted else []
+        notes = [level_words(counted)] if counted else []
+        if self.different_clips < self.clips:
+            n_clips = count(self.different_clips, self.unit)
+            notes.append(
+                f"annotators have rows of the same {self.unit}s: {n_clips} in all"
+            )
+        return notes
 
     def _not_linked(self) -> str:
         """Return that the files of the other clips were not looked for, where that is so."""
@@ -92,29 +112,42 @@ class Stats:
         return f", {n_named} with the name of a file that is not linked here"
 
     def _level_table(self) -> str:
+        n_of_level = dict(self.levels)
+        if self.without_level:
+            n_of_level[NO_LEVEL] = self.without_level
         rows = []
-        for level, n_clips in self.levels.items():
+        for level, n_clips in n_of_level.items():
             percent = f"{100 * (n_clips / self.clips):.1f} %" if self.clips else None
             mean = self.concepts_per_clip.get(level)
             rows.append((level, n_clips, percent, mean))
         headers = ("level", "clips", "share", f"concepts a {self.unit}")
         return table(headers, rows)
 
+    def _concept_table(self) -> str:
+        """Return the concepts by level as a table."""
+        concepts = dict(self.concepts)
+        if self.concepts_without_level:
+            concepts[NO_LEVEL] = self.concepts_without_level
+        names = set().union(*concepts.values())
+        rows: list[list[object]] = []
+        for name in sorted(names):
+            rows.append(
+                [name, *(of_level.get(name, 0) for of_level in concepts.values())]
+            )
+        return table(("concept", *concepts), rows)
+
     def _film_table(self) -> str:
         rows = []
         for film, levels in self.by_film.items():
             facts = self.films.get(film, {})
-            rows.append(
-                (
-                    film,
-                    self.clips_by_film[film],
-                    *levels.values(),
-                    facts.get("title"),
-                    facts.get("year"),
-                    ", ".join(facts.get("genres", ())),
-                )
-            )
-        headers = ("film", f"{self.unit}s", *LEVELS, "title", "year", "genres")
+            n_clips = self.clips_by_film[film]
+            counts = [n_clips, *levels.values()]
+            if self.without_level:
+                counts.append(n_clips - sum(levels.values()))
+            genres = ", ".join(facts.get("genres", ()))
+            rows.append((film, *counts, facts.get("title"), facts.get("year"), genres))
+        counted = [*LEVELS, NO_LEVEL] if self.without_level else LEVELS
+        headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
         lines = [table(headers, rows), *self._genre_lines()]
         return "\n".join(lines)
 
@@ -170,6 +203,7 @@ def compute_stats(
     clips = list(manifest)
     names = manifest.header.concepts
     levels = _level_counts(clips)
+    concepts = _concept_counts(clips, names)
     clips_of_film = _grouped(clips, lambda clip: clip.movie_id)
     levels_of_film = {
         film: _level_counts(group) for film, group in clips_of_film.items()
@@ -180,17 +214,27 @@ def compute_stats(
         levels=levels,
         share={level: _ratio(n, len(clips)) for level, n in levels.items()},
         concepts_per_clip=_concepts_per_clip(clips),
-        concepts=_concept_counts(clips, names),
+        concepts={level: concepts[level] for level in LEVELS},
+        concepts_without_level=concepts[""],
         without_level=len(clips) - sum(levels.values()),
+        different_clips=_n_different(clips),
         without_video=sum(not clip.video for clip in clips),
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
         films=_facts_of_films(clips_of_film),
+        view=manifest.header.view,
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
-        title=f"{manifest.header.dataset}, {manifest.header.view.replace('_', ' ')} view",
+        title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
+
+
+def _n_different(clips: Sequence[Clip]) -> int:
+    """Return the number of clips that rows are about."""
+    if not any(clip.extra.get("annotator") for clip in clips):
+        return len(clips)
+    return len(clips_of_rows(clips))
 
 
 def _grouped(
@@ -246,11 +290,11 @@ def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
 def _concept_counts(
     clips: Iterable[Clip], names: Iterable[str]
 ) -> dict[str, dict[str, int]]:
-    """Return how many clips of each level have each concept."""
-    counts: Counter[tuple[str | None, str]] = Counter()
+    """Return how many clips of each level, and of none (""), have each concept."""
+    counts: Counter[tuple[str, str]] = Counter()
     for clip in clips:
         counts.update((clip.level, name) for name in clip.concepts)
-    counts_of_level: dict[str, dict[str, int]] = {level: {} for level in LEVELS}
+    counts_of_level: dict[str, dict[str, int]] = {level: {} for level in (*LEVELS, "")}
     for level, concepts in counts_of_level.items():
         for name in names:
             if counts[level, name]:
@@ -265,22 +309,15 @@ def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
 
 
 def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
-    is_positive = [clip.level == "S" for clip in clips]
+    levels = [clip.level for clip in clips]
+    n_positive = levels.count("S")
     return FoldStats(
         clips=len(clips),
-        positive=sum(is_positive),
-        prevalence=_ratio(sum(is_positive), len(clips)),
+        positive=n_positive,
+        prevalence=_ratio(n_positive, len(clips)),
+        without_level=levels.count(""),
     )
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _concept_table(concepts: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the concepts by level as a table."""
-    names = set().union(*concepts.values())
-    rows: list[list[object]] = []
-    for name in sorted(names):
-        rows.append([name, *(concepts[level].get(name, 0) for level in LEVELS)])
-    return table(("concept", *LEVELS), rows)

@@ -1,19 +1,20 @@
 """Where the clips of a film are: in the film, in their files, and in pictures of the film.
 
-This module alone knows the rules; linking, projection, export, windows and the page ask it:
+This module and `spans`, for what a clip alone says, know the rules; linking, projection, export,
+windows and the page ask them:
 
 - `start_s` and `end_s` of a clip are times in its file. Without both, the clip is the whole file.
 - `film_start_s` and `film_end_s` are times in the film.
 - A clip for which no file was named has its times in the film, also after `link` found its film's
   file; where `link` found a file of its own, they moved to `film_start_s` and `film_end_s`.
 - If all clips of a film are parts of one file and nothing else is said, this file is the film.
-- Clips with files of their own and without times in the film follow each other by their scenes.
-  Their places are known only where the lengths of the files are.
+- Clips with files of their own and without times in the film follow each other by their scenes,
+  once each, though several annotators have rows of them. Their places are known only where the
+  lengths of the files are.
 
 Times are in seconds. Pictures of a film are numbered from 0 by its rate.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,11 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, Manifest, Windows
+from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
+from obygaze_features.manifest.spans import Span as Span
+from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
-FILM_COLUMNS = ("film_start_s", "film_end_s")
-RATE_COLUMN = "framerate"
-# The file that a table names for a clip, while `video` is the file that `link` found.
-NAME_COLUMN = "video_name"
 # What the positions of clips count.
 IN_FILM = "time in the film"
 IN_FILE = "time in the video"
@@ -38,8 +39,6 @@ NOMINAL_S = 10.0
 # A model sees a few pictures of a clip, such as 16, however long the clip is.
 LONG_S = 600.0
 
-# Start and end in seconds.
-Span = tuple[float, float]
 # First and last picture.
 Frames = tuple[int, int]
 
@@ -130,16 +129,17 @@ def film_times(
         spans = in_film
         pieces = _pieces(clips, spans)
     else:
-        is_whole_film = len(clips) == 1 and clips[0].scene is None
+        rows_of_clip = clips_of_rows(clips)
+        is_whole_film = len(rows_of_clip) == 1 and clips[0].scene is None
         axis = IN_FILE if is_whole_film else IN_A_ROW
-        spans, unknown = _in_a_row(clips, length_of)
+        spans, unknown = _in_a_row(rows_of_clip, length_of)
         pieces = _pieces(clips, spans)
     ends_of_pieces = [piece.end_s for piece in pieces]
     return FilmTimes(
         axis=axis,
         end_s=max([_last_end(spans), *ends_of_pieces]),
         spans=spans,
-        pieces=sorted(pieces),
+        pieces=sorted(set(pieces)),
         unknown=unknown,
         rate=rate,
     )
@@ -221,38 +221,6 @@ def film_rate(
     return None
 
 
-def named_file(clip: Clip) -> str:
-    """Return the file that the table names for a clip; empty where it names none."""
-    return clip.extra.get(NAME_COLUMN, clip.video)
-
-
-def file_of(clip: Clip) -> str:
-    """Return the file of a clip, also one that `link` has not found; empty where it has none."""
-    return clip.video or named_file(clip)
-
-
-def span_in_file(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its file; None where it is the whole file, or has none."""
-    if not file_of(clip) or clip.start_s is None or clip.end_s is None:
-        return None
-    return clip.start_s, clip.end_s
-
-
-def span_in_film(clip: Clip) -> Span | None:
-    """Return start and end of a clip in its film, as far as the clip alone says it, else None."""
-    start_s, end_s = (_seconds(clip, column) for column in FILM_COLUMNS)
-    if start_s is not None and end_s is not None:
-        if end_s < start_s:
-            first, last = FILM_COLUMNS
-            raise FixInput(
-                f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
-            )
-        return start_s, end_s
-    if named_file(clip) or clip.start_s is None or clip.end_s is None:
-        return None
-    return clip.start_s, clip.end_s
-
-
 def frames_between(
     start_s: float | Fraction, end_s: float | Fraction, rate: Fraction
 ) -> Frames:
@@ -270,22 +238,6 @@ def exact_seconds(seconds: float | Fraction) -> Fraction:
     """Return a time as the fraction that its decimal digits say."""
     # A float of NumPy is shown in another way.
     return seconds if isinstance(seconds, Fraction) else Fraction(repr(float(seconds)))
-
-
-def _seconds(clip: Clip, column: str) -> float | None:
-    """Return a time of FILM_COLUMNS; None where it is empty, an error if it is no time."""
-    cell = clip.extra.get(column, "")
-    if not cell:
-        return None
-    try:
-        seconds = float(cell)
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
-        raise FixInput(
-            f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
-        )
-    return seconds
 
 
 def _unknown_length(video: str) -> float:
@@ -324,13 +276,17 @@ def _last_end(spans: Mapping[str, Span]) -> float:
 
 
 def _in_a_row(
-    clips: Iterable[Clip], length_of: Callable[[str], float]
+    rows_of_clip: Sequence[Sequence[Clip]], length_of: Callable[[str], float]
 ) -> tuple[dict[str, Span], list[str]]:
-    """Return spans of clips that follow each other by their scenes, and videos without a length."""
+    """Return spans of clips that follow each other by their scenes, and videos without a length.
+
+    Each clip has the rows of its annotators.
+    """
     spans: dict[str, Span] = {}
     unknown = []
     end_s = 0.0
-    for clip in sorted(clips, key=lambda clip: clip.scene or 0):
+    for rows in sorted(rows_of_clip, key=lambda rows: rows[0].scene or 0):
+        clip = rows[0]
         in_file = span_in_file(clip)
         if in_file is not None:
             length_s = in_file[1] - in_file[0]
@@ -341,7 +297,8 @@ def _in_a_row(
             length_s = NOMINAL_S
         start_s = end_s
         end_s = start_s + length_s
-        spans[clip.clip_id] = (start_s, end_s)
+        for row in rows:
+            spans[row.clip_id] = (start_s, end_s)
     return spans, unknown
 
 
@@ -363,16 +320,18 @@ def long_clips(manifest: Manifest) -> str:
     """
     if isinstance(manifest.clips, Windows):
         return ""
-    n_clips_of_film = Counter(clip.movie_id for clip in manifest)
-    # Annotators have rows of the same clips.
-    n_clips_of_file = Counter(_file_and_annotator(clip) for clip in manifest)
+    clips = manifest.clips
+    if any(clip.extra.get("annotator") for clip in clips):
+        clips = [rows[0] for rows in clips_of_rows(clips)]
+    n_clips_of_film = Counter(clip.movie_id for clip in clips)
+    n_clips_of_file = Counter(clip.video for clip in clips)
     long = []
-    for clip in manifest:
+    for clip in clips:
         if clip.start_s is not None and clip.end_s is not None:
             is_long = clip.end_s - clip.start_s > LONG_S
         else:
             is_film = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
-            is_shared = n_clips_of_file[_file_and_annotator(clip)] > 1
+            is_shared = n_clips_of_file[clip.video] > 1
             is_long = bool(clip.video) and (is_film or is_shared)
         if is_long:
             long.append(clip.clip_id)
@@ -383,7 +342,3 @@ def long_clips(manifest: Manifest) -> str:
         f" {LONG_S / 60:.0f} minutes: {few(long, 3)}; a model sees a few pictures of each,"
         " obygaze manifest windows cuts films into windows"
     )
-
-
-def _file_and_annotator(clip: Clip) -> tuple[str, str]:
-    return clip.video, clip.extra.get("annotator", "")

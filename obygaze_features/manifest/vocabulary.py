@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 Level = Literal["EN", "HN", "NS", "S"]
 LEVELS: tuple[str, ...] = get_args(Level)
 VOCABULARY = "vocabulary.toml"
-# The visual view keeps the concepts of "visual" alone: a misspelt modality would make clips EN.
+# The visual view keeps the concepts of "visual" alone, and asks for the modality of others than
+# these.
 MODALITIES = ("visual", "speech", "audio", "narrative")
 
 

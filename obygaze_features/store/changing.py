@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids
-from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -26,7 +26,8 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import clips_sha256
+from obygaze_features.manifest.model import Clip, clips_sha256
+from obygaze_features.manifest.same_clip import UNKNOWN, Comparison, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.encoding import Values, filled
@@ -35,8 +36,8 @@ from obygaze_features.store.finding import (
     Copy,
     find_copies,
     text_of_copies,
-    withdrawn_elsewhere,
 )
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.layout import MASK, ROWS_CSV, TIMES, Array
 from obygaze_features.store.making import (
     FinishedFile,
@@ -48,14 +49,21 @@ from obygaze_features.store.making import (
 from obygaze_features.store.placing import finish_waiting, next_of, seal_at
 from obygaze_features.store.reading import Store, StoreName, location_of, open_store
 from obygaze_features.store.records import (
+    UNKNOWN_FILM,
+    WITHOUT_MANIFEST,
+    Kind,
     Maker,
     Manifest,
     Origin,
     Replaced,
-    withdrawn_by,
 )
 from obygaze_features.store.rows import WITHDRAWN, Row
 from obygaze_features.store.sealing import file_of_store
+from obygaze_features.store.withdrawals import (
+    Withdrawals,
+    changes_that_withdrew,
+    rows_withdrawn_elsewhere,
+)
 
 # Rows that are in two stores are compared so many at a time.
 _COMPARED_ROWS = 256
@@ -120,7 +128,7 @@ def subset(
     ] = None,
     *,
     films: Annotated[Iterable[str] | None, Option("--film")] = None,
-    clips: Annotated[ClipIds | None, CLIPS] = None,
+    clips: Annotated[ClipIds | Iterable[str | Clip] | None, CLIPS] = None,
     arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
     without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
     reason: str = "",
@@ -135,15 +143,15 @@ def subset(
 
     With --reason, films or clips are withdrawn: the new store takes the place of the store, its
     rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
-    the workspace has them is listed: the store that was replaced, other stores, exports, runs and
-    models.
+    the workspace has them is listed: the store that was replaced, other stores, exports, tables of
+    scores, runs, models and exported pages.
 
     Args:
         store: The store.
         path: The new store: a name or a folder.
         films: Only the clips of this film, an id.
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a
-            column clip_id.
+            column clip_id. In Python also clips of a manifest.
         arrays: Only this array, with the times and the mask of its frames.
         without: The id of a film or clip that is left out, or withdrawn.
         reason: Why they are withdrawn, in one sentence.
@@ -178,9 +186,9 @@ def subset(
         )
     target = new_store(here, path)
     opened = open_store(store, workspace=workspace)
-    rows = _chosen_rows(
-        opened, films, None if clips is None else clip_ids(clips), without
-    )
+    if isinstance(clips, str | os.PathLike):
+        clips = clip_ids(clips)
+    rows = _chosen_rows(opened, films, clips, without)
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
         chosen = _chosen_arrays(opened, arrays)
@@ -193,18 +201,56 @@ def subset(
             where=opened.location,
         )
     source.show(progress, chosen)
+    source.rows, makers = _with_own_makers([opened], source)
     written = write_store(
         target,
         source,
         arrays=chosen,
         recipe=opened.recipe,
         manifest=opened.record.manifest,
-        makers=opened.record.makers,
-        replaces=_withdrawals_of([opened]),
-        origins=[Origin(opened.location, opened.seal)],
+        makers=makers,
+        replaces=changes_that_withdrew([opened]),
+        origins=_origins_of([opened]),
         terms=opened.terms,
     )
-    return Changed.of(written)
+    return Changed.of(_with_warnings(written, here))
+
+
+def _origins_of(stores: Sequence[Store]) -> list[Origin]:
+    """Return the stores of which rows are taken, with those of which they took them."""
+    origins: dict[Origin, None] = {}
+    for store in stores:
+        origins[Origin(store.location, store.seal)] = None
+        origins.update(dict.fromkeys(store.record.origins))
+    return list(origins)
+
+
+def _with_own_makers(
+    stores: Sequence[Store], source: "PickedRows"
+) -> tuple[list[Row], list[Maker]]:
+    """Return the rows of a new store, which name their makers anew, and the makers of its rows."""
+    makers: list[Maker] = []
+    rows = []
+    for place, row in zip(source.places.tolist(), source.rows, strict=True):
+        if row.maker is not None:
+            store = stores[place]
+            if not 0 <= row.maker < len(store.record.makers):
+                raise store.listed.damaged(ROWS_CSV, "a row has an unknown maker")
+            maker = store.record.makers[row.maker]
+            if maker not in makers:
+                makers.append(maker)
+            row = row._replace(maker=makers.index(maker))
+        rows.append(row)
+    return rows, makers
+
+
+def _with_warnings(written: Written, workspace: Workspace, *warnings: str) -> Written:
+    """Return what was written, with what other stores of the workspace list as withdrawn."""
+    sentences = list(filter(None, warnings))
+    withdrawn = rows_withdrawn_elsewhere(open_store(written.path), workspace)
+    if withdrawn:
+        sentences.append(f"{withdrawn}, and have features in this new store")
+    return written._replace(warnings=(*written.warnings, *sentences))
 
 
 def _chosen_arrays(store: Store, names: Sequence[str]) -> tuple[Array, ...]:
@@ -221,18 +267,22 @@ def _chosen_arrays(store: Store, names: Sequence[str]) -> tuple[Array, ...]:
 def _chosen_rows(
     store: Store,
     films: Iterable[str] | None,
-    clips: Iterable[str] | None,
+    clips: Iterable[str | Clip] | None,
     without: Sequence[str],
 ) -> Rows:
     """Return the rows of a subset, in the order of the store."""
-    selection = store.select(clips=clips, films=films)
-    if (selection.rows < 0).any():
-        missing = selection[selection.rows < 0].clip_ids.tolist()
-        raise NotFound(
-            f"{len(missing)} of the clips are not in the store, or not of these films;"
-            f" the first is {missing[0]!r}",
-            where=store.location,
-        )
+    requested = None if clips is None else list(clips)
+    selection = store.select(clips=requested, films=films)
+    if requested is not None:
+        found = set(selection[selection.rows >= 0].clip_ids.tolist())
+        ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in requested]
+        missing = [clip for clip in ids if clip not in found]
+        if missing:
+            raise NotFound(
+                f"{len(missing)} of the clips are not in the store, or not of these films;"
+                f" the first is {missing[0]!r}",
+                where=store.location,
+            )
     left_out = _Named.of(store, without).rows
     rows = np.setdiff1d(selection.rows, left_out)
     if not len(rows):
@@ -253,7 +303,7 @@ class _Named(NamedTuple):
         known_films = store.table.films.runs_of_film
         films = [name for name in dict.fromkeys(names) if name in known_films]
         for film, row in zip(films, store.table.find(films).tolist(), strict=True):
-            if row >= 0 and len(store.table.films.rows_of([film])) > 1:
+            if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
                 raise FixInput(
                     f"{film!r} is the id of a film and of a clip",
                     where=store.location,
@@ -266,6 +316,12 @@ class _Named(NamedTuple):
                 raise unknown_name(
                     "film or clip", clip, list(known_films), where=store.location
                 )
+        if UNKNOWN_FILM in films and store.record.manifest.name == WITHOUT_MANIFEST:
+            raise FixInput(
+                f"the films of clips are not known here: {UNKNOWN_FILM!r} is no film",
+                where=store.location,
+                hint="--without CLIP for each clip that you mean",
+            )
         if films:
             rows = np.union1d(rows, store.table.films.rows_of(films))
         return cls(films, clips, rows)
@@ -378,19 +434,19 @@ def _withdraw(
         raise
     today = datetime.now(UTC).date().isoformat()
     # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
-    known_films = withdrawn_by(before.record.replaces).films
-    is_new = not known_films.issuperset(named.films)
+    known_films = Withdrawals.of([before]).reason_of_film
+    is_new = not known_films.keys() >= set(named.films)
     for number in named.rows.tolist():
         if rows[number].status != WITHDRAWN:
             rows[number] = rows[number]._replace(
                 status=WITHDRAWN, reason=f"{today}: {reason}"
             )
             is_new = True
+    change = Replaced(
+        before.seal, today, reason, author, tuple(named.films), tuple(named.clips)
+    )
     if is_new:
         record = before.record
-        change = Replaced(
-            before.seal, today, reason, author, tuple(named.films), tuple(named.clips)
-        )
         numbers = np.arange(len(rows))
         source = PickedRows(rows, [before], np.zeros(len(rows), np.int64), numbers)
         written = write_store(
@@ -410,7 +466,7 @@ def _withdraw(
         warnings = ("these clips were withdrawn before",)
         written = Written(target, before.seal, warnings)
     changed = open_store(target)
-    copies = find_copies(changed, named.films, named.clips, workspace)
+    copies = find_copies(changed, [change], workspace)
     clips = [rows[number].clip_id for number in named.rows.tolist()]
     return Changed.of(written, clips=clips, copies=copies)
 
@@ -442,19 +498,21 @@ def merge(
     stores: Sequence[StoreName],
     path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
     *,
+    licence: str = "",
     progress: Annotated[Progress | None, Bar("copy")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
     """Make one store of several, which have one recipe and equal arrays.
 
-    A clip that is in two stores must be the same row in both. What one of the stores lists as
-    withdrawn is withdrawn in the new store; a warning names what other stores of the workspace, of
-    the same backbone, list as withdrawn. If the licences differ, the new store has none; all
-    citations are kept.
+    A clip that has features in two stores must have the same numbers in both; one that has them in
+    one store is taken from there. Two clips of one id are an error: their films or times differ.
+    What one of the stores lists as withdrawn is withdrawn in the new store; a warning names what
+    other stores of the workspace list as withdrawn. All citations are kept.
 
     Args:
         stores: The stores, near or far.
         path: The new store: a name or a folder.
+        licence: The licence of the new store, where those of the stores differ.
         progress: Counts clips, once for each array.
         workspace: The workspace, if it is not the current one.
 
@@ -470,26 +528,27 @@ def merge(
         )
     _check_different(opened)
     arrays = _common_arrays(opened)
+    terms = _common_terms(opened, licence)
     _check_kinds(opened)
-    source, makers = _merged_rows(opened, arrays)
-    clips = [row.clip_id for row in source.rows if row.is_ok]
-    withdrawn = withdrawn_elsewhere(opened[0].recipe.title, clips, here)
+    manifest = _common_manifest(opened)
+    source, sentences = _merged_rows(opened, arrays)
     source.show(progress, arrays)
+    source.rows, makers = _with_own_makers(opened, source)
+    if not manifest.sha256:
+        pairs = ((row.clip_id, row.movie_id) for row in source.rows)
+        manifest = Manifest(manifest.name, clips_sha256(pairs))
     written = write_store(
         target,
         source,
         arrays=arrays,
         recipe=opened[0].recipe,
-        manifest=_common_manifest(opened, source.rows),
+        manifest=manifest,
         makers=makers,
-        replaces=_withdrawals_of(opened),
-        origins=[Origin(store.location, store.seal) for store in opened],
-        terms=_common_terms(opened),
+        replaces=changes_that_withdrew(opened),
+        origins=_origins_of(opened),
+        terms=terms,
     )
-    if withdrawn:
-        warning = f"{withdrawn}, and have features in this new store"
-        written = written._replace(warnings=(*written.warnings, warning))
-    return Changed.of(written)
+    return Changed.of(_with_warnings(written, here, *sentences))
 
 
 def _check_different(stores: Sequence[Store]) -> None:
@@ -547,9 +606,9 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
 
 def _check_kinds(stores: Sequence[Store]) -> None:
     """Raise an error unless the same programs, devices and precisions made all stores."""
-    first = {maker.kind for maker in stores[0].record.makers}
+    first = _kinds_of(stores[0])
     for store in stores[1:]:
-        kinds = {maker.kind for maker in store.record.makers}
+        kinds = _kinds_of(store)
         if kinds != first:
             raise Mismatch(
                 f"other programs, devices or precisions made this store than"
@@ -559,78 +618,106 @@ def _check_kinds(stores: Sequence[Store]) -> None:
             )
 
 
-def _withdrawals_of(stores: Sequence[Store]) -> Sequence[Replaced]:
-    """Return the changes by which clips were withdrawn, so that none comes back later."""
-    changes: dict[Replaced, None] = {}
-    for store in stores:
-        for entry in store.record.replaces:
-            if entry.films or entry.clips:
-                changes[entry] = None
-    return sorted(changes, key=lambda entry: entry.date)
+def _kinds_of(store: Store) -> set[Kind]:
+    """Return what made the rows of a store; a part may list makers of which it has no row."""
+    makers = store.record.makers
+    if len(makers) == 1:
+        return {makers[0].kind}
+    numbers = {row.maker for row in store.rows}
+    return {maker.kind for number, maker in enumerate(makers) if number in numbers}
 
 
-class _Withdrawn:
-    """What the stores of a merger list as withdrawn, with the reasons."""
+class _Merged(NamedTuple):
+    """A row of a merger: the row as one of the stores has it, and which store that is."""
 
-    def __init__(self, stores: Sequence[Store]) -> None:
-        self.films: dict[str, str] = {}
-        self.clips: dict[str, str] = {}
-        for store in stores:
-            for entry in store.record.replaces:
-                reason = f"{entry.date}: {entry.reason}"
-                self.films.update(dict.fromkeys(entry.films, reason))
-                self.clips.update(dict.fromkeys(entry.clips, reason))
-            for row in store.rows:
-                if row.status == WITHDRAWN:
-                    self.clips[row.clip_id] = row.reason
-
-    def applied_to(self, row: Row) -> Row:
-        """Return a row, withdrawn if one of the stores says so."""
-        reason = self.clips.get(row.clip_id, self.films.get(row.movie_id))
-        if reason is None:
-            return row
-        return row._replace(status=WITHDRAWN, reason=reason)
+    row: Row
+    place: int
+    number: int
 
 
 def _merged_rows(
     stores: Sequence[Store], arrays: Sequence[Array]
-) -> tuple[PickedRows, list[Maker]]:
-    """Return the rows of all stores, each clip once, and what made them."""
-    withdrawn = _Withdrawn(stores)
-    makers: list[Maker] = []
-    rows: list[Row] = []
-    places: list[int] = []
-    numbers: list[int] = []
-    place_of_clip: dict[str, int] = {}
-    pairs = []
+) -> tuple[PickedRows, list[str]]:
+    """Return the rows of all stores, each clip once, and what a person should know of them."""
+    withdrawals = Withdrawals.of(stores)
+    merged_of_clip: dict[str, _Merged] = {}
+    in_both: list[_Merged] = []
+    by_ids = []
     for place, store in enumerate(stores):
-        maker_numbers: dict[int | None, int | None] = {None: None}
-        for number, maker in enumerate(store.record.makers):
-            if maker not in makers:
-                makers.append(maker)
-            maker_numbers[number] = makers.index(maker)
         for number, row in enumerate(store.rows):
-            if row.maker not in maker_numbers:
-                raise store.listed.damaged(ROWS_CSV, "a row has an unknown maker")
-            merged = withdrawn.applied_to(row._replace(maker=maker_numbers[row.maker]))
-            known = place_of_clip.setdefault(row.clip_id, len(rows))
-            if known < len(rows):
-                other = rows[known]
-                if merged.status == other.status == WITHDRAWN:
-                    continue
-                if merged._replace(maker=None) != other._replace(maker=None):
-                    raise _two_rows(row.clip_id, stores[places[known]], store)
-                if merged.is_ok:
-                    pairs.append((known, place, number))
+            here = _Merged(row, place, number)
+            other = merged_of_clip.setdefault(row.clip_id, here)
+            if other is here:
                 continue
-            rows.append(merged)
-            places.append(place)
-            numbers.append(number)
+            compared = compare_clips(
+                identity_of(other.row, stores[other.place].record),
+                identity_of(row, store.record),
+            )
+            if compared.contradiction:
+                raise _two_clips(row.clip_id, compared, stores[other.place], store)
+            if compared.sameness is UNKNOWN:
+                by_ids.append(row.clip_id)
+            second = here
+            if _is_better(here, other, stores):
+                merged_of_clip[row.clip_id] = here
+                second = other
+            if row.is_ok and other.row.is_ok:
+                in_both.append(second)
+    merged = list(merged_of_clip.values())
+    rows = []
+    lost = []
+    for row, place, _ in merged:
+        reason = withdrawals.reason(row, stores[place].record)
+        if reason and row.is_ok:
+            lost.append(row.clip_id)
+        rows.append(row._replace(status=WITHDRAWN, reason=reason) if reason else row)
     source = PickedRows(
-        rows, stores, np.array(places, np.int64), np.array(numbers, np.int64)
+        rows,
+        stores,
+        np.array([each.place for each in merged], np.int64),
+        np.array([each.number for each in merged], np.int64),
     )
+    row_of_clip = {clip: number for number, clip in enumerate(merged_of_clip)}
+    pairs = []
+    for row, place, number in in_both:
+        merged_row = row_of_clip[row.clip_id]
+        if rows[merged_row].is_ok:
+            pairs.append((merged_row, place, number))
     _check_equal(source, pairs, arrays)
-    return source, makers
+    return source, [_sentence_on(lost, LOST), _sentence_on(by_ids, BY_IDS)]
+
+
+LOST = "with features in one of the stores, withdrawn in the new one"
+BY_IDS = "taken for the same in two stores by their ids alone"
+
+
+def _sentence_on(clips: Sequence[str], words: str) -> str:
+    return f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}" if clips else ""
+
+
+def _is_better(here: _Merged, other: _Merged, stores: Sequence[Store]) -> bool:
+    """Return whether a row of a clip is taken in place of another one of the same clip.
+
+    A row with features goes first, then one whose film is known.
+    """
+    if here.row.is_ok != other.row.is_ok:
+        return here.row.is_ok
+    films = [
+        identity_of(each.row, stores[each.place].record).movie_id
+        for each in (here, other)
+    ]
+    return bool(films[0]) and not films[1]
+
+
+def _two_clips(
+    clip_id: str, compared: Comparison, first: Store, second: Store
+) -> ObygazeError:
+    return Mismatch(
+        f"the clip {clip_id!r} is in two stores, and not the same clip:"
+        f" {compared.contradiction}",
+        where=f"{first.location}, {second.location}",
+        hint="other ids for the clips of one store",
+    )
 
 
 def _check_equal(
@@ -654,27 +741,37 @@ def _check_equal(
 
 def _two_rows(clip_id: str, first: Store, second: Store) -> ObygazeError:
     return Mismatch(
-        f"the clip {clip_id!r} is in two stores, with different rows",
+        f"the clip {clip_id!r} is in two stores, with different numbers",
         where=f"{first.location}, {second.location}",
     )
 
 
-def _common_manifest(stores: Sequence[Store], rows: Sequence[Row]) -> Manifest:
-    """Return the manifest of all stores, or one of all their clips, without a name."""
+def _common_manifest(stores: Sequence[Store]) -> Manifest:
+    """Return the manifest of all stores, or its name alone, "" if there are several.
+
+    Where a store was imported without a manifest, its films may be guesses, also afterwards.
+    """
     manifests = {store.record.manifest for store in stores}
     if len(manifests) == 1:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
-    pairs = ((row.clip_id, row.movie_id) for row in rows)
-    return Manifest(names.pop() if len(names) == 1 else "", clips_sha256(pairs))
+    if WITHOUT_MANIFEST in names:
+        return Manifest(WITHOUT_MANIFEST, "")
+    return Manifest(names.pop() if len(names) == 1 else "", "")
 
 
-def _common_terms(stores: Sequence[Store]) -> Terms:
-    """Return the licence that all stores have, and what to cite for any of them."""
+def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
+    """Return the licence of all stores, or the one that was given; and what to cite for any."""
     terms = [store.terms for store in stores]
-    licences = {each.licence for each in terms}
+    licences = [each.licence for each in terms]
+    if not licence and len(set(licences)) > 1:
+        stated = [
+            f"{store.location}: {each or 'not stated'}"
+            for store, each in zip(stores, licences, strict=True)
+        ]
+        raise Mismatch(
+            f"the stores have different licences: {', '.join(stated)}",
+            hint="--licence, which states the licence of the new store",
+        )
     citations = dict.fromkeys(each.citation for each in terms if each.citation)
-    return Terms(
-        licences.pop() if len(licences) == 1 else "",
-        "\n".join(citations),
-    )
+    return Terms(licence or licences[0], "\n".join(citations))

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +75,6 @@ from obygaze_features.store.records import (
     Replaced,
     StoreRecord,
     seal_of,
-    withdrawn_by,
 )
 from obygaze_features.store.targets import (
     Target,
@@ -88,6 +87,10 @@ from obygaze_features.store.verifying import (
     changes_of,
     has_replaced,
     verify,
+)
+from obygaze_features.store.withdrawals import (
+    changes_that_withdrew,
+    rows_withdrawn_elsewhere,
 )
 
 # The headings of the options in the help.
@@ -175,21 +178,46 @@ def pull(
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_copies(target)
-            return Copied(str(target), store.seal)
+            terms = _with_terms_of(store, older)
+            return Copied(str(target), store.seal, changes=terms)
     n_sent, n_bytes = _pull(store, target, older, progress or Quiet())
     _remove_copies(target)
-    if older is None or older.seal == store.seal:
-        return Copied(str(target), store.seal, n_sent, n_bytes)
-    changes = _since(store.record, older.seal)
-    withdrawn = withdrawn_by(changes)
+    withdrawn = rows_withdrawn_elsewhere(store, here)
+    notes = [f"{withdrawn}, and have features in this copy"] if withdrawn else []
+    changes: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
-    if any(withdrawn):
-        films = sorted(withdrawn.films)
-        clips = sorted(withdrawn.clips)
-        copies = find_copies(open_store(target), films, clips, here)
+    if older is not None and older.seal != store.seal:
+        changes = _since(store.record, older.seal)
+        if any(change.films or change.clips for change in changes):
+            copies = find_copies(open_store(target), changes, here)
     return Copied(
-        str(target), store.seal, n_sent, n_bytes, changes_of(changes), copies=copies
+        str(target),
+        store.seal,
+        n_sent,
+        n_bytes,
+        changes_of(changes),
+        notes,
+        copies,
     )
+
+
+def _with_terms_of(source: Store, copy: Store) -> list[str]:
+    """Write into the card of a copy what its source states now; return what is another."""
+    ours = copy.terms
+    theirs = source.terms
+    terms = Terms(theirs.licence or ours.licence, theirs.citation or ours.citation)
+    if terms == ours:
+        return []
+    path = Path(copy.files.address) / CARD
+    card = path.read_bytes() if path.exists() else full_card(copy).encode()
+    write_atomic(path, with_terms(card, terms))
+    changes = []
+    for name, now, before in zip(terms._fields, terms, ours, strict=True):
+        if now != before:
+            changes.append(
+                f"{name} of the source: {now} (was {before or 'not stated'})"
+            )
+    return changes
 
 
 def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
@@ -416,7 +444,12 @@ def push(
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         extra = published_files(opened, folder, creators) if publish else {}
-        return _push(opened, open_target(target), extra, folder, progress or Quiet())
+        sent = _push(opened, open_target(target), extra, folder, progress or Quiet())
+    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
+    if withdrawn:
+        note = f"{withdrawn}, and have features in what was sent"
+        sent = replace(sent, notes=(*sent.notes, note))
+    return sent
 
 
 def state_terms(store: Store, terms: Terms) -> None:
@@ -487,7 +520,7 @@ def _push(
     target.finish(f"The store {store.seal[:16]}")
     changes = () if seal_there in ("", store.seal) else _since(record, seal_there)
     notes = []
-    if any(withdrawn_by(record.replaces)):
+    if changes_that_withdrew([store]):
         note = target.forget()
         if note:
             notes.append(f"clips were withdrawn from this store: {note}")

@@ -30,6 +30,7 @@ from obygaze_features.store.reading import (
 )
 from obygaze_features.store.records import Replaced
 from obygaze_features.store.rows import STATUS_WORDS, WITHDRAWN
+from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 SHOWN_ROWS = 20
 
@@ -159,11 +160,13 @@ class StorePage(Listing):
         name: The store, as it was named.
         store: The store.
         with_clips: Whether its clips were asked for.
+        warnings: What other stores of the workspace list as withdrawn.
     """
 
     name: str
     store: Store
     with_clips: bool = False
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts, and the clips if these were asked for."""
@@ -214,7 +217,9 @@ def describe_store(
         obygaze store info obygaze12-xclip --clips -o clips.xlsx
     """
     opened = open_store(store, workspace=workspace)
-    return StorePage(name_of(store), opened, clips)
+    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
+    warnings = [f"{withdrawn}, and have features here"] if withdrawn else []
+    return StorePage(name_of(store), opened, clips, warnings)
 
 
 info_command = command_of(

@@ -10,7 +10,7 @@ import os
 import shlex
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -26,7 +26,6 @@ from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
     FixUsage,
-    InstallExtra,
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import (
@@ -38,17 +37,15 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import Manifest, Windows
+from obygaze_features.manifest.model import Manifest, Windows, view_words
 from obygaze_features.store.card import (
     HERE,
-    MOST_CARD_BYTES,
     Raw,
     Terms,
     citation_text,
     terms_lines,
 )
 from obygaze_features.store.importing.reader import (
-    DAMAGE,
     FILM_KEY,
     ID_KEY,
     ORIGIN_KEY,
@@ -540,7 +537,8 @@ def labels_text(labels: Manifest) -> str:
     """Return of which manifest labels are, and under which terms, as sentences."""
     header = labels.header
     text = (
-        f"Levels and concepts are those of the manifest {labels.name}, sha256"
+        f"Levels and concepts are those of the manifest {labels.name},"
+        f" {view_words(header.view)}, sha256"
         f" {manifest_sha256(labels)}. Their licence: {header.licence or 'not stated'}."
     )
     return f"{text} Cite for them: {header.citation}" if header.citation else text
@@ -562,59 +560,3 @@ FORMATS: Mapping[Format, _Format] = {
     "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
     "parquet": _Format(write_parquet),
 }
-
-
-# --- Of which store an export is ---
-
-
-def read_origin(path: Path) -> dict[str, Any] | None:
-    """Return of which store an export is, with its `seal`; None for other files and folders."""
-    text = ""
-    with suppress(*DAMAGE, InstallExtra):
-        if path.is_dir():
-            text = _origin_of_card(path / CARD)
-        elif path.suffix in FORMATS["npz"].endings:
-            text = _origin_of_npz(path)
-        elif path.suffix in FORMATS["hdf5"].endings:
-            text = _origin_of_hdf5(path)
-        elif path.suffix == ".parquet":
-            text = _origin_of_parquet(path)
-    with suppress(ValueError, RecursionError):
-        origin = json.loads(text)
-        if isinstance(origin, dict) and isinstance(origin.get("seal"), str):
-            return origin
-    return None
-
-
-def _origin_of_card(path: Path) -> str:
-    if path.stat().st_size > MOST_CARD_BYTES:
-        return ""
-    for line in path.read_text("utf-8").splitlines():
-        key, _, value = line.partition(": ")
-        if key == ORIGIN_KEY:
-            return value
-    return ""
-
-
-def _origin_of_npz(path: Path) -> str:
-    with zipfile.ZipFile(path) as archive:
-        if archive.getinfo(f"{ORIGIN_KEY}.npy").file_size > MOST_CARD_BYTES:
-            return ""
-        with np.load(path, allow_pickle=False) as arrays:
-            return str(arrays[ORIGIN_KEY])
-
-
-def _origin_of_hdf5(path: Path) -> str:
-    import h5py
-
-    from obygaze_features.store.importing.hdf5 import check_texts
-
-    with h5py.File(path, "r") as file:
-        check_texts(file)
-        return str(file.attrs[ORIGIN_KEY])
-
-
-def _origin_of_parquet(path: Path) -> str:
-    parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
-    metadata: dict[bytes, bytes] = parquet.read_schema(path).metadata or {}
-    return metadata[ORIGIN_KEY.encode()].decode()

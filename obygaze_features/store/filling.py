@@ -83,9 +83,9 @@ from obygaze_features.store.records import (
     StoreRecord,
     decode,
     encode,
-    withdrawn_by,
 )
 from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row
+from obygaze_features.store.withdrawals import Withdrawals
 
 _BEGUN = re.compile(r"\.([0-9]{5,})\..+")
 _FINISHED = re.compile(r"[0-9]{5,}")
@@ -224,7 +224,7 @@ def _check_rows_of_change(
     ids_before = [row.clip_id for row in kept_rows]
     if [row.clip_id for row in rows[: len(kept_rows)]] != ids_before:
         raise Mismatch("the rows of the store must come first", where=where)
-    withdrawn = withdrawn_by(before.record.replaces)
+    withdrawals = Withdrawals.of([before])
     names_before = {array.name for array in before.record.arrays}
     computes_all = names_before <= set(computes)
     for number, row in enumerate(rows):
@@ -233,10 +233,8 @@ def _check_rows_of_change(
             raise FixInput(f"the new clip {row.clip_id!r} is not computed", where=where)
         if not computed[number]:
             continue
-        is_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
-        is_withdrawn |= row.clip_id in withdrawn.clips
-        is_withdrawn |= row.movie_id in withdrawn.films
-        if is_withdrawn:
+        was_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
+        if was_withdrawn or withdrawals.reason(row, before.record):
             raise FixInput(f"the clip {row.clip_id!r} was withdrawn", where=where)
         if not computes_all and (is_new or not kept_rows[number].is_ok):
             raise FixInput(

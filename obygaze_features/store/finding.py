@@ -1,23 +1,36 @@
-"""Find what else has withdrawn clips: folders, exports, runs and models of a workspace."""
+"""Find what else of a workspace has withdrawn clips: stores, exports, runs, models, pages.
+
+What names a withdrawn clip is listed, whether or not the store that it was made of still exists.
+The list may have too much: whoever reads it decides. A withdrawal never takes more than its clips.
+"""
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.console import count, few
+import msgspec
+
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.leftovers import hidden_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.decoding import OK_CODE
-from obygaze_features.store.exporting import read_origin
+from obygaze_features.manifest.same_clip import (
+    OTHER,
+    SAME,
+    UNKNOWN,
+    Identity,
+    Sameness,
+)
+from obygaze_features.store.exporting import TABLE as EXPORTED_TABLE
+from obygaze_features.store.identity import identity_of
+from obygaze_features.store.importing.origins import read_origin
+from obygaze_features.store.importing.reader import DAMAGE
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
-    CARD,
     CLIPS_CSV,
     FILMS_CSV,
     NEXT,
@@ -26,16 +39,37 @@ from obygaze_features.store.layout import (
     STORE_JSON,
     ZARR,
 )
+from obygaze_features.store.named_clips import (
+    EXPORT_ENDINGS,
+    PAGE_DATA,
+    clips_in_export,
+    clips_in_page,
+    clips_in_table,
+    has_scores,
+)
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.rows import WITHDRAWN
+from obygaze_features.store.records import Replaced
+from obygaze_features.store.withdrawals import Withdrawals
 
-EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 # Tables of a store, or of one that is being made, in which the ids stand.
 _TABLES = (FILMS_CSV, ROWS_CSV, CLIPS_CSV)
 _OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
 _SKIPPED = (".git", "__pycache__")
 EARLIER = "store that was replaced"
+STORE = "store"
+EXPORT = "export"
+SCORES = "table of scores"
+PAGE = "exported page"
+RUN = "run"
+MODEL = "model"
+# The file that says what a folder is, and the table with its clips.
+_FILE_OF_FOLDER = {RUN: "run.json", MODEL: "model.json", PAGE: PAGE_DATA}
+_TABLE_OF_FOLDER = {RUN: "predictions.csv", MODEL: "training-clips.csv"}
+BY_IDS = "known by its ids alone"
+OTHERS = "the same ids, with other films or times: look at it"
+UNREADABLE = "it cannot be read: look at it"
+_REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS}
 
 
 class Copy(NamedTuple):
@@ -45,15 +79,22 @@ class Copy(NamedTuple):
         path: The file or folder.
         kind: What it is: a store, a store that was replaced, an export, a run or a model.
         withdrawal: The line that withdraws the clips from it, of a store that has others too.
+        remark: Why it may have none of them.
     """
 
     path: Path
     kind: str
     withdrawal: str = ""
+    remark: str = ""
 
     @property
     def command(self) -> str:
-        """The line that withdraws or removes it; of a link, also what it leads to."""
+        """The line that withdraws or removes it; of a link, also what it leads to.
+
+        "" where a person looks first.
+        """
+        if self.remark in (OTHERS, UNREADABLE):
+            return ""
         if self.withdrawal:
             return self.withdrawal
         paths = [self.path]
@@ -68,10 +109,12 @@ class Copy(NamedTuple):
             "name": self.path.name,
             "path": str(self.path),
             "command": self.command,
+            "remark": self.remark,
         }
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.command}"
+        remark = f"  ({self.remark})" if self.remark else ""
+        return f"{self.kind}: {self.command or self.path}{remark}"
 
 
 def text_of_copies(copies: Sequence[Copy]) -> list[str]:
@@ -82,74 +125,83 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
 
 
 def find_copies(
-    store: Store, films: Sequence[str], clips: Sequence[str], workspace: Workspace
+    store: Store, changes: Sequence[Replaced], workspace: Workspace
 ) -> list[Copy]:
-    """Return what else of a workspace has withdrawn films or clips of a store.
+    """Return what else of a workspace has clips that were withdrawn from a store.
 
-    The stores that this one replaced come first. Exports, runs and models are found by the seals
-    of all stores that are found. A store outside the workspace is looked for beside the store too.
+    The stores that this one replaced come first. A store outside the workspace is looked for beside
+    the store too.
 
     Args:
         store: The store from which they were withdrawn.
-        films: The films.
-        clips: The clips.
+        changes: What was withdrawn: the films and clips that these changes name.
         workspace: The workspace.
     """
-    seals = [entry.seal for entry in store.record.replaces]
-    reasons = [entry.reason for entry in store.record.replaces if entry.reason]
-    reason = reasons[-1] if reasons else "withdrawn"
-    copies = []
-    others = []
+    withdrawals = Withdrawals.of([store]).by(changes)
     home = Path(store.location)
-    roots = {workspace.root.resolve(): workspace.root}
-    roots.setdefault(home.parent.resolve(), home.parent)
+    copies = []
     seen = {home.resolve()}
     for hidden in (*hidden_of(home), *hidden_of(next_of(home))):
         # Killed while it was built or removed: nobody knows any more what it has.
         if hidden.state != "running" and hidden.n_bytes:
             copies.append(Copy(hidden.path, "what an interrupted command has left"))
         seen.add(hidden.path.resolve())
+    roots = {workspace.root.resolve(): workspace.root}
+    roots.setdefault(home.parent.resolve(), home.parent)
+    others = []
+    # Of what has only ids, these tell that it was made of the store.
+    seals = {entry.seal for entry in store.record.replaces}
+    seals.update(origin.seal for origin in store.record.origins)
     for root in roots.values():
-        for path in _candidates(root):
+        for path, kind in _candidates(root):
             place = path.resolve()
             if place in seen:
                 continue
             seen.add(place)
-            if _is_store(path):
-                if _has_any(path, films, clips):
-                    kind = EARLIER if BEFORE in path.name else "store"
-                    withdrawal = _withdrawal_from(path, films, clips, reason)
-                    copies.append(Copy(path, kind, withdrawal))
-                    seals.append(seal_at(path))
-            else:
-                others.append(path)
-    seals = [seal for seal in seals if seal]
-    copies += [Copy(path, "export") for path in others if _is_export_of(path, seals)]
-    copies += _runs_and_models(workspace, seals)
+            if kind != STORE:
+                others.append((path, kind))
+                continue
+            copy = _copy_of_store(path, withdrawals)
+            if copy is not None:
+                copies.append(copy)
+                if not copy.remark:
+                    seals.add(seal_at(path))
+    seals.discard("")
+    for path, kind in others:
+        remark = _remark_on(path, kind, withdrawals, seals)
+        if remark is not None:
+            copies.append(Copy(path, kind, remark=remark))
     earlier = f"{home.name}{BEFORE}"
     return sorted(
         copies, key=lambda copy: (not copy.path.name.startswith(earlier), copy.kind)
     )
 
 
-def _candidates(root: Path) -> Iterator[Path]:
-    """Yield the stores, the folders with a card, and the files that may be exports."""
+def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what may have features of clips, or come from them, with its kind."""
     for folder, folders, files in os.walk(root):
         path = Path(folder)
         folders[:] = [name for name in folders if name not in _SKIPPED]
         if _is_store(path):
             folders.clear()
-            yield path
+            yield path, STORE
             continue
         for name in folders:
             # A store on another disk; `os.walk` does not follow links.
             if (path / name).is_symlink() and _is_store(path / name):
-                yield path / name
-        if CARD in files:
-            yield path
+                yield path / name, STORE
+        kinds = [kind for kind, name in _FILE_OF_FOLDER.items() if name in files]
+        if (path / EXPORTED_TABLE).is_file():
+            folders.remove(Path(EXPORTED_TABLE).parts[0])
+            yield path, EXPORT
+        if kinds:
+            yield path, kinds[0]
+            continue
         for name in files:
             if name.endswith(EXPORT_ENDINGS):
-                yield path / name
+                yield path / name, EXPORT
+            elif has_scores(path / name):
+                yield path / name, SCORES
 
 
 def _is_store(folder: Path) -> bool:
@@ -161,120 +213,134 @@ def _is_store(folder: Path) -> bool:
     return is_ours and any((folder / name).is_file() for name in _TABLES)
 
 
-def _has_any(folder: Path, films: Sequence[str], clips: Sequence[str]) -> bool:
-    """Return whether a store, or one that is being made, has features of films or clips."""
-    if (folder / STORE_JSON).is_file():
-        try:
-            return _has_features(open_store(folder), films, clips)
-        except (ObygazeError, OSError):
-            pass
+# --- Stores ---
+
+
+def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
+    """Return a store, or one that is being made, if it has features of withdrawn clips."""
+    kind = EARLIER if BEFORE in path.name else STORE
+    if (path / STORE_JSON).is_file():
+        with suppress(ObygazeError, OSError):
+            return _copy_of_finished(open_store(path), path, kind, withdrawals)
     # It is not finished, or damaged: what its tables name, it may have.
-    for name in _TABLES:
-        try:
-            data = (folder / name).read_bytes()
-        except OSError:
+    names = {*withdrawals.reason_of_film}
+    names.update(clip.identity.clip_id for clip in withdrawals.clips)
+    cells = [csv_line([name]).rstrip("\n").encode("utf-8") for name in names]
+    for table in _TABLES:
+        with suppress(OSError):
+            data = (path / table).read_bytes()
+            if any(cell in data for cell in cells):
+                return Copy(path, kind)
+    return None
+
+
+def _copy_of_finished(
+    store: Store, path: Path, kind: str, withdrawals: Withdrawals
+) -> Copy | None:
+    names_of_reason: dict[str, dict[str, None]] = {}
+    has_same_ids = False
+    n_withdrawn = 0
+    for row in store.rows:
+        if not row.is_ok:
             continue
-        cells = [csv_line([text]).rstrip("\n") for text in (*films, *clips)]
-        if any(cell.encode("utf-8") in data for cell in cells):
-            return True
-    return False
-
-
-def _has_features(store: Store, films: Sequence[str], clips: Sequence[str]) -> bool:
-    return len(_rows_with_features(store, films, clips)) > 0
-
-
-def _rows_with_features(
-    store: Store, films: Sequence[str], clips: Sequence[str]
-) -> set[int]:
-    known_films = [film for film in films if film in store.table.films.runs_of_film]
-    rows = [*store.table.find(list(clips)).tolist()]
-    if known_films:
-        rows += store.table.films.rows_of(known_films).tolist()
-    codes = store.table.codes
-    return {row for row in rows if row >= 0 and codes[row] == OK_CODE}
-
-
-def _withdrawal_from(
-    path: Path, films: Sequence[str], clips: Sequence[str], reason: str
-) -> str:
-    """Return the line that withdraws clips from a store; "" if it has no other features.
-
-    Also "" for what no command changes: an earlier store, an unfinished or damaged one, a link.
-    """
+        found = withdrawals.find(identity_of(row, store.record), row.movie_id)
+        if found.reason:
+            n_withdrawn += 1
+            is_film = row.movie_id in withdrawals.reason_of_film
+            name = row.movie_id if is_film else row.clip_id
+            _, _, reason = found.reason.partition(": ")
+            if is_film:
+                _, _, reason = withdrawals.reason_of_film[name].partition(": ")
+            names_of_reason.setdefault(reason, {})[name] = None
+        has_same_ids |= found.sameness is OTHER
+    if not n_withdrawn:
+        return Copy(path, kind, remark=OTHERS) if has_same_ids else None
     is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
     if is_unchanging or path.is_symlink() or path.name.startswith("."):
-        return ""
-    try:
-        store = open_store(path)
-        n_withdrawn = len(_rows_with_features(store, films, clips))
-    except (ObygazeError, OSError):
-        return ""
+        return Copy(path, kind)
     if n_withdrawn == store.record.rows.ok:
-        return ""
-    names = [film for film in films if film in store.table.films.runs_of_film]
-    for clip, row in zip(clips, store.table.find(list(clips)).tolist(), strict=True):
-        if row >= 0:
-            names.append(clip)
-    # A word without a slash would be the name of a store of the workspace.
-    words = ["obygaze", "store", "subset", f"{path.parent}/{path.name}"]
-    for name in names:
-        words += ["--without", name]
-    return shlex.join([*words, "--reason", reason])
+        return Copy(path, kind)
+    lines = []
+    for reason, names in names_of_reason.items():
+        # A word without a slash would be the name of a store of the workspace.
+        words = ["obygaze", "store", "subset", f"{path.parent}/{path.name}"]
+        for name in names:
+            words += ["--without", name]
+        lines.append(shlex.join([*words, "--reason", reason or "withdrawn"]))
+    return Copy(path, kind, " && ".join(lines))
 
 
-def _is_export_of(path: Path, seals: Sequence[str]) -> bool:
-    try:
-        origin = read_origin(path)
-    except OSError:
-        return False
-    return origin is not None and origin["seal"] in seals
+# --- What was made of stores ---
 
 
-def _names_a_seal(path: Path, seals: Sequence[str]) -> bool:
-    text = path.read_bytes()
-    return any(seal.encode() in text for seal in seals)
+def _remark_on(
+    path: Path, kind: str, withdrawals: Withdrawals, seals: set[str]
+) -> str | None:
+    """Return why a file or folder may have nothing of withdrawn clips; None if it has nothing.
 
-
-def _runs_and_models(workspace: Workspace, seals: Sequence[str]) -> list[Copy]:
-    """Return the runs and models that record one of the seals in a JSON file."""
-    copies = []
-    for kind in ("run", "model"):
-        folder = workspace.folder(f"{kind}s")
-        for path in sorted(folder.glob("*")):
-            if any(_names_a_seal(file, seals) for file in path.glob("*.json")):
-                copies.append(Copy(path, kind))
-    return copies
-
-
-def withdrawn_elsewhere(
-    backbone: str, clips: Sequence[str], workspace: Workspace
-) -> str:
-    """Return that clips of a new store were withdrawn from others of the backbone; "" if none was.
-
-    Args:
-        backbone: The title of the recipe of the new store.
-        clips: The clips of the new store.
-        workspace: The workspace with the other stores.
+    It is "" for what certainly has something.
     """
-    names_of_clip: dict[str, set[str]] = {}
-    for name in workspace.names("stores"):
-        if BEFORE in name:
-            continue
-        # A store that cannot be read is an error where it is used.
-        with suppress(ObygazeError, OSError):
-            store = open_store(workspace.folder("stores") / name)
-            if store.recipe.title == backbone and store.record.rows.withdrawn:
-                for row in store.rows:
-                    if row.status == WITHDRAWN:
-                        names_of_clip.setdefault(row.clip_id, set()).add(name)
-    withdrawn = [clip for clip in clips if clip in names_of_clip]
-    if not withdrawn:
-        return ""
-    names: set[str] = set()
-    for clip in withdrawn:
-        names |= names_of_clip[clip]
-    return (
-        f"{few(withdrawn)} ({count(len(withdrawn), 'clip')}) were withdrawn from"
-        f" {few(sorted(names))}"
-    )
+    try:
+        if kind == SCORES:
+            best = _best(clips_in_table(path), withdrawals)
+        elif kind == PAGE:
+            best = _best(clips_in_page(path), withdrawals)
+        elif kind == EXPORT:
+            best = _best_of_export(path, withdrawals, seals)
+        else:
+            best = _best_of_result(path, kind, withdrawals, seals)
+    except (*DAMAGE, ObygazeError):
+        return UNREADABLE
+    return None if best is None else _REMARKS[best]
+
+
+def _best(clips: Iterable[Identity], withdrawals: Withdrawals) -> Sameness | None:
+    """Return whether a withdrawn clip is among some, as surely as that is known; None if not."""
+    best = None
+    for clip in clips:
+        sameness = withdrawals.find(clip).sameness
+        if sameness is SAME:
+            return SAME
+        if sameness is UNKNOWN or best is None:
+            best = sameness
+    return best
+
+
+def _best_of_export(
+    path: Path, withdrawals: Withdrawals, seals: set[str]
+) -> Sameness | None:
+    table = path / EXPORTED_TABLE if path.is_dir() else path
+    best = _best(clips_in_export(table), withdrawals)
+    if best is not UNKNOWN:
+        return best
+    origin = read_origin(path)
+    return SAME if origin is not None and origin["seal"] in seals else UNKNOWN
+
+
+def _best_of_result(
+    path: Path, kind: str, withdrawals: Withdrawals, seals: set[str]
+) -> Sameness | None:
+    """Return whether a run or a model has something of withdrawn clips."""
+    document = (path / _FILE_OF_FOLDER[kind]).read_bytes()
+    names_a_seal = any(seal.encode() in document for seal in seals)
+    table = path / _TABLE_OF_FOLDER[kind]
+    if table.is_file():
+        best = _best(clips_in_table(table), withdrawals)
+        return SAME if best is UNKNOWN and names_a_seal else best
+    if names_a_seal:
+        return SAME
+    with suppress(msgspec.DecodeError, msgspec.ValidationError):
+        films = msgspec.json.decode(document, type=_Model).training.films
+        if any(film in withdrawals.reason_of_film for film in films):
+            return UNKNOWN
+    return None
+
+
+class _Training(msgspec.Struct):
+    films: tuple[str, ...] = ()
+
+
+class _Model(msgspec.Struct):
+    """What model.json says of the films that a model was trained on."""
+
+    training: _Training = msgspec.field(default_factory=_Training)

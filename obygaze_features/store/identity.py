@@ -1,24 +1,124 @@
-"""What a row of a store says about its clip."""
+"""What a row of a store says about its clip, and which row a clip of a manifest has."""
 
-from obygaze_features.manifest.same_clip import Identity
-from obygaze_features.store.records import WITHOUT_MANIFEST, StoreRecord, film_of_id
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.manifest.model import Clip, unannotated_id
+from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
+from obygaze_features.store.decoding import Rows
+from obygaze_features.store.records import (
+    UNKNOWN_FILM,
+    WITHOUT_MANIFEST,
+    Manifest,
+    StoreRecord,
+    film_of_id,
+)
 from obygaze_features.store.rows import Row
+from obygaze_features.store.table import RowTable
+
+SHOWN_CLIPS = 20
 
 
-def identity_of(row: Row, record: StoreRecord) -> Identity:
+class OfManifest(Protocol):
+    """What says whose clips its rows are: the record of a store, or a plan."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest."""
+
+
+def is_guessed_film(film: str, clip_id: str, source: OfManifest) -> bool:
+    """Return whether the film of a row is only what an import without a manifest made of its id."""
+    guesses = (UNKNOWN_FILM, clip_id, film_of_id(clip_id))
+    return source.manifest.name == WITHOUT_MANIFEST and film in guesses
+
+
+def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
     """Return what a row says about its clip, for `compare_clips`.
 
-    The film of a store that was imported without a manifest may only be a guess from the id; then
-    it is not known. Nobody says whether the times of a row are those in the film or in a file.
+    Nobody says whether the times of a row are those in the film or in a file.
+
+    Args:
+        row: The row.
+        source: Of what it is a row. If this was imported without a manifest, the film may only be a
+            guess from the id; then it is not known.
     """
-    is_guess = record.manifest.name == WITHOUT_MANIFEST and row.movie_id in (
-        row.clip_id,
-        film_of_id(row.clip_id),
-    )
+    is_guess = source is not None and is_guessed_film(row.movie_id, row.clip_id, source)
     times = (row.start_s, row.end_s)
     return Identity(
         clip_id=row.clip_id,
         movie_id="" if is_guess else row.movie_id,
         in_either=None if times == (None, None) else times,
         video=row.video_hash,
+    )
+
+
+class Matched(NamedTuple):
+    """The rows of clips of a manifest.
+
+    Args:
+        rows: The row of each clip; -1 for one that the store does not have.
+        ids: The id of each clip in the store: of a row of an annotator, that of the clip itself
+            where the store has no annotators.
+        n_by_ids: How many of them are known by their ids alone.
+    """
+
+    rows: Rows
+    ids: list[str]
+    n_by_ids: int
+
+
+def match(
+    clips: Sequence[Clip], table: RowTable, record: StoreRecord, where: str
+) -> Matched:
+    """Return which rows of a store the clips of a manifest are.
+
+    A clip that has the id of another clip in the store is an error: their films or times differ.
+    """
+    ids = [clip.clip_id for clip in clips]
+    rows = table.find(ids)
+    absent = np.flatnonzero(rows < 0).tolist()
+    if absent:
+        ids_alone = [unannotated_id(clips[place]) for place in absent]
+        rows[absent] = table.find(ids_alone)
+        for place, clip_id in zip(absent, ids_alone, strict=True):
+            if rows[place] >= 0:
+                ids[place] = clip_id
+    known = np.flatnonzero(rows >= 0)
+    n_by_ids = 0
+    contradictions = {}
+    for place, row in zip(known.tolist(), table.some(rows[known]), strict=True):
+        here = Identity.of_clip(clips[place])._replace(clip_id=row.clip_id)
+        compared = compare_clips(here, identity_of(row, record))
+        if compared.contradiction:
+            contradictions[row.clip_id] = compared.contradiction
+        n_by_ids += compared.sameness is UNKNOWN
+    if contradictions:
+        raise another_clip(contradictions, "store", where)
+    return Matched(rows, ids, n_by_ids)
+
+
+def another_clip(
+    contradictions: Mapping[str, str], there: str, where: str
+) -> ObygazeError:
+    """Return the error that ids of a manifest are those of other clips.
+
+    Args:
+        contradictions: What differs, by the ids: the value in the manifest and the one there.
+        there: What has the other clips: the store, or the files.
+        where: Its name.
+    """
+    lines = [f"{clip!r}: {text}" for clip, text in contradictions.items()]
+    (clip_id, difference), *others = contradictions.items()
+    too = f"; {count(len(others), 'other clip')} too" if others else ""
+    return FixInput(
+        f"clip {clip_id!r} is another one in the {there}: {difference} (in the manifest, and"
+        f" in the {there}){too}",
+        where=where,
+        hint="the manifest of these clips, or features of the clips as they are now",
+        details=lines[1:SHOWN_CLIPS],
     )

@@ -7,6 +7,7 @@ import glob
 import math
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
     ObygazeError,
+    ObygazeWarning,
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
@@ -52,6 +54,7 @@ from obygaze_features.store.files import (
     FolderFiles,
     ListedFiles,
 )
+from obygaze_features.store.identity import Matched, match
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
@@ -352,9 +355,10 @@ def _no_store(files: Files) -> ObygazeError:
         being_filled = being_filled_at(Path(files.address))
         if being_filled is not None:
             return being_filled
-    return NotFound(
-        "no store here: no store.json", where=files.location, hint="obygaze store ls"
-    )
+    hint = "check the address: it is that of the folder with store.json"
+    if isinstance(files, FolderFiles):
+        hint = "obygaze store ls"
+    return NotFound("no store here: no store.json", where=files.location, hint=hint)
 
 
 def being_filled_at(path: Path) -> BeingFilled | None:
@@ -537,10 +541,21 @@ class Store:
         """Return the values of rows in their order, whatever their status.
 
         Rows that are not ok have the fill value: NaN, or 0 in arrays of whole numbers.
+
+        Args:
+            array: The array, or its name.
+            rows: The numbers of the rows, or a mask: one boolean for each row of the store.
         """
-        wanted = np.asarray(rows, dtype=np.int64)
+        wanted = np.asarray(rows)
+        if wanted.dtype == np.bool_:
+            wanted = np.flatnonzero(self._checked_mask(wanted))
+        elif wanted.dtype.kind not in "iu" and wanted.size:
+            raise FixInput(
+                f"rows must be whole numbers, or a mask of booleans, got {wanted.dtype}",
+                where=self.location,
+            )
         known = array if isinstance(array, Array) else self.array(array)
-        return self.arrays.read(known, wanted)
+        return self.arrays.read(known, wanted.astype(np.int64))
 
     def status(self) -> Status:
         """Return the status of every row."""
@@ -556,13 +571,15 @@ class Store:
 
     def select(
         self,
-        clips: Iterable[str] | None = None,
+        clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> Selection:
         """Return the rows of clips (in their order), or of films or a mask (in the store's order).
 
-        With several conditions, the rows that meet all of them. Films are named by their ids.
+        With several conditions, the rows that meet all of them. Films are named by their ids. A
+        clip of a manifest must not be another clip here that has its id; a warning says how many
+        are known by their ids alone.
         """
         self.table.check_rows()
         rows = None
@@ -575,12 +592,31 @@ class Store:
             return Selection(np.arange(len(self)) if rows is None else rows, self)
         if isinstance(clips, str):
             raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
-        requested = [str(clip) for clip in clips]
+        listed = list(clips)
+        requested = [
+            clip.clip_id if isinstance(clip, Clip) else str(clip) for clip in listed
+        ]
         found = self.table.find(requested)
+        is_clip = np.array([isinstance(clip, Clip) for clip in listed], dtype=bool)
+        if is_clip.any():
+            of_manifest = [clip for clip in listed if isinstance(clip, Clip)]
+            found[is_clip] = self.match(of_manifest).rows
         selection = Selection(found, self, np.array(requested, dtype=np.str_))
         if rows is None:
             return selection
         return selection[(found < 0) | np.isin(found, rows)]
+
+    def match(self, clips: Sequence[Clip]) -> Matched:
+        """Return the rows that clips of a manifest have here; see `identity.match`."""
+        matched = match(clips, self.table, self.record, self.location)
+        if matched.n_by_ids:
+            warnings.warn(
+                f"{self.location}: {count(matched.n_by_ids, 'clip')} of the manifest matched by"
+                " the ids alone; nothing else says that they are the same clips",
+                ObygazeWarning,
+                stacklevel=3,
+            )
+        return matched
 
     def _checked_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; an error for one that the store does not have."""
@@ -620,9 +656,9 @@ class Store:
 
     def matrix(
         self,
-        array: str,
+        array: str | None = None,
         *,
-        clips: Iterable[str] | None = None,
+        clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
@@ -630,8 +666,8 @@ class Store:
         """Return rows of one array, in the requested order.
 
         Args:
-            array: the name of the array.
-            clips: ids of clips, in the order of the result; by default all.
+            array: the name of the array; it may be left out where there is only one of features.
+            clips: ids of clips, or clips of a manifest, in the order of the result; by default all.
             films: only the clips of these films.
             mask: one boolean for each row of the store.
             missing: for rows that are missing or failed, an error that lists them with their
@@ -676,16 +712,16 @@ class Store:
         return self.read(mask, rows).astype(np.bool_)
 
     def presence(
-        self, clips: Iterable[str]
+        self, clips: Iterable[str | Clip]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, Reason]]:
         """Return whether each clip has features, and why others have none; read no values."""
         return self._presence(self.select(clips))
 
     def stream(
         self,
-        array: str,
+        array: str | None = None,
         *,
-        clips: Iterable[str] | None = None,
+        clips: Iterable[str | Clip] | None = None,
         films: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
@@ -734,8 +770,14 @@ class Store:
         """
         return read_segments(self, segments, array, rule, reduce, of_films)
 
-    def _askable(self, array: str, missing: Missing) -> Array:
-        known = self.array(array)
+    def _askable(self, array: str | None, missing: Missing) -> Array:
+        names = self.feature_arrays
+        if array is None and len(names) != 1:
+            raise FixUsage(
+                f"expected the name of an array, one of {', '.join(names)}",
+                where=self.location,
+            )
+        known = self.array(names[0] if array is None else array)
         if missing not in ("error", "nan", "drop"):
             raise FixInput(f"missing must be 'error', 'nan' or 'drop', got {missing!r}")
         if missing == "nan" and not known.is_float:

@@ -5,8 +5,7 @@ docs/store.md describes them in sections 2 and 7.
 
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,6 +41,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 SEVERAL_MANIFESTS = "several manifests"
 # The name of the manifest of a store that was imported without one.
 WITHOUT_MANIFEST = "imported"
+# The film of its clips whose ids do not name one either.
+UNKNOWN_FILM = "unknown"
 
 
 class Manifest(Record, frozen=True):
@@ -60,9 +61,9 @@ class Manifest(Record, frozen=True):
 
 
 def film_of_id(clip_id: str) -> str:
-    """Return the film of a clip by its id: the part before the last hyphen, or the whole id."""
+    """Return the film of a clip by its id: the part before the last hyphen, or `UNKNOWN_FILM`."""
     head, hyphen, _ = clip_id.rpartition("-")
-    return head if hyphen and head else clip_id
+    return head if hyphen and head else UNKNOWN_FILM
 
 
 class Kind(Record, frozen=True):
@@ -97,23 +98,6 @@ class Replaced(Record, frozen=True):
     author: str = ""
     films: tuple[str, ...] = ()
     clips: tuple[str, ...] = ()
-
-
-class Withdrawn(NamedTuple):
-    """The films and the clips that were withdrawn by some changes."""
-
-    films: frozenset[str]
-    clips: frozenset[str]
-
-
-def withdrawn_by(changes: Iterable[Replaced]) -> Withdrawn:
-    """Return what was withdrawn by changes of a store, as its `replaces` lists them."""
-    films: set[str] = set()
-    clips: set[str] = set()
-    for change in changes:
-        films.update(change.films)
-        clips.update(change.clips)
-    return Withdrawn(frozenset(films), frozenset(clips))
 
 
 class Origin(Record, frozen=True):

@@ -14,7 +14,7 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
 from obygaze_features.core.options import Bar, Option
-from obygaze_features.core.workspace import EXPECTED
+from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
     DAMAGE,
     HASH_BYTES,
@@ -39,8 +39,9 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Replaced, withdrawn_by
+from obygaze_features.store.records import Replaced
 from obygaze_features.store.rows import STATUS_WORDS, STATUSES
+from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsewhere
 
 LENGTHS = "lengths"
 HASHES = "hashes"
@@ -204,6 +205,9 @@ def verify(
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
             opened.store_json()
+    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
+    if withdrawn:
+        report.warnings.append(f"{withdrawn}, and have features here")
     if source is not None:
         comparison = compare_with_source(opened, source, workspace=workspace)
         report.source = comparison.sentence
@@ -370,7 +374,9 @@ def compare_with_source(
     *,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """Return whether the source of a copy was replaced, and why; this costs one request.
+    """Return whether the source of a copy was replaced, and why.
+
+    This costs one request, and another one where clips were withdrawn.
 
     A store that is neither a copy of the source, nor of a store that the source replaced, nor has
     rows of these, is an error.
@@ -384,7 +390,8 @@ def compare_with_source(
     origins = [origin.seal for origin in ours.origins]
     if has_replaced(copy, compared):
         seals = [entry.seal for entry in ours.replaces]
-        n_clips = _n_withdrawn(compared, ours.replaces[seals.index(compared.seal) :])
+        since = ours.replaces[seals.index(compared.seal) :]
+        n_clips = _n_withdrawn(compared, Withdrawals.of([copy]).by(since))
         sentence = "a later store than its source, which it replaces"
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
@@ -397,7 +404,7 @@ def compare_with_source(
         else:
             continue
         since = theirs.replaces[place:]
-        n_clips = _n_withdrawn(copy, since)
+        n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
         return Comparison(sentence, changes_of(since))
@@ -413,26 +420,23 @@ def compare_with_source(
 
 
 def has_replaced(later: Store, earlier: Store) -> bool:
-    """Return whether a store has taken the place of an earlier one.
+    """Return whether a store has taken the place of an earlier one, so that its rows come first.
 
-    A part or a merger lists what was withdrawn from its sources too; but a part has fewer rows or
-    arrays, and a change takes none away.
+    A part or a merger lists what was withdrawn from its sources too, but it has other origins: a
+    change keeps them.
     """
     seals = [entry.seal for entry in later.record.replaces]
-    arrays_before = {array.name for array in earlier.record.arrays}
-    has_all_arrays = arrays_before <= {array.name for array in later.record.arrays}
-    return earlier.seal in seals and len(later) >= len(earlier) and has_all_arrays
+    has_same_origins = later.record.origins == earlier.record.origins
+    return earlier.seal in seals and has_same_origins
 
 
-def _n_withdrawn(copy: Store, changes: Sequence[Replaced]) -> int:
-    """Return how many clips with features in a copy some changes have withdrawn."""
-    films, clips = withdrawn_by(changes)
-    if not (films or clips):
+def _n_withdrawn(store: Store, withdrawals: Withdrawals) -> int:
+    """Return how many clips with features in a store were withdrawn elsewhere."""
+    if not withdrawals:
         return 0
     n_clips = 0
-    for row in copy.rows:
-        is_withdrawn = row.clip_id in clips or row.movie_id in films
-        n_clips += row.is_ok and is_withdrawn
+    for row in store.rows:
+        n_clips += row.is_ok and bool(withdrawals.reason(row, store.record))
     return n_clips
 
 

@@ -178,7 +178,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         viewed.clips,
         of_segments=bool(data.segments),
         of_manifest=manifest.clips,
-        remarks=_remarks(manifest, viewed, data),
+        remarks=_remarks(manifest, viewed, selected, data),
         view=data.view,
         vocabulary=tuple(viewed.header.concepts),
     )
@@ -193,7 +193,9 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     return table
 
 
-def _remarks(manifest: Manifest, viewed: Manifest, data: Data) -> dict[str, str]:
+def _remarks(
+    manifest: Manifest, viewed: Manifest, selected: Manifest, data: Data
+) -> dict[str, str]:
     """Return what may be wrong with the selected clips; of their values, `where` has warned."""
     remarks = {}
     expression = None
@@ -202,18 +204,25 @@ def _remarks(manifest: Manifest, viewed: Manifest, data: Data) -> dict[str, str]
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
+    n_without_level = sum(not clip.level for clip in selected)
+    if 0 < n_without_level < len(selected):
+        n_clips = count(n_without_level, manifest.header.unit)
+        remarks["without level"] = (
+            f"{n_clips} of {len(selected)} without a level: tasks of levels leave them out."
+        )
     if data.view != manifest.header.view:
-        selected = manifest.with_clips(
+        # By their levels before the view: it may be why a clip is left out.
+        raw = manifest.with_clips(
             clip
             for clip in manifest
             if clip.clip_id in viewed
             and (expression is None or expression.holds(clip.values))
         )
-        lost = selected.levels_lost
+        lost = raw.levels_lost
         if lost:
             remarks["levels lost"] = f"{lost}."
         if data.view == "visual":
-            changed = _levels_changed(selected, viewed)
+            changed = _levels_changed(raw, viewed)
             if changed:
                 remarks["levels changed"] = changed
     return remarks

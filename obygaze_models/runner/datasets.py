@@ -47,8 +47,8 @@ class Dataset(NamedTuple):
 def dataset(
     store: PathLike | Store,
     manifest: PathLike | Manifest,
-    *,
     task: str | Mapping[str, Any] = DEFAULT_TASK,
+    *,
     view: View | None = None,
     array: str | None = None,
     workspace: PathLike | None = None,

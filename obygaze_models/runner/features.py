@@ -9,24 +9,22 @@ from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
-from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.recipe import IMPORTED
-from obygaze_features.store.records import WITHOUT_MANIFEST
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
+    NOT_FINITE,
+    as_float32,
     blocks_of,
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Protocol
 
-NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 NOT_COMMON = "left out: another store has no features of it"
@@ -234,14 +232,12 @@ def _read(
         problem = "has a window in this store"
         hint = ""
     else:
-        clips_alone = [unannotated_id(clip) for clip in table.clips]
-        if clips_alone != ids and not any(clip in store for clip in ids):
-            ids = clips_alone
-        _check_clips(store, table.clips, ids)
+        matched = store.match(table.clips)
+        ids = matched.ids
         matrix = _matrix(store, array, ids)
         problem = "has features in this store"
         hint = f"obygaze store info {shlex.quote(store.location)} --clips"
-        if not any(clip in store for clip in ids):
+        if (matched.rows < 0).all():
             problem = "is in this store"
             hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
     if len(matrix.values):
@@ -253,35 +249,6 @@ def _read(
         where=store.location,
         hint=hint,
     )
-
-
-def _check_clips(store: Store, clips: Sequence[Clip], ids: Sequence[str]) -> None:
-    """Raise an error if a clip has the id of another one in the store: its film or times differ.
-
-    A time that is not known on both sides says nothing, nor does a film that was only guessed from
-    an id, as in a store that was imported without a manifest.
-    """
-    knows_films = store.record.manifest.name != WITHOUT_MANIFEST
-    numbers = store.table.find(ids)
-    known = np.flatnonzero(numbers >= 0)
-    rows = store.table.some(numbers[known])
-    for at, row in zip(known.tolist(), rows, strict=True):
-        clip = clips[at]
-        sides: list[tuple[str, object, object]] = [
-            ("start_s", row.start_s, clip.start_s),
-            ("end_s", row.end_s, clip.end_s),
-        ]
-        if knows_films:
-            sides.insert(0, ("film", row.movie_id, clip.movie_id))
-        for what, there, here in sides:
-            if there is None or here is None or there == here:
-                continue
-            raise FixInput(
-                f"clip {row.clip_id!r} is another one in this store: {what} is {there} there, "
-                f"and {here} in the manifest",
-                where=store.location,
-                hint="a store of the clips as they are now",
-            )
 
 
 def _matrix(store: Store, array: str, ids: Sequence[str]) -> Matrix:
@@ -302,7 +269,7 @@ def _values(
 ) -> tuple[Any, BoolArray | None]:
     """Return the features of clips, and which of their frames are real, where that is known."""
     if np.ndim(matrix.values) == 2:
-        return _as_float32(matrix.values), None
+        return as_float32(matrix.values), None
     if not isinstance(matrix, Matrix):
         return matrix.values, None
     is_real = store.real_frames(array, matrix.rows)
@@ -311,18 +278,12 @@ def _values(
     return with_padding(matrix.values, is_real), is_real
 
 
-def _as_float32(values: Any) -> NDArray[np.float32]:
-    """Return numbers as models read them; those that float32 cannot hold become infinite."""
-    with np.errstate(over="ignore"):
-        return np.asarray(values, dtype=np.float32)
-
-
 def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, str]:
     """Return the rows that no model can read, each with its reason."""
     reasons: dict[int, str] = {}
     first = 0
     for block in blocks_of(X):
-        is_finite = np.isfinite(_as_float32(block))
+        is_finite = np.isfinite(as_float32(block))
         if is_real is not None:
             is_finite[~is_real[first : first + len(block)]] = True
         is_usable = is_finite.all(axis=tuple(range(1, block.ndim)))

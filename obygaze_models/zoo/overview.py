@@ -1,6 +1,6 @@
 """List and show the models of a workspace."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,12 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_models.zoo.info import ModelInfo, TrainingClips, card_text
+from obygaze_models.zoo.info import (
+    ModelInfo,
+    TrainingClips,
+    card_text,
+    withdrawn_from_training,
+)
 from obygaze_models.zoo.saving import (
     MODEL_FILE,
     SavedModel,
@@ -102,11 +107,15 @@ def _summary(name: str, info: ModelInfo) -> ModelSummary:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The facts of a saved model, shown as its card; its estimator is not loaded."""
+    """The facts of a saved model, shown as its card; its estimator is not loaded.
+
+    `warnings` say which of its training clips were withdrawn.
+    """
 
     folder: Path
     info: ModelInfo
     clips: TrainingClips | None
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of model.json."""
@@ -134,9 +143,16 @@ def show_model(
         obygaze models show films-pcbm
         obygaze models show models/films-pcbm --json
     """
+    here = Workspace.of(workspace)
     if isinstance(model, SavedModel):
-        return ModelCard(model.folder, model.info, model.clips)
-    folder = Workspace.of(workspace).existing("models", model)
-    document = read_document(folder)
-    check_arrays(folder, document)
-    return ModelCard(folder, document.info, read_clips(folder, document))
+        folder = model.folder
+        info = model.info
+        clips = model.clips
+    else:
+        folder = here.existing("models", model)
+        document = read_document(folder)
+        check_arrays(folder, document)
+        info = document.info
+        clips = read_clips(folder, document)
+    warnings = withdrawn_from_training(info, clips, here)
+    return ModelCard(folder, info, clips, warnings)

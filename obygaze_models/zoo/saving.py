@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +48,7 @@ from obygaze_models.zoo.info import (
     document_sha256,
     parse_document,
     read_training_clips,
+    withdrawn_from_training,
 )
 
 MODEL_FILE = "model.json"
@@ -69,7 +70,8 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json.
+    does not list them. `sha256` is the checksum of model.json. `warnings` say what was withdrawn of
+    its training clips, of a model that was pulled.
     """
 
     info: ModelInfo
@@ -78,6 +80,7 @@ class SavedModel:
     folder: Path
     sha256: str
     clips: TrainingClips | None = None
+    warnings: Sequence[str] = ()
 
     def __repr__(self) -> str:
         info = self.info
@@ -455,7 +458,10 @@ def pull_model(
         for file in files_of(draft)[:-1]:
             _fetch(files, file, draft)
         _check_copy(draft)
-    return load_folder(folder)
+    pulled = load_folder(folder)
+    here = Workspace.of(workspace)
+    warnings = withdrawn_from_training(pulled.info, pulled.clips, here)
+    return replace(pulled, warnings=warnings)
 
 
 def check_target(folder: Path, name: str, *, force: bool) -> None:

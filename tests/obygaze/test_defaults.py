@@ -34,7 +34,7 @@ TAKE_A_VIEW = [
 def with_speech() -> Manifest:
     """Films of which some sure clips have a concept that is heard and none that is seen."""
     manifest = films(4, 30)
-    concepts = {**manifest.header.concepts, "Voice": "auditory"}
+    concepts = {**manifest.header.concepts, "Voice": "audio"}
     clips = []
     for clip in manifest:
         is_heard = clip.level == "S" and clip.clip_id[-1] in "02468"

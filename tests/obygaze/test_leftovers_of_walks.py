@@ -107,7 +107,7 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
     looks = og.dataset("mine", "films", task={"positive": "Look in concept"})
     assert looks.ids[looks.y == 1].tolist() == ["a-2", "b-2"]
     assert sorted(looks.ids[looks.y == 0].tolist()) == ["a-1", "b-1"]
-    levels = og.dataset("mine", "films", task={"EN": 0, "S": 1})
+    levels = og.dataset("mine", "films", {"EN": 0, "S": 1})
     assert sorted(levels.ids.tolist()) == ["a-1", "a-2", "b-2"]
     with pytest.raises(FixUsage, match="has no values"):
         og.dataset("mine", "films", task={"column": "decade"})

@@ -326,7 +326,8 @@ def test_a_row_of_another_film_is_not_joined(ws: Workspace) -> None:
     rows += [{"clip_id": "pier-004", "movie_id": "pier", "emotions": "joy"}]
     ws.write_table("emotions.csv", rows)
     text = ws("manifest join films emotions.csv", code=1).text
-    assert "emotions.csv:2: column 'movie_id': the clip 'pier-005' is in" in text
+    problem = "another clip than 'pier-005' of the manifest: film: pier and tt0467406"
+    assert f"emotions.csv:2: {problem}" in text
 
 
 def test_a_table_whose_numbers_restart_can_be_joined(ws: Workspace) -> None:

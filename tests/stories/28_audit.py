@@ -209,7 +209,7 @@ def test_words_of_emotion_are_counted_as_the_published_counter_counts(
     for name, text in cases["files"].items():
         ws.write(f"captions/{name}", text)
     ws(
-        "audit captions captions --group group,face --cluster image,face"
+        "audit captions captions --group group,face --cluster image,face --tokens authors"
         " --table rates.csv --figure figures/words"
     )
     rates = {}

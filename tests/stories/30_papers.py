@@ -1761,7 +1761,8 @@ FACES = ("AN1", "AN2", "SA1", "SA2", "HA1", "HA2")
 
 def rates_of_captions(ws: TypingWorkspace, options: str = "") -> dict[str, Any]:
     """Return the rates of the words of each face's own emotion, by group and face."""
-    words = f"audit captions captions --group group,face --cluster image,face {options}"
+    words = "audit captions captions --group group,face --cluster image,face"
+    words += f" --tokens authors {options}"
     document = ws(f"{words} --json").json()
     rates = {}
     for rate in document["rates"]:

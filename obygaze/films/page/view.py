@@ -63,6 +63,7 @@ def open_site(
     """
     from obygaze.films.marks import MarkTable
     from obygaze.films.page.site import Site
+    from obygaze.films.vocabulary import read_vocabulary, vocabulary_path
     from obygaze_models.runner.experiments import named_manifest
     from obygaze_models.runner.tables import read_run
 
@@ -93,6 +94,8 @@ def open_site(
     if annotate is not None:
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
         concepts = tuple(clips.header.concepts)
+        # A vocabulary that cannot be read is an error before anything is marked.
+        read_vocabulary(vocabulary_path(path.parent, clips.name), concepts)
         marks = MarkTable(path, annotate, clips.films, concepts)
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:

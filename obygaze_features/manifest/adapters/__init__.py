@@ -23,7 +23,7 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import is_linked
-from obygaze_features.manifest.model import Header, Manifest, SourceFile
+from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.times import long_clips
@@ -97,11 +97,13 @@ class ImportedManifest(NamedTuple):
                 where=str(path),
                 hint="choose another name, or replace it with --force, which drops the links",
             )
+        # Rows that contradict each other are refused before anything is written.
+        long = long_clips(manifest)
         write_manifest(manifest, path, force=force)
         return SavedManifest(
             path,
             manifest,
-            self.warnings,
+            [*self.warnings, long] if long else [*self.warnings],
             n_lost_links,
             self.notes,
             self.facts,
@@ -112,13 +114,14 @@ class ImportedManifest(NamedTuple):
 class SavedManifest:
     """A manifest that was written.
 
-    `n_lost_links` is how many clips of the manifest that it replaced were linked to videos.
+    `warnings` are what should be known of the files and of the clips. `n_lost_links` is how many
+    clips of the manifest that it replaced were linked to videos.
     `notes_of_files` and `facts_of_files` say how the files were read.
     """
 
     path: Path
     manifest: Manifest
-    warnings_of_files: tuple[str, ...]
+    warnings: list[str]
     n_lost_links: int = 0
     notes_of_files: tuple[str, ...] = ()
     facts_of_files: Mapping[str, Any] = field(default_factory=dict)
@@ -138,14 +141,10 @@ class SavedManifest:
         stats = compute_stats(self.manifest)
         n_clips = count(stats.clips, stats.unit)
         text = f"{self.path}: {n_clips} of {count(stats.n_films, 'film')}"
-        levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
-        return f"{text} ({levels})" if levels else text
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return what should be known of the files and of the clips."""
-        long = long_clips(self.manifest)
-        return [*self.warnings_of_files, long] if long else [*self.warnings_of_files]
+        counts = [f"{level} {n}" for level, n in stats.levels.items() if n]
+        if counts and stats.without_level:
+            counts.append(f"{NO_LEVEL} {stats.without_level}")
+        return f"{text} ({', '.join(counts)})" if counts else text
 
     @property
     def notes(self) -> list[str]:

@@ -20,6 +20,7 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
+from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of, toml_string
 from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
@@ -31,13 +32,13 @@ from obygaze_features.manifest.model import (
     ascii_id,
     concept_name,
 )
+from obygaze_features.manifest.spans import FILM_TIMES, NAME_COLUMN, RATE_COLUMN
 from obygaze_features.manifest.tables import (
     CsvTable,
     TableRow,
     read_table,
     whole_number,
 )
-from obygaze_features.manifest.times import NAME_COLUMN
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
@@ -47,6 +48,7 @@ from obygaze_features.manifest.vocabulary import (
 from obygaze_features.manifest.workbooks import is_workbook
 
 NEEDED = ("clip_id", "movie_id")
+FRAMES = ("start_frame", "end_frame")
 # The columns of a manifest that another command reads, beside fold:NAME.
 TARGETS = (
     *COLUMNS,
@@ -187,6 +189,7 @@ def read(
                 row, given, chosen, has_decimal_comma=table.delimiter != ","
             )
         )
+    _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
     _check_swapped(cells, chosen, path)
     _check_ids(table.rows, cells, given_ids, chosen)
@@ -369,15 +372,45 @@ def _values_of_clip(
     for column in NEEDED:
         cells[column] = as_id(cells[column])
     for column in TIMES:
-        cell = cells.get(column, "")
-        cells[column] = in_seconds(
-            row, column, cell, has_decimal_comma=has_decimal_comma
-        )
+        cells.setdefault(column, "")
+    for column in (*TIMES, *FILM_TIMES):
+        if column in cells:
+            cells[column] = in_seconds(
+                row, column, cells[column], has_decimal_comma=has_decimal_comma
+            )
     if "scene" not in cells:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)
     cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
     return cells
+
+
+def _add_times_of_frames(
+    rows: Sequence[TableRow], cells: Sequence[dict[str, str]]
+) -> None:
+    """Add the times of clips that have only their first and last picture in the film.
+
+    Where a file is named, they may be pictures of another one; a clip alone in its file is the
+    whole file.
+    """
+    n_clips_of_file = Counter(values.get("video", "") for values in cells)
+    for row, values in zip(rows, cells, strict=True):
+        frames = [values.get(column, "") for column in FRAMES]
+        if values["start_s"] or values["end_s"] or not all(frames):
+            continue
+        video = values.get("video", "")
+        rate = known_frame_rate(values.get(RATE_COLUMN, "").strip())
+        first, last = (whole_number(frame) for frame in frames)
+        if video and n_clips_of_file[video] > 1:
+            problem = f"does not say where in {video} the clip is; start_s and end_s do"
+            row.add(FRAMES[0], problem)
+        elif not video and rate is None:
+            row.add(
+                FRAMES[0], f"needs the {RATE_COLUMN} of the film, or start_s and end_s"
+            )
+        elif not video and first is not None and last is not None and rate is not None:
+            values["start_s"] = repr(float(first / rate))
+            values["end_s"] = repr(float((last + 1) / rate))
 
 
 def _level_of(row: TableRow, word: str, mapping: TableMapping) -> str:

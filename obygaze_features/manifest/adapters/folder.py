@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -24,7 +25,8 @@ def read(
     """Read a folder of videos: one clip for each file, without labels.
 
     The film of a clip is the folder that the file is in; of a file at the top, its name up to the
-    scene's number (lake of lake-001.mp4 and lake_scene_001.mp4), else the whole name.
+    scene's number (lake of lake-001.mp4 and lake_scene_001.mp4), else the whole name. Files without
+    scene numbers are in the order of their names, in which part2 is before part10.
 
     Args:
         folder: The folder; no video is opened.
@@ -35,7 +37,10 @@ def read(
         obygaze manifest import folder clips/ --json
     """
     folder = Path(folder)
-    files = [PurePosixPath(file) for file in find_videos(folder)]
+    # Parts of a film that have no scene numbers follow each other in this order.
+    files = [
+        PurePosixPath(file) for file in sorted(find_videos(folder), key=_by_number)
+    ]
     if not files:
         known = ", ".join(VIDEO_SUFFIXES)
         raise FixInput(
@@ -68,6 +73,15 @@ def read(
     title = name or ascii_id(folder.resolve().name) or "videos"
     header = Header(title, video_root=folder.resolve().as_posix())
     return ImportedManifest(Manifest(title, header, clips))
+
+
+def _by_number(name: str) -> list[tuple[str, int]]:
+    """Return the key that sorts names by the numbers in them: part2 before part10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [
+        (text, int(digits or 0))
+        for text, digits in zip_longest(parts[::2], parts[1::2])
+    ]
 
 
 def _film_and_scene(file: PurePosixPath) -> tuple[str, str]:

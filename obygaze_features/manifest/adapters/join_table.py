@@ -14,13 +14,16 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
+from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import (
+    SECONDS,
     as_id,
     manifest_path,
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import COLUMNS, Manifest, ascii_id, unannotated_id
+from obygaze_features.manifest.model import COLUMNS, Manifest, unannotated_id
+from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
 CLIP = "clip_id"
@@ -30,11 +33,15 @@ ANNOTATOR = "annotator"
 
 @dataclass(frozen=True)
 class JoinedColumns:
-    """A manifest with the columns of a table; `columns` has how many clips have a value in each."""
+    """A manifest with the columns of a table; `columns` has how many clips have a value in each.
+
+    `n_by_id` clips have a row that says nothing of them but the id.
+    """
 
     manifest: Manifest
     columns: Mapping[str, int]
     warnings: tuple[str, ...]
+    n_by_id: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the number of clips by column, and what should be known of the table."""
@@ -42,10 +49,19 @@ class JoinedColumns:
             "name": self.manifest.name,
             "columns": dict(self.columns),
             "warnings": list(self.warnings),
+            "by_id_alone": self.n_by_id,
         }
 
     def __str__(self) -> str:
         return table(("column", "clips with a value"), self.columns.items())
+
+    @property
+    def notes(self) -> list[str]:
+        """How many clips are found by their ids alone."""
+        if not self.n_by_id:
+            return []
+        n_clips = count(self.n_by_id, "clip")
+        return [f"{n_clips} by the id alone: the table has neither film nor times"]
 
 
 def join_columns(
@@ -63,7 +79,8 @@ def join_columns(
 
     CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
     several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
-    lake-001 is also one of the clips that annotators made of it, such as lake-001.ada.
+    lake-001 is also one of the clips that annotators made of it, such as lake-001.ada. Where the
+    table has films or times, too, they must be those of the clip.
 
     A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
     get the values of its rows.
@@ -118,8 +135,10 @@ def join(
         else:
             n_without_id += 1
     id_in_table = _ids_in_table(manifest, rows, key)
+    _check_annotators(rows, targets.get(ANNOTATOR, ANNOTATOR), csv)
+    n_by_id = 0
     if key == CLIP:
-        _check_films(manifest, id_in_table, rows, targets.get(FILM, FILM), csv)
+        n_by_id = _compare(manifest, id_in_table, rows, targets, csv)
     if rows.keys().isdisjoint(id_in_table.values()):
         noun = "film" if key == FILM else "clip"
         known_ids = manifest.films if key == FILM else manifest.clip_ids
@@ -160,6 +179,7 @@ def join(
         joined,
         {name: n_with_value(joined, name) for name in added},
         tuple(f"{csv}: {warning}" for warning in warnings),
+        n_by_id,
     )
 
 
@@ -213,22 +233,65 @@ def _ids_in_table(
     return id_in_table
 
 
-def _check_films(
+def _check_annotators(
+    rows: Mapping[str, Sequence[TableRow]], column: str, path: Path
+) -> None:
+    """Raise an error if an id has rows of several annotators: a joined cell is of no one."""
+    for rows_of_id in rows.values():
+        names = {row.cells.get(column, "").strip() for row in rows_of_id} - {""}
+        if len(names) > 1:
+            raise FixInput(
+                f"the column {column} has several annotators of one clip: {few(sorted(names))}",
+                where=str(path),
+                hint="obygaze manifest import csv makes a row for each annotator; or join a table"
+                " of one of them",
+            )
+
+
+def _compare(
     manifest: Manifest,
     id_in_table: Mapping[str, str],
     rows: Mapping[str, Sequence[TableRow]],
-    column: str,
+    targets: Mapping[str, str],
     path: Path,
-) -> None:
-    """Raise an error if a row names, in a column, another film than that of its clip."""
+) -> int:
+    """Return the number of clips whose rows have the id alone; rows of other clips are an error."""
     violations = Violations(path)
+    n_by_id = 0
     for clip in manifest:
+        identity = Identity.of_clip(clip)
+        compared = []
         for row in rows.get(id_in_table[clip.clip_id], ()):
-            film = row.cells.get(column, "").strip()
-            if ascii_id(film) not in ("", clip.movie_id):
-                problem = f"the clip {clip.clip_id!r} is in the film {clip.movie_id!r}"
-                violations.add(row.line, column, f"{problem}, not in {film!r}")
+            comparison = compare_clips(identity, _identity(row, identity, targets))
+            compared.append(comparison.sameness)
+            if comparison.contradiction:
+                problem = f"another clip than {clip.clip_id!r} of the manifest"
+                violations.add(row.line, None, f"{problem}: {comparison.contradiction}")
+        n_by_id += UNKNOWN in compared
     violations.raise_if_any("the table cannot be joined")
+    return n_by_id
+
+
+def _identity(
+    row: TableRow, identity: Identity, targets: Mapping[str, str]
+) -> Identity:
+    """Return what a row says of its clip, which has the id of a clip of the manifest."""
+
+    def seconds(column: str) -> float | None:
+        cell = row.cells.get(targets.get(column, column), "")
+        text = in_seconds(row, column, cell, has_decimal_comma=True)
+        return float(text) if SECONDS.fullmatch(text) else None
+
+    in_film = (seconds("film_start_s"), seconds("film_end_s"))
+    in_either = (seconds("start_s"), seconds("end_s"))
+    compared = Identity(
+        identity.clip_id, as_id(row.cells.get(targets.get(FILM, FILM), ""))
+    )
+    if in_film != (None, None):
+        compared = compared._replace(in_film=in_film)
+    if in_either != (None, None):
+        compared = compared._replace(in_either=in_either)
+    return compared
 
 
 def _warnings(

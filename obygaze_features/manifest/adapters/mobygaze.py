@@ -109,8 +109,8 @@ def _times(row: TableRow) -> tuple[str, str]:
     """Return the start and the end of a segment in seconds; empty where its cells are invalid."""
     frames = row.frames()
     rate = known_frame_rate(row["framerate"])
-    if rate is None:
-        row.add("framerate", f"{row['framerate']!r} is not a frame rate")
+    if not row["framerate"]:
+        row.add("framerate", "is empty")
     if frames is None or rate is None:
         return "", ""
     first, last = frames

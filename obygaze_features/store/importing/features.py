@@ -25,9 +25,12 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import as_id, read_manifest
+from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
+from obygaze_features.store.identity import another_clip, identity_of
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
+from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
     MOST_BYTES,
@@ -41,6 +44,7 @@ from obygaze_features.store.importing.reader import (
 from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import VECTORS, Array
 from obygaze_features.store.making import new_store, rows_not_finite, write_store
+from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
@@ -48,7 +52,13 @@ from obygaze_features.store.records import (
     Origin,
     film_of_id,
 )
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+from obygaze_features.store.withdrawals import (
+    Withdrawals,
+    changes_that_withdrew,
+    rows_withdrawn_elsewhere,
+    stores_with_withdrawals,
+)
 
 Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
 Pool = Literal["none", "also", "only"]
@@ -87,16 +97,20 @@ class Imported:
     remarks: Sequence[str]
     next_command: str
     warnings: Sequence[str] = ()
+    withdrawn: Sequence[str] = ()
+
+    @property
+    def n_ok(self) -> int:
+        """How many clips have features."""
+        return self.n_clips - len(self.failed) - len(self.withdrawn)
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the import."""
-        n_ok = self.n_clips - len(self.failed)
-        return {**vars(self), "path": str(self.path), "n_ok": n_ok}
+        return {**vars(self), "path": str(self.path), "n_ok": self.n_ok}
 
     def __str__(self) -> str:
         shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
-        n_ok = self.n_clips - len(self.failed)
-        return f"{self.path}: {n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
+        return f"{self.path}: {self.n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
 
     @property
     def exit_code(self) -> int:
@@ -107,6 +121,12 @@ class Imported:
     def notes(self) -> list[str]:
         """What was left out of the files, why clips have no features, and the next command."""
         notes = list(self.remarks)
+        if self.withdrawn:
+            n_clips = count(len(self.withdrawn), "clip")
+            shown = few(self.withdrawn, 3)
+            notes.append(
+                f"{n_clips} withdrawn, as in the store of these files: {shown}"
+            )
         if self.failed:
             notes.append(f"{count(len(self.failed), 'clip')} without features")
         clips_of_reason: dict[str, list[str]] = {}
@@ -196,7 +216,8 @@ def import_features(
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features --manifest obygaze12 -o mine
     """
-    target = new_store(Workspace.of(workspace), path)
+    here = Workspace.of(workspace)
+    target = new_store(here, path)
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
     _check_facts(facts or {})
@@ -206,23 +227,31 @@ def import_features(
             pool = "also" if list(reader.columns) == ["tokens"] else "none"
         if citation is None:
             citation = "" if manifest is None else manifest.header.citation
-        clips = _matched(reader, manifest)
+        origin = read_origin(Path(source))
+        clips = _matched(reader, manifest, origin)
         _check_some_known(reader, clips, manifest)
+        sources = _sources_of(reader, origin, here)
+        withdrawals = Withdrawals.of(sources)
         stored = _stored_arrays(reader, clips, pool)
-        imported = ImportedRows(reader, clips, stored, progress or Quiet())
+        imported = ImportedRows(reader, clips, stored, progress or Quiet(), withdrawals)
         written = write_store(
             target,
             imported,
             arrays=imported.arrays,
             recipe=_recipe_of(reader, backbone, facts or {}, pool),
             manifest=clips.manifest,
+            replaces=changes_that_withdrew(sources),
             origins=[_origin_of(reader)],
             terms=Terms(licence, citation),
         )
     finally:
         reader.close()
     rows = imported.rows
-    failed = {row.clip_id: row.reason for row in rows if not row.is_ok}
+    failed = {row.clip_id: row.reason for row in rows if row.status == FAILED}
+    elsewhere = rows_withdrawn_elsewhere(open_store(written.path), here)
+    warnings = [*imported.warnings]
+    if elsewhere:
+        warnings.append(f"{elsewhere}, and have features in this new store")
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -232,8 +261,28 @@ def import_features(
         not_in_manifest=clips.not_in_manifest,
         remarks=[*reader.notes, *clips.notes],
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
-        warnings=imported.warnings,
+        warnings=warnings,
+        withdrawn=[row.clip_id for row in rows if row.status == WITHDRAWN],
     )
+
+
+def _sources_of(
+    reader: Reader, origin: Mapping[str, Any] | None, workspace: Workspace
+) -> list[Store]:
+    """Return the stores of a workspace that files were exported from, or that were made of them.
+
+    What was withdrawn from these does not come back.
+    """
+    seals = {str(reader.origin["sha256"])}
+    if origin is not None:
+        seals.add(origin["seal"])
+    sources = []
+    for store in stores_with_withdrawals(workspace).values():
+        known = {entry.seal for entry in store.record.replaces}
+        known.update(origin.seal for origin in store.record.origins)
+        if not seals.isdisjoint({store.seal, *known}):
+            sources.append(store)
+    return sources
 
 
 def _next_command(
@@ -292,8 +341,18 @@ class Clips:
     notes: Sequence[str] = ()
 
 
-def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
-    """Return the rows of the new store with their places in the files."""
+def _matched(
+    reader: Reader,
+    manifest: model.Manifest | None,
+    origin: Mapping[str, Any] | None = None,
+) -> Clips:
+    """Return the rows of the new store with their places in the files.
+
+    Args:
+        reader: The files.
+        manifest: The manifest whose clips the rows become.
+        origin: Of which store the files are an export, see `read_origin`.
+    """
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
         clip_ids = list(map(as_id, reader.clip_ids))
@@ -307,15 +366,53 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     place_of_clip = {clip: place for place, clip in enumerate(ids)}
     rows = []
     places = []
+    exported = None
+    if origin is not None:
+        exported = _Exported(Manifest(str(origin.get("manifest", {}).get("name")), ""))
+    n_by_ids = 0
+    contradictions = {}
     for clip in manifest:
         rows.append(Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s))
-        places.append(place_of_clip.pop(clip.clip_id, -1))
+        place = place_of_clip.pop(clip.clip_id, -1)
+        places.append(place)
+        if place < 0:
+            continue
+        here = Identity.of_clip(clip)
+        in_files = _identity_in(reader, place, here.clip_id, exported)
+        compared = compare_clips(here, in_files)
+        if compared.contradiction:
+            contradictions[clip.clip_id] = compared.contradiction
+        n_by_ids += compared.sameness is UNKNOWN
+    if contradictions:
+        raise another_clip(contradictions, "files", reader.where)
+    notes = []
+    if n_by_ids:
+        words = "matched by the ids alone: the files do not say of which films they are"
+        notes.append(f"{count(n_by_ids, 'clip')} {words}")
     return Clips(
         manifest=_manifest_record(manifest.name, rows),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),
+        notes=notes,
     )
+
+
+class _Exported(NamedTuple):
+    """The manifest of the store that files were exported from."""
+
+    manifest: Manifest
+
+
+def _identity_in(
+    reader: Reader, place: int, clip_id: str, exported: _Exported | None
+) -> Identity:
+    """Return what files say of a clip: its film, unless the store of an export only guessed it."""
+    film = reader.movie_ids[place]
+    if film is None:
+        return Identity(clip_id)
+    row = Row(reader.clip_ids[place], as_id(film))
+    return identity_of(row, exported)._replace(clip_id=clip_id)
 
 
 def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
@@ -568,13 +665,15 @@ class Repeats:
 class ImportedRows:
     """The rows of the new store, read from the files.
 
-    Each row is read twice: when its status is found out, and when it is written.
+    Each row is read twice: when its status is found out, and when it is written. What was withdrawn
+    is not read.
     """
 
     reader: Reader
     clips: Clips
     stored: Sequence[Stored]
     progress: Progress
+    withdrawals: Withdrawals
     problems: dict[int, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -585,8 +684,16 @@ class ImportedRows:
         n_passes = len(self.reader.columns) + len(self.stored)
         self.progress.expect(n_passes * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
+        withdrawn = {}
+        rows_to_ask = self.clips.rows if self.withdrawals else ()
+        for number, row in enumerate(rows_to_ask):
+            reason = self.withdrawals.reason(row, self.clips)
+            if reason:
+                withdrawn[number] = row._replace(status=WITHDRAWN, reason=reason)
+        self.places[list(withdrawn)] = -1
         for number in np.flatnonzero(self.places < 0).tolist():
-            self.problems[number] = NOT_IN_FILES
+            if number not in withdrawn:
+                self.problems[number] = NOT_IN_FILES
         first_problem = ""
         for stored in self.stored:
             # A pooled array has the problems of the vectors that it is made of.
@@ -601,7 +708,7 @@ class ImportedRows:
                     first_problem = first_problem or problem
                     self.problems.setdefault(int(rows[position]), problem)
             self.warnings += repeats.warnings(stored.name)
-        if len(self.problems) == n_rows:
+        if len(self.problems) + len(withdrawn) == n_rows:
             raise FixInput(
                 f"no clip has usable features; the first: {first_problem}",
                 where=self.reader.where,
@@ -609,6 +716,8 @@ class ImportedRows:
         # These rows are not read again.
         self.places[list(self.problems)] = -1
         self._rows = list(self.clips.rows)
+        for number, row in withdrawn.items():
+            self._rows[number] = row
         for number, problem in self.problems.items():
             reason = safe_text(problem, "terminal")
             failed = self._rows[number]._replace(status=FAILED, reason=reason)

@@ -25,7 +25,7 @@ from obygaze.audits.texts import (
     read_words,
     tokens,
 )
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
@@ -54,6 +54,29 @@ def rates_by_group(rates: list[WordRate]) -> dict[str, dict[str, WordRate]]:
 
 def test_words_of_a_caption() -> None:
     assert tokens("A man, smiling.  Twice") == ["a", "man", "smiling", "", "twice"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "n_words", "n_tokens"),
+    [
+        # Each has two words of the list, or one: `audit cooc` found them already.
+        ("sad! a (sad) man", 2, 0),
+        ('"sad"; sad?', 2, 0),
+        ("so: sad's end, sad.", 2, 1),
+        ("sadness is no sad-looking word: Sad", 1, 1),
+    ],
+)
+def test_words_are_found_beside_marks_and_the_authors_counter_is_a_choice(
+    caption: str, n_words: int, n_tokens: int
+) -> None:
+    rows = [{"caption": caption, "group": "o"}]
+    words = {"sad": frozenset({"sad"})}
+    (rate,) = audit_captions(rows, words=words).rates
+    assert rate.count == n_words
+    (rate,) = audit_captions(rows, words=words, tokens="authors").rates
+    assert rate.count == n_tokens
+    with pytest.raises(FixUsage, match="unknown tokens 'blanks'"):
+        audit_captions(rows, words=words, tokens="blanks")  # type: ignore[arg-type]
 
 
 def test_rates_by_hand() -> None:

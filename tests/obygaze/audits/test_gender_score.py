@@ -53,6 +53,8 @@ def test_limit_and_rounding_are_noted() -> None:
     noisy = gender_score(0.1, 1.0000001192092896, 0.2)
     assert noisy == GenderScore(1.0, "similarity clipped to 1: rounding error")
     assert gender_score(0.1, 0.9, 0.2).note == ""
+    assert "0 ** 0, taken as 1" in gender_score(0.0, 1.0, 0.5).note
+    assert gender_score(0.0, 1.0, 1.0).note == ""
 
 
 @pytest.mark.parametrize(

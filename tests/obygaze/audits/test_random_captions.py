@@ -111,7 +111,13 @@ def test_a_table_of_captions_is_counted_as_the_csv_module_reads_it(
         path = tmp_path / f"{seed}.csv"
         captions = draw_table(random, path)
         try:
-            audit = audit_captions(path, group="a,b", cluster="film,image", words=WORDS)
+            audit = audit_captions(
+                path,
+                group="a,b",
+                cluster="film,image",
+                words=WORDS,
+                tokens="authors",
+            )
         except ObygazeError as error:
             has_text = any(text.strip() for text, _, _ in captions)
             if has_text and not groups_are_alike(captions):
@@ -148,6 +154,7 @@ def test_a_folder_of_captions_is_counted_line_by_line(tmp_path: Path) -> None:
                 folder,
                 cluster="image",
                 words=WORDS,
+                tokens="authors",
             )
         except ObygazeError as error:
             if captions:

@@ -122,7 +122,8 @@ def test_published_folder_by_the_command(tmp_path: Path) -> None:
         write(tmp_path / "c" / name, text)
     # Each image has captions of both groups, so that no test delays the rates.
     words = ("audit", "captions", tmp_path / "c", "--group", "group,face")
-    rates = call_obygaze(*words, "--cluster", "image", "--json").ok().json()["rates"]
+    words = (*words, "--cluster", "image", "--tokens", "authors", "--json")
+    rates = call_obygaze(*words).ok().json()["rates"]
     for expected in cases["expected"]:
         group = "NO" if expected["condition"] == "Nonobjectified" else "O"
         key = (f"{group} {expected['emotion']}", expected["emotion"][:2])

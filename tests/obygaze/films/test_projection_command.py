@@ -530,3 +530,22 @@ def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
     call_obygaze(*export, cwd=tmp_path).ok()
     levels = call_obygaze(*words, "cut.csv", "--json", cwd=tmp_path).ok().json()
     assert [row["level"] for row in levels["merged"]] == ["HN", "EN"]
+
+
+def test_clips_of_films_with_a_rate_have_times_beside_films_without(
+    tmp_path: Path,
+) -> None:
+    """One film without a rate took the times of all others away."""
+    (tmp_path / "marks.csv").write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+        "alba,ada,0,49,S,,25\nbrug,ada,0,49,S,,\n"
+    )
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,alba,0,49\nb,brug,0,49\n"
+    )
+    words = ("manifest", "project", "marks.csv", "--clips", "clips.csv", "-o", "l.csv")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    _, of_alba, of_brug = (tmp_path / "l.csv").read_text("utf-8").splitlines()
+    assert of_alba.endswith(",50,50,0.0,2.0")
+    assert of_brug.endswith(",50,50,,")
+    assert "without times, the frame rate is not known: brug" in done.stderr

@@ -23,10 +23,13 @@ from obygaze_features.extraction.cases import (
 )
 from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.stored import Stored
+from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED
+from obygaze_features.store.withdrawals import Withdrawals, WithdrawnClip
 
 KIND = Kind("obygaze 1", "cpu", "float32")
 CLIP = Array.of("clip", "float32", (4,))
@@ -276,15 +279,33 @@ def test_a_clip_that_is_not_in_the_manifest_any_more_stays() -> None:
 def test_what_was_withdrawn_never_comes_back() -> None:
     gone = Row("a", "film", status=WITHDRAWN, reason="by request, 2026-01-02")
     other = PlannedClip("c", "gone", "b.mp4")
+    withdrawals = Withdrawals(
+        {"gone": "2026-01-02: by request"}, [withdrawn(gone), by_id_alone("b")]
+    )
     done = work(
-        [CLIP_A, CLIP_B, other],
-        [gone],
-        withdrawn_clips=frozenset("b"),
-        withdrawn_films=frozenset(["gone"]),
-        retry_failed=True,
+        [CLIP_A, CLIP_B, other], [gone], withdrawals=withdrawals, retry_failed=True
     )
     assert found(done) == {"withdrawn": 3}
     assert done.rows == [gone]
+
+
+def test_another_clip_with_the_id_of_a_withdrawn_one_is_refused() -> None:
+    gone = Row("a", "alba", 0.0, 1.0, WITHDRAWN, "2026-01-02: by request")
+    withdrawals = Withdrawals({}, [withdrawn(gone)])
+    done = work([CLIP_A], [gone], withdrawals=withdrawals)
+    with pytest.raises(Mismatch) as error:
+        done.refuse("films.clip")
+    assert error.value.details == ("a: the film was alba, is film",)
+
+
+def withdrawn(row: Row) -> WithdrawnClip:
+    """The withdrawal of the clip of a row."""
+    return WithdrawnClip(identity_of(row), row.movie_id, row.reason)
+
+
+def by_id_alone(clip_id: str) -> WithdrawnClip:
+    """The withdrawal of a clip of which only the id is known."""
+    return WithdrawnClip(Identity(clip_id), "", "2026-01-02: by request")
 
 
 def test_another_recipe_is_refused() -> None:
@@ -402,18 +423,21 @@ def test_drawn_stores_against_a_plain_model(
     rows: list[Row], clips: list[PlannedClip], retry: bool, gone: set[str]
 ) -> None:
     """Which ids are computed, which are refused, and that every row and clip is one case."""
-    done = work(clips, rows, retry_failed=retry, withdrawn_clips=frozenset(gone))
     clip_of = {clip.clip_id: clip for clip in clips}
     row_of = {row.clip_id: row for row in rows}
+    clips_gone = [withdrawn(row) for row in rows if row.status == WITHDRAWN]
+    clips_gone += [by_id_alone(name) for name in gone - row_of.keys()]
+    withdrawals = Withdrawals({}, clips_gone)
+    done = work(clips, rows, retry_failed=retry, withdrawals=withdrawals)
     to_compute = set()
     refused = set()
     for name in clip_of.keys() | row_of.keys():
         clip, row = clip_of.get(name), row_of.get(name)
         if row is None and name not in gone:
             to_compute.add(name)
-        if row is None or clip is None or row.status == WITHDRAWN:
+        if row is None or clip is None:
             continue
-        if row.status == OK:
+        if row.status in (OK, WITHDRAWN):
             if row.start_s != clip.start_s:
                 refused.add(name)
         elif (

@@ -352,3 +352,17 @@ def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() ->
     with pytest.raises(UnknownName, match="no column 'annotater'") as raised:
         manifest.where("annotater == A1")
     assert raised.value.where == "films"
+
+
+@pytest.mark.parametrize(
+    "text", ["mood == joy # and level == S", "level == S\n# not mood\nand mood", "#"]
+)
+def test_a_comment_is_refused(text: str) -> None:
+    """It cut the expression off, without a word; of several lines it ate all that follow."""
+    with pytest.raises(BadExpression, match="# is not allowed outside quotes"):
+        parse(text)
+
+
+def test_a_value_in_quotes_may_have_the_sign_of_a_comment() -> None:
+    clip = Clip("a", "m", extra={"tag": "#1"})
+    assert parse("tag == '#1' and level != S").holds(clip.values)

@@ -10,6 +10,7 @@ from support.cli import call_obygaze
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.folder import read
 from obygaze_features.manifest.link import link
+from obygaze_features.manifest.times import film_times
 
 
 def videos(folder: Path, *names: str) -> Path:
@@ -67,3 +68,13 @@ def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None
     done = call_obygaze("manifest", "import", "folder", "my films", cwd=tmp_path).ok()
     assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
     assert call_obygaze("manifest", "import", "folder", "none", cwd=tmp_path).code == 1
+
+
+def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """part10 was shown between part1 and part2."""
+    names = [f"lake/part{n}.mp4" for n in (1, 2, 9, 10, 11)]
+    made = read(videos(tmp_path, *reversed(names), "alba/cd1.avi", "alba/CD2.avi"))
+    of_lake = [clip for clip in made.manifest if clip.movie_id == "lake"]
+    assert [clip.video for clip in of_lake] == names
+    times = film_times(of_lake, length_of=lambda _: 10.0)
+    assert times.spans["part10"] == (30.0, 40.0)

@@ -165,7 +165,15 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
         (('"Tiny"', "3"), ["tiny.toml:2: dataset: must be a string, got 3"]),
         (
             ('"visual"\n"Body"', '4\n"Body"'),
-            ["tiny.toml:5: concepts.Look: must be a string, got 4"],
+            ["tiny.toml:5: concepts.Look: must be one of visual, speech, audio"],
+        ),
+        # "Visual" was kept, and made clips easy negatives in the visual view.
+        (
+            ('"visual"\n"Body"', '"Visual"\n"Body"'),
+            [
+                "tiny.toml:5: concepts.Look: must be one of visual, speech, audio, narrative,"
+                " unknown, got 'Visual'"
+            ],
         ),
         (
             ('"Body"', '"Bo|dy"'),

@@ -17,7 +17,25 @@ from obygaze_features.manifest.link import (
     link,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.times import span_in_film
+from obygaze_features.manifest.spans import span_in_film
+
+
+def test_the_only_clip_of_a_film_may_have_its_id(tmp_path: Path) -> None:
+    """The clip became the whole film, and its times were moved away."""
+    clips = (
+        Clip("lake", "lake", start_s=10.0, end_s=20.0),
+        Clip("dune.ada", "dune", start_s=1.0, end_s=2.0, extra={"annotator": "ada"}),
+        # Nobody says where it is in its film: the file is its own.
+        Clip("alba", "alba"),
+    )
+    manifest = Manifest("m", Header("d"), clips, ("annotator",))
+    folder = touch(tmp_path, "lake.mp4", "dune.mp4", "alba.mp4")
+    report = link(manifest, folder)
+    assert report.by_time == ("lake", "dune.ada") and report.by_name == ("alba",)
+    linked = report.manifest
+    assert (linked["lake"].start_s, linked["lake"].end_s) == (10.0, 20.0)
+    again = link(linked, folder).manifest
+    assert again == linked
 
 
 def touch(folder: Path, *names: str) -> Path:

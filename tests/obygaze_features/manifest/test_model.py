@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 
 HEADER = Header(
-    "films", {"Look": "visual", "Speech": "auditory"}, citation="A & B <2024>"
+    "films", {"Look": "visual", "Speech": "speech"}, citation="A & B <2024>"
 )
 CLIPS = (
     Clip(
@@ -67,13 +67,13 @@ def test_the_view_is_a_method() -> None:
     assert [clip.level for clip in visual] == ["S", "EN", ""]
     assert visual["tt1-001"].concepts == ("Look",)
     assert repr(visual) == (
-        "Manifest('films', 3 clips of 2 films, visual view, 1 EN, 1 S, 1 split)"
+        "Manifest('films', 3 clips of 2 films, visual view, 1 EN, 1 S, 1 no level, 1 split)"
     )
 
 
 def test_every_repr_is_one_short_line() -> None:
     assert repr(MANIFEST) == (
-        "Manifest('films', 3 clips of 2 films, raw view, 1 HN, 1 S, 1 split)"
+        "Manifest('films', 3 clips of 2 films, raw view, 1 HN, 1 S, 1 no level, 1 split)"
     )
     assert repr(CLIPS[0]) == "Clip('tt1-001', level S, Look|Speech, video 'a.mp4')"
     assert repr(HEADER) == "Header('films', raw view, 2 concepts)"

@@ -29,6 +29,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     SourceFile,
 )
+from obygaze_features.manifest.vocabulary import MODALITIES
 
 
 def there_and_back(manifest: Manifest, folder: Path) -> Manifest:
@@ -118,7 +119,7 @@ TIME = st.floats(0, 1e6, allow_nan=False).filter(lambda value: value == value)
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
     names = st.text("ab Éß'\"", min_size=1, max_size=6).filter(str.strip)
-    concepts = draw(st.dictionaries(names, TEXT, max_size=4))
+    concepts = draw(st.dictionaries(names, st.sampled_from(MODALITIES), max_size=4))
     columns = tuple(draw(st.lists(COLUMN, unique=True, max_size=3)))
     folds = tuple(
         f"fold:{name}" for name in draw(st.lists(WORD, unique=True, max_size=2))

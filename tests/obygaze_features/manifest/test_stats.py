@@ -91,7 +91,7 @@ def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -
     seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
     folds = compute_stats(seen).folds["02_EN_HN_S"]
-    assert folds == {0: FoldStats(3, 1, 1 / 3), 1: FoldStats(2, 1, 0.5)}
+    assert folds == {0: FoldStats(3, 1, 1 / 3, 0), 1: FoldStats(2, 1, 0.5, 0)}
 
 
 def test_views_do_not_stack(manifest: Manifest) -> None:

@@ -6,21 +6,24 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.spans import (
+    NAME_COLUMN,
+    span_in_file,
+    span_in_film,
+)
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     IN_FILE,
     IN_FILM,
-    NAME_COLUMN,
     Piece,
     film_rate,
     film_times,
     frames_between,
     long_clips,
-    span_in_file,
-    span_in_film,
     spans_in_films,
 )
+from obygaze_features.manifest.windows import Film, Grid
 
 PAL = Fraction(25)
 
@@ -196,3 +199,14 @@ def test_clips_that_are_long_for_a_few_pictures_are_named(
     if named:
         assert clips[0].clip_id in sentence
         assert "obygaze manifest windows" in sentence
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [Fraction(25), Fraction(24000, 1001), Fraction(25, 3), Fraction(25, 2), None],
+)
+def test_windows_have_the_rate_of_the_table_of_films(rate: Fraction | None) -> None:
+    """Without their videos, an export said that the rate is not known."""
+    film = Film("lake", "", 100, float(rate or 0), 40.0)
+    windows = Windows((film,), Grid(seconds=2.0, every=2.0))
+    assert film_rate(windows) == rate

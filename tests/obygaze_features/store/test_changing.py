@@ -16,6 +16,7 @@ from support.store_servers import web_server
 from support.withdrawn_stores import (
     FILM,
     KIND,
+    MAKER,
     N_ROWS,
     PLANTED,
     PLANTED_ROWS,
@@ -43,15 +44,19 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.written_tables import write_table
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import making
+from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
+from obygaze_features.store.finding import BY_IDS, OTHERS
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, Manifest
-from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
 from obygaze_features.store.verifying import compare_with_source, verify
 
 
@@ -380,6 +385,7 @@ def test_two_halves_are_one_store_again(store: Path, tmp_path: Path) -> None:
     assert document["manifest"]["name"] == "films"
     assert [origin["place"] for origin in document["origins"]] == [
         str(tmp_path / "a"),
+        str(store),
         str(tmp_path / "b"),
     ]
     assert made.n_clips == N_ROWS
@@ -399,10 +405,11 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     write(tmp_path / "numbers", rows, changed)
     with pytest.raises(Mismatch, match="'clip 40' is in two stores"):
         merge([store, tmp_path / "numbers"], tmp_path / "both")
-    rows[40] = rows[40]._replace(end_s=3.0)
-    write(tmp_path / "times", rows, values)
-    with pytest.raises(Mismatch, match="'clip 40' is in two stores"):
-        merge([store, tmp_path / "times"], tmp_path / "both")
+    for name, start_s in (("times", 1.0), ("others", 2.0)):
+        rows[40] = rows[40]._replace(start_s=start_s, end_s=3.0)
+        write(tmp_path / name, rows, values)
+    with pytest.raises(Mismatch, match="times: 1 s to 3 s and 2 s to 3 s"):
+        merge([tmp_path / "times", tmp_path / "others"], tmp_path / "both")
     gpu = Maker("p 1", "cuda", "a GPU", "float16")
     write(tmp_path / "gpu", makers=[gpu])
     with pytest.raises(Mismatch, match="devices or precisions"):
@@ -440,7 +447,8 @@ def test_what_was_withdrawn_from_another_store_is_said(
     (warning,) = again.warnings
     assert "(3 clips) were withdrawn from both" in warning
     merged = merge([stores / "one", stores / "both"], "more", workspace=workspace)
-    assert merged.warnings == ()
+    (warning,) = merged.warnings
+    assert warning.startswith("3 clips with features in one of the stores, withdrawn")
 
 
 def test_a_store_with_other_films_is_listed_with_its_withdrawal(
@@ -614,6 +622,224 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     rows = open_store(tmp_path / "both").rows
     assert {row.status for row in rows if row.movie_id == FILM} == {WITHDRAWN}
     assert not has_planted(tmp_path / "both")
+
+
+def test_the_clip_of_a_film_is_not_withdrawn_for_a_film_of_its_name(
+    store: Path, workspace: Workspace
+) -> None:
+    """Film `alba` has one clip, and another film has a clip that is called `alba`."""
+    rows = rows_of()
+    rows[9] = rows[9]._replace(clip_id="alba")
+    rows[93] = rows[93]._replace(movie_id="alba")
+    both = write(workspace.root / "stores" / "both", rows)
+    with pytest.raises(FixInput, match="'alba' is the id of a film and of a clip"):
+        subset(both, without=["alba"], reason="asked", workspace=workspace)
+
+
+def test_a_clip_that_is_not_of_the_film_is_refused(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"or not of these films; the first is 'clip 1'"):
+        subset(store, tmp_path / "part", films=[FILM], clips=["clip 9", "clip 1"])
+
+
+def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> None:
+    clips = [Clip("clip 10", FILM), Clip("clip 1", "film-0")]
+    subset(store, tmp_path / "part", clips=clips)
+    assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
+    with pytest.raises(FixInput, match="film: another and film-3"):
+        subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_another_film_s_clip_of_that_id_is_not_withdrawn_but_refused(
+    store: Path, workspace: Workspace, is_first: bool
+) -> None:
+    other = write(workspace.root / "stores" / "other", [Row("clip 9", "brug", maker=0)])
+    subset(store, without=["clip 9"], reason="asked", workspace=workspace)
+    with pytest.raises(Mismatch, match=r"film: (film-3|brug) and (film-3|brug)"):
+        merge([store, other] if is_first else [other, store], workspace.root / "both")
+    again = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
+    (listed,) = [copy for copy in again.copies if copy.path == other]
+    assert (listed.remark, listed.command) == (OTHERS, "")
+
+
+def test_where_a_part_knows_the_id_alone_it_decides_and_that_is_said(
+    store: Path, workspace: Workspace
+) -> None:
+    """A part has no row of the clip any more, so that nobody can know which film it was of."""
+    other = write(workspace.root / "other", [Row("clip 9", "brug", maker=0)])
+    subset(store, without=["clip 9"], reason="asked", workspace=workspace)
+    subset(store, workspace.root / "part", films=["film-4"])
+    made = merge([workspace.root / "part", other], workspace.root / "both")
+    last = open_store(workspace.root / "both").rows[-1]
+    assert (last.clip_id, last.status) == ("clip 9", WITHDRAWN)
+    (warning,) = made.warnings
+    assert warning == (
+        "1 clip with features in one of the stores, withdrawn in the new one: clip 9"
+    )
+
+
+def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
+    store: Path, workspace: Workspace
+) -> None:
+    """Also of a clip of the film that the other store does not have."""
+    values = {name: array[:1] for name, array in values_of().items()}
+    for name in ("late", "new"):
+        write(workspace.root / name, [Row(name, FILM, maker=0)], values)
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    stores = [workspace.root / "late", workspace.root / "new"]
+    made = merge(stores, workspace.root / "both", workspace=workspace)
+    (warning,) = made.warnings
+    assert warning.startswith("late, new (2 clips) were withdrawn from films")
+
+
+def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:
+    values = values_of()
+    halves = []
+    for number in range(2):
+        rows = some_rows(N_ROWS)
+        for row in range(number, N_ROWS, 2):
+            rows[row] = rows[row]._replace(status=FAILED, reason="not in the files")
+        halves.append(write(tmp_path / f"half{number}", rows, makers=()))
+    merge(halves, tmp_path / "both")
+    check_store(tmp_path / "both", some_rows(N_ROWS), values)
+
+
+def test_different_licences_are_refused_unless_one_is_given(tmp_path: Path) -> None:
+    halves = []
+    for number, licence in enumerate(("CC-BY-4.0", "CC0-1.0", "")):
+        rows = [row._replace(clip_id=f"{number} {row.clip_id}") for row in rows_of()]
+        terms = Terms(licence, f"Lab {number}")
+        halves.append(write(tmp_path / f"half{number}", rows, terms=terms))
+    for pair in (halves[:2], halves[1:]):
+        with pytest.raises(Mismatch, match=r"different licences: .*CC0-1.0") as error:
+            merge(pair, tmp_path / "both")
+        assert "--licence" in error.value.hint
+    merge(halves, tmp_path / "both", licence="CC-BY-NC-4.0")
+    terms = open_store(tmp_path / "both").terms
+    assert terms == Terms("CC-BY-NC-4.0", "Lab 0 | Lab 1 | Lab 2")
+
+
+def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
+    """A part of a mixed store that the CPU made merges with a store of the CPU, no other does."""
+    gpu = Maker("p 1", "cuda", "a GPU", "float32")
+    rows = [row._replace(maker=number % 2) for number, row in enumerate(rows_of())]
+    mixed = write(tmp_path / "mixed", rows, makers=[gpu, MAKER])
+    names = [row.clip_id for row in rows]
+    subset(mixed, tmp_path / "gpu", clips=names[::2])
+    subset(mixed, tmp_path / "cpu", clips=names[1::2])
+    part = open_store(tmp_path / "cpu")
+    assert part.record.makers == (MAKER,)
+    assert {row.maker for row in part.rows} == {0}
+    with pytest.raises(Mismatch, match="devices or precisions"):
+        merge([tmp_path / "gpu", tmp_path / "cpu"], tmp_path / "both")
+    new = [Row("new", "film-x", maker=0)]
+    write(tmp_path / "new", new)
+    merge([tmp_path / "cpu", tmp_path / "new"], tmp_path / "more")
+    # A part that an earlier program made lists both.
+    old = write(tmp_path / "old", [Row("old", "film-x", maker=1)], makers=[gpu, MAKER])
+    merge([old, tmp_path / "new"], tmp_path / "most")
+    assert open_store(tmp_path / "most").record.makers == (MAKER,)
+
+
+def test_each_film_is_withdrawn_from_a_copy_with_its_own_reason(
+    store: Path, workspace: Workspace
+) -> None:
+    stores = workspace.root / "stores"
+    subset(store, stores / "part", films=[FILM, "film-4", "film-5"])
+    subset(store, without=[FILM], reason="asked by A", workspace=workspace)
+    subset(store, without=["film-4"], reason="asked by B", workspace=workspace)
+    made = subset(store, without=[FILM, "film-4"], reason="again", workspace=workspace)
+    (listed,) = [copy for copy in made.copies if copy.path == stores / "part"]
+    for line in listed.command.split(" && "):
+        call_obygaze(*shlex.split(line)[1:]).ok()
+    reasons = {
+        row.movie_id: row.reason.partition(": ")[2]
+        for row in open_store(stores / "part").rows
+    }
+    assert reasons == {FILM: "asked by A", "film-4": "asked by B", "film-5": ""}
+
+
+def test_what_has_a_clip_is_listed_wherever_it_is(
+    store: Path, workspace: Workspace
+) -> None:
+    """Whether or not the store between still exists, and in folders of any depth."""
+    root = workspace.root
+    part = root / "deep" / "part"
+    subset(store, part, films=[FILM, "film-4"])
+    export_features(part, root / "deep" / "part.h5", "hdf5", arrays=["pooled"])
+    export_features(part, root / "deep" / "table", "parquet", arrays=["pooled"])
+    shutil.rmtree(part)
+    subset(store, root / "deep" / "er" / "nested", films=[FILM])
+    table = f"clip_id,movie_id,score\nclip 9,{FILM},.5\n"
+    for folder, files in {
+        "sent/model": {"model.json": "{}", "training-clips.csv": table},
+        "sent/run": {"run.json": "{}", "predictions.csv": table},
+        "sent/page": {"data.js": 'const EXPORTED = {"clip": "clip 9"}'},
+        "scores": {"scores.csv": table},
+        # These have nothing of it.
+        "none/run": {
+            "run.json": open_store(store).seal,
+            "predictions.csv": table.replace("clip 9", "clip 12"),
+        },
+        "none/films": {"films.csv": table.replace("score", "level")},
+    }.items():
+        (root / folder).mkdir(parents=True)
+        for name, text in files.items():
+            (root / folder / name).write_text(text)
+    # Another film has a clip of this id.
+    other = table.replace(FILM, "another film")
+    (root / "scores" / "others.csv").write_text(other)
+    columns = {"clip_id": ["clip 9"], "movie_id": [FILM], "p:S": [0.5]}
+    write_table(root / "scores" / "sheet.xlsx", columns)
+    made = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
+    listed = {copy.path: copy.remark for copy in made.copies[1:]}
+    assert listed == {
+        root / "deep" / "part.h5": "",
+        root / "deep" / "table": "",
+        root / "deep" / "er" / "nested": "",
+        root / "sent" / "model": "",
+        root / "sent" / "run": "",
+        root / "sent" / "page": BY_IDS,
+        root / "scores" / "scores.csv": "",
+        root / "scores" / "others.csv": OTHERS,
+        root / "scores" / "sheet.xlsx": "",
+    }
+
+
+def test_a_merger_never_takes_the_place_of_its_source(
+    store: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    """It lists what was withdrawn from its source, and that this was replaced."""
+    old = tmp_path / "old"
+    shutil.copytree(store, old)
+    seal = open_store(old).seal
+    write(tmp_path / "new", [Row("new", "film-x", maker=0)])
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    for number, pair in enumerate(
+        ([store, tmp_path / "new"], [tmp_path / "new", store])
+    ):
+        both = tmp_path / f"both{number}"
+        merge(pair, both)
+        with pytest.raises(AlreadyThere, match="another store is there"):
+            push(both, old, no_licence=True)
+        with pytest.raises(AlreadyThere, match="another store has this name"):
+            pull(both, old)
+    assert open_store(old).seal == seal
+
+
+def test_a_part_of_a_part_is_known_to_its_first_source(
+    store: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    subset(store, tmp_path / "part", films=[FILM, "film-4"])
+    subset(tmp_path / "part", tmp_path / "of-part", films=[FILM])
+    subset(store, tmp_path / "other", films=["film-5"])
+    merge([tmp_path / "of-part", tmp_path / "other"], tmp_path / "merged")
+    subset(store, without=[FILM], reason="asked", workspace=workspace)
+    for name in ("of-part", "merged"):
+        compared = compare_with_source(tmp_path / name, store)
+        assert compared.sentence == (
+            "rows of it are from a store that was replaced since: 3 clips withdrawn since"
+        )
 
 
 @pytest.mark.parametrize("part", [{"films": ["film-4"]}, {"arrays": ["pooled"]}])

@@ -35,11 +35,13 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import copying, placing
+from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
+from obygaze_features.store.describing import describe_store
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.targets import BucketTarget
-from obygaze_features.store.verifying import compare_with_source
+from obygaze_features.store.verifying import compare_with_source, verify
 
 pytest.importorskip("obstore")
 
@@ -83,7 +85,8 @@ def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
         n_requests = len(server.requests)
         again = pull(f"{server.url}/films", home / "copy")
         assert again.n_sent == 0
-        assert len(server.requests) == n_requests + 1
+        # store.json, and the card: its licence may have been corrected.
+        assert len(server.requests) == n_requests + 2
     assert [path.name for path in home.iterdir()] == ["copy"]
 
 
@@ -156,7 +159,8 @@ def test_a_pull_onto_an_older_copy(
     with web_server(store.parent) as server:
         url = f"{server.url}/films"
         compared = compare_with_source(home / "copy", url)
-        assert len(server.requests) == 1
+        # store.json, and rows.csv: films and times of what was withdrawn.
+        assert len(server.requests) == 2
         assert "replaced" in compared.sentence
         assert "the owner asked (withdrawn: film-3)" in compared.changes[0]
         made = pull(url, home / "copy", workspace=Workspace(home))
@@ -494,3 +498,41 @@ def test_the_planted_pattern_is_nowhere_in_what_knows(
     for path in home.iterdir():
         knows = path.name in ("pulled", "cp", "merged")
         assert has_planted(path) is not knows, path
+
+
+def test_a_licence_that_was_corrected_reaches_the_copies(
+    store: Path, home: Path
+) -> None:
+    pull(store, home / "copy")
+    assert open_store(home / "copy").terms == Terms()
+    (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
+    again = pull(store, home / "copy")
+    assert again.changes == ["licence of the source: CC-BY-4.0 (was not stated)"]
+    copy = open_store(home / "copy")
+    assert copy.terms.licence == "CC-BY-4.0"
+    assert copy.seal == open_store(store).seal
+    # What the source does not state stays.
+    (home / "copy" / "README.md").write_text("---\nlicense: mit\ncitation: A\n---\n")
+    pull(store, home / "copy")
+    assert open_store(home / "copy").terms == Terms("CC-BY-4.0", "A")
+    assert pull(store, home / "copy").changes == []
+
+
+def test_a_copy_of_what_was_withdrawn_here_is_said(
+    store: Path, workspace: Workspace, home: Path
+) -> None:
+    pull(store, home / "lab")
+    withdraw(store, workspace)
+    made = pull(home / "lab", "again", workspace=workspace)
+    (note,) = made.notes
+    assert note.startswith(
+        "clip 9, clip 10, clip 11 (3 clips) were withdrawn from films"
+    )
+    sent = push("again", home / "out", no_licence=True, workspace=workspace)
+    assert "have features in what was sent" in sent.notes[-1]
+    for warnings in (
+        verify("again", workspace=workspace).warnings,
+        describe_store("again", workspace=workspace).warnings,
+    ):
+        (warning,) = warnings
+        assert "were withdrawn from films, and have features here" in warning

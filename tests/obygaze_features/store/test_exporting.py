@@ -22,9 +22,9 @@ from obygaze_features.store import exporting
 from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import (
     export_features,
-    read_origin,
 )
 from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.publishing import published_table

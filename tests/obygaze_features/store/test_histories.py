@@ -58,17 +58,12 @@ class Clip:
 
 @dataclass(frozen=True)
 class Model:
-    """A store: its clips in their order, its arrays, and the changes that led to it.
-
-    `before_withdrawals` has the stores from which something was withdrawn: a part and a merged
-    store list those of their sources as replaced too.
-    """
+    """A store: its clips in their order, its arrays, and the changes that led to it."""
 
     clips: dict[str, Clip]
     arrays: tuple[str, ...]
     history: tuple[int, ...]
     films_withdrawn: frozenset[str] = frozenset()
-    before_withdrawals: frozenset[int] = frozenset()
 
 
 class History:
@@ -238,9 +233,7 @@ class History:
             films = self.model.films_withdrawn
             if not a_clip:
                 films |= {film}
-            before = self.model.before_withdrawals | {self.model.history[-1]}
-            model = replace(self.model, clips=clips, films_withdrawn=films)
-            self.changed(replace(model, before_withdrawals=before))
+            self.changed(replace(self.model, clips=clips, films_withdrawn=films))
 
     def forget(self, clip: Clip) -> None:
         self.forgotten += [values.tobytes() for values in clip.values.values()]
@@ -295,10 +288,9 @@ class History:
         self.pulled = self.copied(pull_here, self.root / "pulled", self.pulled)
 
     def copied(self, copy, target: Path, there: Model | None) -> Model:
-        replaced = {*self.model.history, *self.model.before_withdrawals}
-        # A part lists what was withdrawn from its source, and never takes its place.
-        may_replace = there is not None and len(there.clips) <= len(self.model.clips)
-        if there is None or (may_replace and there.history[-1] in replaced):
+        # A part and a merged store list what was withdrawn from their sources, and never take the
+        # place of one.
+        if there is None or there.history[-1] in self.model.history:
             copy(self.path, target)
             return self.model
         with pytest.raises(AlreadyThere):

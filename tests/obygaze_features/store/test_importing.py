@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
-from obygaze_features.store.changing import merge
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing.features import import_features, open_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Origin, film_of_id
+from obygaze_features.store.rows import WITHDRAWN
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -82,7 +85,7 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("clip", "film"),
-    [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")],
+    [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "unknown"), ("-1", "unknown")],
 )
 def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> None:
     assert film_of_id(clip) == film
@@ -523,3 +526,90 @@ def test_zeros_constants_and_copies_are_said(tmp_path: Path) -> None:
     found = {line.partition(" rows")[0] for line in done.warnings}
     assert found == {"a: 51 of 75", "b: 75 of 75", "c: 60 of 75"}
     assert "zeros" in done.warnings[0]
+
+
+def test_films_of_ids_without_a_hyphen_are_one_run_of_rows(tmp_path: Path) -> None:
+    ids = [f"c{number}" for number in range(300)]
+    file = saved(tmp_path / "f.npz", clip_id=ids, X=np.ones((300, 4), np.float32))
+    store = made(file, tmp_path / "s")
+    assert set(store.movie_ids.tolist()) == {"unknown"}
+    # A line has at most 256 rows.
+    assert len((tmp_path / "s" / "films.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("format", ["npz", "npy"])
+def test_a_film_that_contradicts_the_manifest_is_refused(
+    tmp_path: Path, format: Any
+) -> None:
+    manifest = a_manifest([Clip("1", "alba"), Clip("2", "alba")])
+    file = saved(
+        tmp_path / "f.npz", clip_id=["1", "2"], movie_id=["alba", "brug"], X=X[:2]
+    )
+    if format == "npy":
+        file = tmp_path / "files"
+        for clip, film, vector in zip("12", ("alba", "brug"), X, strict=False):
+            (file / film).mkdir(parents=True)
+            np.save(file / film / f"{clip}.npy", vector)
+    with pytest.raises(FixInput) as error:
+        import_features(format, file, tmp_path / "s", manifest=manifest)
+    assert error.value.message == (
+        "clip '2' is another one in the files: film: alba and brug (in the manifest, and in"
+        " the files)"
+    )
+
+
+def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
+    manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
+    films = ["alba", "", ""]
+    file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=films, X=X)
+    notes = import_features("npz", file, tmp_path / "s", manifest=manifest).notes
+    assert (
+        "2 clips matched by the ids alone: the files do not say of which films they are"
+        in notes
+    )
+
+
+def test_a_guessed_film_in_an_export_is_not_compared(tmp_path: Path) -> None:
+    store = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "s")
+    export_features(store, tmp_path / "out.npz", "npz")
+    manifest = a_manifest([Clip(clip, "alba") for clip in IDS])
+    again = made(tmp_path / "out.npz", tmp_path / "t", manifest=manifest)
+    np.testing.assert_array_equal(values_of(again, "clip", IDS), X)
+
+
+@pytest.mark.parametrize("of", ["original", "export"])
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_an_old_file_brings_no_withdrawn_clip_back(
+    tmp_path: Path, of: str, with_manifest: bool
+) -> None:
+    manifest = a_manifest([Clip(clip, clip.partition("-")[0]) for clip in IDS])
+    options: dict[str, Any] = {"manifest": manifest} if with_manifest else {}
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    import_features("npz", file, "s", workspace=tmp_path, **options)
+    if of == "export":
+        export_features(tmp_path / "stores" / "s", tmp_path / "out.npz", "npz")
+        file = tmp_path / "out.npz"
+    subset("s", without=["tt02"], reason="asked for", workspace=tmp_path)
+    shutil.rmtree(next((tmp_path / "stores").glob("s.before-*")))
+    again = import_features("npz", file, "again", workspace=tmp_path, **options)
+    assert again.withdrawn == IDS[:2]
+    assert again.n_ok == 1
+    store = open_store("again", workspace=tmp_path)
+    assert [row.status for row in store.rows] == [WITHDRAWN, WITHDRAWN, "ok"]
+    assert store.rows[0].reason.endswith(": asked for")
+    written = b"".join(
+        path.read_bytes() for path in store_files(tmp_path / "stores" / "again")
+    )
+    assert X[0].tobytes() not in written
+    assert X[2].tobytes() in written
+    # Of other files nobody knows it; that is said.
+    other = saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1)
+    (warning,) = import_features("npz", other, "other", workspace=tmp_path).warnings
+    assert warning.startswith(
+        "tt02-010, tt02-9 (2 clips) were withdrawn from again, s,"
+    )
+
+
+def store_files(folder: Path) -> list[Path]:
+    """The files below a folder."""
+    return [path for path in folder.rglob("*") if path.is_file()]

@@ -16,11 +16,11 @@ import pytest
 from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.exporting import read_origin
 from obygaze_features.store.importing.features import (
     import_features,
     open_features,
 )
+from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.reading import Store, open_store
 
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)

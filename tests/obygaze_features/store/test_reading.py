@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import table
 from obygaze_features.store.layout import DTYPES, Array
 from obygaze_features.store.reading import find_seal, open_store
@@ -407,3 +408,52 @@ def test_reading_does_not_import_zarr(path: Path) -> None:
         env=environment,
     )
     assert done.stdout == "False False\n"
+
+
+def test_row_numbers_are_whole_numbers_or_a_mask(
+    path: Path, values: dict[str, np.ndarray]
+) -> None:
+    store = open_store(path)
+    mask = np.zeros(23, dtype=bool)
+    mask[[2, 11]] = True
+    for rows in (mask, mask.tolist(), [2, 11], np.array([2, 11], np.uint8)):
+        np.testing.assert_array_equal(store.read("clip", rows), values["clip"][[2, 11]])
+    assert store.read("clip", []).shape == (0, 4)
+    with pytest.raises(
+        FixInput, match="whole numbers, or a mask of booleans, got float"
+    ):
+        store.read("clip", [1.9])
+    with pytest.raises(FixInput, match="mask must be 23 booleans"):
+        store.read("clip", [True, False])
+
+
+def test_the_only_array_needs_no_name(path: Path, tmp_path: Path) -> None:
+    rows = rows_of(["a", "b"], ["f", "f"])
+    vectors = some(2, 4)
+    write_plain_store(tmp_path / "one", {"clip": vectors}, rows)
+    store = open_store(tmp_path / "one")
+    np.testing.assert_array_equal(store.matrix().values, vectors)
+    (piece,) = store.stream()
+    np.testing.assert_array_equal(piece.values, vectors)
+    with pytest.raises(FixUsage, match="name of an array, one of clip, frames"):
+        open_store(path).matrix()
+
+
+def test_the_clips_of_a_manifest_are_compared_with_the_rows(
+    path: Path, values: dict[str, np.ndarray]
+) -> None:
+    store = open_store(path)
+    clips = [Clip(CLIPS[n], FILMS[n]) for n in (5, 2)]
+    manifest = Manifest("films", Header("films"), tuple(clips))
+    for given_clips in (manifest, clips, [clips[0], CLIPS[2]]):
+        matrix = store.matrix("clip", clips=given_clips, missing="drop")
+        np.testing.assert_array_equal(matrix.values, values["clip"][[5, 2]])
+        assert matrix.clip_ids.tolist() == [CLIPS[5], CLIPS[2]]
+    of_annotators = [
+        Clip(f"{CLIPS[5]}.{name}", FILMS[5], extra={"annotator": name})
+        for name in ("ada", "ben")
+    ]
+    matrix = store.matrix("clip", clips=of_annotators)
+    np.testing.assert_array_equal(matrix.values, values["clip"][[5, 5]])
+    with pytest.raises(FixInput, match="film: another and tt1"):
+        store.matrix("clip", clips=[Clip(CLIPS[5], "another")])

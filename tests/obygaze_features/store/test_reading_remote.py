@@ -207,8 +207,9 @@ def test_a_store_in_a_bucket(root: Path, tmp_path: Path, monkeypatch) -> None:
             matrix.values, numbers(200, 100, 512)[matrix.rows]
         )
         assert not verify("s3://films/shared/tokens").problems
-        with pytest.raises(NotFound, match="no store here"):
+        with pytest.raises(NotFound, match="no store here") as error:
             open_store("s3://films/absent")
+        assert "check the address" in error.value.hint
 
 
 def test_a_store_on_the_hub(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.io import manifest_sha256
+from obygaze_models.protocols.clips import labels_sha256
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.run import run_protocol
@@ -111,5 +112,6 @@ def test_other_runs_have_the_identity_that_they_had(tmp_path: Path) -> None:
         "stores": {"x": inputs.stores[0].origin["sha256"]},
         "obygaze": __version__,
         "parts": {},
+        "labels": labels_sha256(inputs.table, inputs.labels),
     }
     assert unused.identity == sha256_bytes(canonical_json(parts))

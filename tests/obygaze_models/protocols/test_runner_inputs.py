@@ -124,9 +124,9 @@ class TestMissing:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"movie_id": "tt9"}, "film is tt0000001 there, and tt9 in the manifest"),
-            ({"start_s": 4.0}, "start_s is 3.0 there, and 4.0 in the manifest"),
-            ({"end_s": 4.0}, "end_s is 5.5 there, and 4.0 in the manifest"),
+            ({"movie_id": "tt9"}, "film: tt9 and tt0000001"),
+            ({"start_s": 4.0}, "times: 4 s to 5.5 s and 3 s to 5.5 s"),
+            ({"end_s": 4.0}, "times: 3 s to 4 s and 3 s to 5.5 s"),
         ],
     )
     def test_another_clip_under_the_same_id_is_refused(
@@ -138,7 +138,7 @@ class TestMissing:
         first, *others = manifest.clips
         run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         changed = manifest.with_clips([replace(first, **change), *others])
-        with pytest.raises(FixInput, match=f"another one in this store: {words}"):
+        with pytest.raises(FixInput, match=f"another one in the store: {words}"):
             run_on(tmp_path, quick("honest", *RIDGE), changed, {"x": store})
         # A manifest may know nothing of times, as one whose clips have files of their own.
         whole = [replace(clip, start_s=None, end_s=None) for clip in manifest]

@@ -34,7 +34,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
-from obygaze_features.store import Row, open_store, push
+from obygaze_features.store import Row, open_store, push, subset
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import TreeHead
@@ -43,6 +43,7 @@ from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import (
     FeatureSpec,
     ModelInfo,
+    TrainingClips,
     TrainingData,
     card_text,
 )
@@ -767,3 +768,30 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     assert (saved / "thesis.txt").read_text() == "mine"
     with pytest.raises(FixUsage, match="invalid model name"):
         check_target(saved, "my model", force=True)
+
+
+@pytest.mark.parametrize("lists_clips", [True, False])
+def test_a_model_of_withdrawn_clips_says_so(
+    tmp_path: Path, data: tuple[np.ndarray, ...], lists_clips: bool
+) -> None:
+    X, y, _ = data
+    rows = [Row(f"x-{number}", "x") for number in range(N)]
+    made_store(tmp_path / "stores" / "features", rows, {"clip": X}, recipe=a_recipe())
+    store = tmp_path / "stores" / "features"
+    clips = (
+        TrainingClips(tuple(row.clip_id for row in rows[:30])) if lists_clips else None
+    )
+    model = LogisticProbe().fit(X, y)
+    save_model(model, an_info(store), tmp_path / "models" / "toy", X, clips=clips)
+    assert show_model("toy", workspace=tmp_path).warnings == []
+    without = ["x-1", "x-39"] if lists_clips else ["x"]
+    subset("features", without=without, reason="asked", workspace=tmp_path)
+    shown = show_model("toy", workspace=tmp_path).warnings
+    push_model("toy", str(tmp_path / "lab" / "toy"), workspace=tmp_path)
+    pulled = pull_model(str(tmp_path / "lab" / "toy"), "theirs", workspace=tmp_path)
+    gone = "x-1 (1 clip)" if lists_clips else "x (1 film)"
+    assert (
+        shown
+        == pulled.warnings
+        == [f"{gone} was withdrawn from features; the model was trained on them"]
+    )

@@ -155,7 +155,7 @@ def test_marks_without_a_place_are_named(tmp_path: Path, annotator: str) -> None
 
 def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
     """A clip that is S for what is heard was shown as S, and the score "agrees" was that of EN."""
-    header = Header("a test", {"Look": "visual", "Voice": "sound"})
+    header = Header("a test", {"Look": "visual", "Voice": "audio"})
     heard = Clip("lake-0", "lake", 0, "", 0.0, 1.0, "S", ("Voice",))
     seen = Clip("lake-1", "lake", 1, "", 1.0, 2.0, "S", ("Look", "Voice"))
     films = Manifest("films", header, [heard, seen])

@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.film_pages import film_clips, mark, site
 
+from obygaze.films.marks import MarkTable
 from obygaze.films.page.site import Site
+from obygaze.films.page.view import open_site
 from obygaze.films.vocabulary import (
     Concept,
     Vocabulary,
@@ -17,6 +20,7 @@ from obygaze.films.vocabulary import (
     vocabulary_path,
 )
 from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.manifest.io import write_manifest
 
 MIRROR = """\
 schema = "obygaze-vocabulary/1"
@@ -118,3 +122,29 @@ def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> Non
     words = ["Look", "Mirror", "Window"]
     assert unknown_concepts(words, [tmp_path / "films.ada.csv"]) == ["Window"]
     assert unknown_concepts(words, [tmp_path / "pond.ada.csv"]) == ["Mirror", "Window"]
+
+
+def test_films_of_a_folder_have_the_concepts_of_the_papers_above(
+    tmp_path: Path,
+) -> None:
+    """The file was left out as if it were not there: the manifest has no concept `Look`."""
+    page = page_with(tmp_path, MIRROR)
+    header = structs.replace(page.manifest.header, concepts={})
+    marks = MarkTable(tmp_path / "segments" / "films.ada.csv", "ada", ["lake"], ())
+    page = replace(page, manifest=replace(page.manifest, header=header), marks=marks)
+    shown = page.overview()
+    assert list(shown["concepts"]) == ["Mirror", "Silence", "Look"]
+    assert (shown["above"], shown["problem"]) == ({"Mirror": "Look"}, "")
+    saved = page.save_mark(mark(1, concepts=["Mirror"]))
+    assert saved["concepts"] == ["Mirror", "Look"]
+
+
+def test_a_page_with_a_wrong_vocabulary_is_not_opened_to_annotate(
+    tmp_path: Path,
+) -> None:
+    page = page_with(tmp_path, MIRROR.replace('"Look"', '"Window"'))
+    write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
+    with pytest.raises(FixInput) as caught:
+        open_site("films", annotate="ada", workspace=tmp_path)
+    assert "got 'Window'; known: Look, Body" in caught.value.details[0]
+    assert open_site("films", workspace=tmp_path).marks is None

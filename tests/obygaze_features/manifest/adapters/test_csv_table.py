@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cli import ROOT, call_obygaze
@@ -539,3 +540,67 @@ def test_a_mapping_beside_the_table_is_not_taken_for_the_manifest(
     call_obygaze("manifest", "import", "csv", "films.csv", "-o", "films").ok()
     after = call_obygaze("manifest", "show", "films.csv")
     assert "Try: films, the manifest of this name in the workspace" in after.stderr
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("framerate", "25", (10 / 25, 20 / 25)),
+        ("framerate", "23.976", (10 * 1001 / 24000, 20 * 1001 / 24000)),
+        ("framerate", "", "needs the framerate of the film"),
+        ("mood", "joy", "needs the framerate of the film"),
+        ("framerate,start_s,end_s", "25,3,4", (3.0, 4.0)),
+        # A file of its own is the clip, whatever pictures of the film it has.
+        ("framerate,video", "25,lake-{n}.mp4", (None, None)),
+        (
+            "framerate,video",
+            "25,lake.mp4",
+            "does not say where in lake.mp4 the clip is",
+        ),
+    ],
+)
+def test_pictures_of_a_film_are_times_or_refused(
+    tmp_path: Path, header: str, row: str, expected: Any
+) -> None:
+    """Each clip was the whole file."""
+    table = tmp_path / "t.csv"
+    lines = [f"clip_id,movie_id,start_frame,end_frame,{header}"]
+    lines += [f"lake-{n},lake,{10 * n},{10 * n + 9},{row.format(n=n)}" for n in (1, 2)]
+    table.write_text("\n".join(lines) + "\n")
+    if isinstance(expected, str):
+        with pytest.raises(FixInput) as caught:
+            read(table)
+        assert expected in caught.value.details[0]
+        return
+    first = read(table).manifest.clips[0]
+    assert (first.start_s, first.end_s) == pytest.approx(expected)
+
+
+def test_times_in_the_film_may_be_clock_times(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "clip_id,movie_id,film_start_s,film_end_s\nlake-1,lake,0:01:10,0:01:12.5\n"
+    )
+    (clip,) = read(table).manifest
+    assert (clip.extra["film_start_s"], clip.extra["film_end_s"]) == ("70.0", "72.5")
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "problem"),
+    [
+        ("film_start_s,film_end_s", "soon,70", "'soon' is not a time in seconds"),
+        ("film_start_s,film_end_s", "70,", "must both be given or both be empty"),
+        ("film_start_s,film_end_s", "70,60", "expected an end after the start 70.0"),
+        ("film_start_s", "70", "must both be given or both be empty"),
+        ("framerate", "fast", "'fast' is not a frame rate"),
+    ],
+)
+def test_times_in_the_film_and_rates_are_checked(
+    tmp_path: Path, columns: str, cells: str, problem: str
+) -> None:
+    """They were valid, and the page or `manifest link` failed."""
+    table = tmp_path / "t.csv"
+    table.write_text(f"clip_id,movie_id,{columns}\nlake-1,lake,{cells}\n")
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    assert problem in caught.value.details[0]

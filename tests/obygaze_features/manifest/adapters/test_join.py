@@ -144,13 +144,13 @@ def test_a_row_of_another_film_is_refused(tmp_path: Path) -> None:
     path = table(tmp_path, "clip_id,movie_id,mood\ntt1-001,tt1,a\ntt1-002,tt2,b\n")
     with pytest.raises(FixInput) as caught:
         join(MANIFEST, path)
-    problem = "the clip 'tt1-002' is in the film 'tt1', not in 'tt2'"
-    assert caught.value.details == (f"{path}:3: column 'movie_id': {problem}",)
+    problem = "another clip than 'tt1-002' of the manifest: film: tt1 and tt2"
+    assert caught.value.details == (f"{path}:3: {problem}",)
     # Also where the film is in a column of another name.
     path = table(tmp_path, "n,film,mood\ntt1-001,tt1,a\ntt1-002,tt2,b\n")
     with pytest.raises(FixInput) as caught:
         join(MANIFEST, path, {"clip_id": "n", "movie_id": "film"})
-    assert caught.value.details == (f"{path}:3: column 'film': {problem}",)
+    assert caught.value.details == (f"{path}:3: {problem}",)
 
 
 def test_ids_are_made_as_an_import_makes_them(tmp_path: Path) -> None:

@@ -442,11 +442,11 @@ def test_a_last_row_of_sums_is_refused_also_where_no_row_has_times(
     )
     # The last clip of a film, which nobody has annotated.
     lines = imported(tmp_path, rows.replace(b"Total,2,", b"lake-003,lake,"))
-    assert lines[0] == "manifests/t.toml: 3 clips of 1 film (EN 1, S 1)"
+    assert lines[0] == "manifests/t.toml: 3 clips of 1 film (EN 1, S 1, no level 1)"
     # So is the only clip of a film.
     (tmp_path / "sea").mkdir()
     lines = imported(tmp_path / "sea", rows.replace(b"Total,2,", b"sea-001,sea,"))
-    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, S 1)"
+    assert lines[0] == "manifests/t.toml: 3 clips of 2 films (EN 1, S 1, no level 1)"
 
 
 def test_a_last_row_that_is_called_total_is_refused_also_with_times_and_a_level(

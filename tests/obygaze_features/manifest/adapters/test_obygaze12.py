@@ -15,8 +15,8 @@ from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.times import span_in_film
 
 HEADER = (
     "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"

@@ -1,0 +1,62 @@
+"""What the row of a clip alone says of its file and its place: in its film, and in its file."""
+
+import math
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Clip
+
+FILM_TIMES = ("film_start_s", "film_end_s")
+RATE_COLUMN = "framerate"
+# The file that a table names for a clip, while `video` is the file that `link` found.
+NAME_COLUMN = "video_name"
+
+# Start and end in seconds.
+Span = tuple[float, float]
+
+
+def named_file(clip: Clip) -> str:
+    """Return the file that the table names for a clip; empty where it names none."""
+    return clip.extra.get(NAME_COLUMN, clip.video)
+
+
+def file_of(clip: Clip) -> str:
+    """Return the file of a clip, also one that `link` has not found; empty where it has none."""
+    return clip.video or named_file(clip)
+
+
+def span_in_file(clip: Clip) -> Span | None:
+    """Return start and end of a clip in its file; None where it is the whole file, or has none."""
+    if not file_of(clip) or clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
+
+
+def span_in_film(clip: Clip) -> Span | None:
+    """Return start and end of a clip in its film, as far as the clip alone says it, else None."""
+    start_s, end_s = (_seconds(clip, column) for column in FILM_TIMES)
+    if start_s is not None and end_s is not None:
+        if end_s < start_s:
+            first, last = FILM_TIMES
+            raise FixInput(
+                f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
+            )
+        return start_s, end_s
+    if named_file(clip) or clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
+
+
+def _seconds(clip: Clip, column: str) -> float | None:
+    """Return a time of FILM_TIMES; None where it is empty, an error if it is no time."""
+    cell = clip.extra.get(column, "")
+    if not cell:
+        return None
+    try:
+        seconds = float(cell)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise FixInput(
+            f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
+        )
+    return seconds

@@ -1,0 +1,148 @@
+"""Which clips a file names: an export, a table of scores, a page.
+
+The files may come from a stranger, and need not be exports of obygaze: the original of an import
+names the clips too. Only texts are read, never numbers.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.lazy import need
+from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.workbooks import is_workbook
+from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
+from obygaze_features.store.records import UNKNOWN_FILM
+
+EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
+TABLE_ENDINGS = (".csv", ".tsv", ".xlsx")
+PAGE_DATA = "data.js"
+# Of a table that has scores of clips, beside their ids.
+_SCORES = re.compile(r"(basis|decision|score)$|(p|score|margin|contribution):")
+# A longer list of texts is no list of ids of this machine.
+_MOST_TEXT_BYTES = 2**30
+_TEXT_OF_JSON = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def clips_in_export(path: Path) -> Iterator[Identity]:
+    """Yield the clips that an npz, HDF5 or Parquet file names; errors are those of `DAMAGE`."""
+    if path.suffix == ".npz":
+        yield from _of_columns(_texts_of_npz(path))
+    elif path.suffix == ".parquet":
+        yield from _of_columns(_texts_of_parquet(path))
+    else:
+        yield from _clips_of_hdf5(path)
+
+
+def has_scores(path: Path) -> bool:
+    """Return whether a file is a table with scores of clips."""
+    if not path.name.endswith(TABLE_ENDINGS):
+        return False
+    try:
+        if is_workbook(path):
+            header = read_table(path, required=[ID_KEY]).columns
+        else:
+            with path.open(encoding="utf-8-sig") as stream:
+                header = tuple(re.split("[,;\t]", stream.readline().rstrip("\n")))
+    except (OSError, ValueError, ObygazeError):
+        return False
+    return ID_KEY in header and any(map(_SCORES.match, header))
+
+
+def clips_in_table(path: Path) -> Iterator[Identity]:
+    """Yield the clips of a table."""
+    table = read_table(path, required=[ID_KEY], delimiter=None)
+    for row in table.rows:
+        times = (_seconds(row.cells.get("start_s")), _seconds(row.cells.get("end_s")))
+        yield Identity(
+            row[ID_KEY],
+            _film(row.cells.get(FILM_KEY)),
+            in_either=None if times == (None, None) else times,
+        )
+
+
+def clips_in_page(folder: Path) -> Iterator[Identity]:
+    """Yield what may be clips of an exported page: every text of its data."""
+    text = (folder / PAGE_DATA).read_text("utf-8")
+    for quoted in set(_TEXT_OF_JSON.findall(text)):
+        with suppress(ValueError):
+            yield Identity(json.loads(quoted))
+
+
+def _seconds(cell: str | None) -> float | None:
+    with suppress(ValueError):
+        return float(cell) if cell else None
+    return None
+
+
+def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
+    """Yield the clips of columns of texts: nobody says which of them has the ids."""
+    films = columns.get(FILM_KEY, ())
+    for name, column in columns.items():
+        if name == FILM_KEY:
+            continue
+        of_rows = films if len(films) == len(column) else [""] * len(column)
+        for clip_id, film in zip(column, of_rows, strict=True):
+            yield Identity(clip_id, _film(film))
+
+
+def _texts_of_npz(path: Path) -> dict[str, list[str]]:
+    columns = {}
+    with zipfile.ZipFile(path) as archive, np.load(path) as arrays:
+        for name in arrays.files:
+            entry = archive.getinfo(f"{name}.npy")
+            with archive.open(entry) as stream:
+                version = np.lib.format.read_magic(stream)
+                read_header = np.lib.format.read_array_header_1_0
+                if version != (1, 0):
+                    read_header = np.lib.format.read_array_header_2_0
+                shape, _, dtype = read_header(stream)
+            is_short = entry.file_size <= _MOST_TEXT_BYTES
+            if dtype.kind in "US" and len(shape) == 1 and is_short:
+                columns[name] = [_text(value) for value in arrays[name].tolist()]
+    return columns
+
+
+def _texts_of_parquet(path: Path) -> dict[str, list[str]]:
+    parquet = need("pyarrow.parquet", "parquet", "reading Parquet")
+    types = need("pyarrow.types", "parquet", "reading Parquet")
+    file = parquet.ParquetFile(path)
+    names = []
+    for field in file.schema_arrow:
+        if types.is_string(field.type) or types.is_large_string(field.type):
+            names.append(field.name)
+    columns: dict[str, list[str]] = file.read(names).to_pydict()
+    return columns
+
+
+def _clips_of_hdf5(path: Path) -> Iterator[Identity]:
+    import h5py
+
+    from obygaze_features.store.importing.hdf5 import check_texts
+
+    with h5py.File(path, "r") as file:
+        check_texts(file)
+        columns = {}
+        for key in file:
+            node = file[key]
+            is_column = isinstance(node, h5py.Dataset) and node.ndim == 1
+            if is_column and h5py.check_string_dtype(node.dtype):
+                check_texts(file, node)
+                columns[key] = [_text(value) for value in node[()].tolist()]
+            yield Identity(key, _film(_text(node.attrs.get(FILM_KEY, ""))))
+        yield from _of_columns(columns)
+
+
+def _film(name: str | None) -> str:
+    return "" if name is None or name == UNKNOWN_FILM else name
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

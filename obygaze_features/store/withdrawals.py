@@ -1,0 +1,238 @@
+"""Whether a clip was withdrawn: one answer for everything that makes, brings or lists rows.
+
+Extraction, import, merge, copies, `info`, `verify` and the list of what is still to be removed ask
+`Withdrawals`. A film that was withdrawn as a whole counts for all of its clips. Another clip that
+only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.same_clip import (
+    OTHER,
+    SAME,
+    UNKNOWN,
+    Identity,
+    Sameness,
+    compare_clips,
+)
+from obygaze_features.store.identity import OfManifest, identity_of
+from obygaze_features.store.layout import BEFORE
+from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.records import UNKNOWN_FILM, Replaced
+from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row
+
+_WITHDRAWN_CODE = STATUSES.index(WITHDRAWN)
+
+
+class WithdrawnClip(NamedTuple):
+    """A clip that was withdrawn: what is known of it, and why.
+
+    The identity has no film where it is only guessed; `movie_id` has the guess.
+    """
+
+    identity: Identity
+    movie_id: str
+    reason: str
+
+
+class Found(NamedTuple):
+    """What is known of a row.
+
+    Args:
+        reason: Why its clip was withdrawn, after the date; "" if it was not.
+        sameness: Whether it is a withdrawn clip; `OTHER` if it only has the id of one; None if it
+            has not even that.
+    """
+
+    reason: str = ""
+    sameness: Sameness | None = None
+
+
+class Withdrawals:
+    """The films and the clips that stores list as withdrawn, with the reasons."""
+
+    def __init__(
+        self, reason_of_film: dict[str, str], clips: Sequence[WithdrawnClip]
+    ) -> None:
+        self.reason_of_film = reason_of_film
+        self.clips = clips
+        self._clips_of_key: dict[tuple[str, ...], list[WithdrawnClip]] = {}
+        for clip in clips:
+            for key in _keys_of(clip.identity):
+                self._clips_of_key.setdefault(key, []).append(clip)
+
+    @classmethod
+    def of(cls, stores: Sequence[Store]) -> Self:
+        """Return what stores list as withdrawn.
+
+        Of a clip that a store names without having its row, as a part may do, only the id is known;
+        another store of the same change may have the row.
+        """
+        clips: list[WithdrawnClip] = []
+        with_rows: set[tuple[Replaced, str]] = set()
+        for store in stores:
+            rows = _withdrawn_rows(store)
+            ids = {row.clip_id for row in rows}
+            for row in rows:
+                identity = identity_of(row, store.record)
+                clips.append(WithdrawnClip(identity, row.movie_id, row.reason))
+            for change in store.record.replaces:
+                with_rows.update(
+                    (change, clip) for clip in ids.intersection(change.clips)
+                )
+        reason_of_film: dict[str, str] = {}
+        for change in changes_that_withdrew(stores):
+            reason = f"{change.date}: {change.reason}"
+            for film in change.films:
+                if film != UNKNOWN_FILM:
+                    reason_of_film.setdefault(film, reason)
+            for clip in change.clips:
+                if (change, clip) not in with_rows:
+                    clips.append(WithdrawnClip(Identity(clip), "", reason))
+        return cls(reason_of_film, clips)
+
+    def by(self, changes: Iterable[Replaced]) -> Self:
+        """Return only what some changes have withdrawn."""
+        films: set[str] = set()
+        ids: set[str] = set()
+        for change in changes:
+            films.update(change.films)
+            ids.update(change.clips)
+        reason_of_film = {
+            film: reason
+            for film, reason in self.reason_of_film.items()
+            if film in films
+        }
+        clips = []
+        for clip in self.clips:
+            if clip.identity.clip_id in ids or clip.movie_id in films:
+                clips.append(clip)
+        return type(self)(reason_of_film, clips)
+
+    def __bool__(self) -> bool:
+        return bool(self.reason_of_film or self.clips)
+
+    def reason(self, row: Row, source: OfManifest | None = None) -> str:
+        """Return why the clip of a row was withdrawn, after the date; "" if it was not.
+
+        Args:
+            row: The row.
+            source: Of what it is a row; without it, its film is known.
+        """
+        return self.find(identity_of(row, source), row.movie_id).reason
+
+    def find(self, identity: Identity, movie_id: str = "") -> Found:
+        """Return whether a clip was withdrawn, how sure that is, and why.
+
+        Args:
+            identity: What is known of the clip.
+            movie_id: Its film, also if that is only guessed.
+        """
+        by_id = Found()
+        for key in _keys_of(identity):
+            for clip in self._clips_of_key.get(key, ()):
+                sameness = compare_clips(clip.identity, identity).sameness
+                if sameness is UNKNOWN:
+                    by_id = Found(clip.reason, UNKNOWN)
+                elif sameness.is_same:
+                    return Found(clip.reason, SAME)
+                elif by_id.sameness is None:
+                    by_id = Found("", OTHER)
+        reason = self.reason_of_film.get(movie_id or identity.movie_id)
+        if reason is not None and by_id.sameness is not UNKNOWN:
+            return Found(reason, SAME)
+        return by_id
+
+
+def _keys_of(identity: Identity) -> list[tuple[str, ...]]:
+    """Return by what a clip can be found: rows without one in common are never the same clip."""
+    keys: list[tuple[str, ...]] = [(identity.clip_id,)]
+    if identity.movie_id and identity.video:
+        keys.append((identity.movie_id, identity.video))
+    return keys
+
+
+def _withdrawn_rows(store: Store) -> list[Row]:
+    if not store.record.rows.withdrawn:
+        return []
+    return store.table.some(np.flatnonzero(store.table.codes == _WITHDRAWN_CODE))
+
+
+def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
+    """Return the changes by which clips were withdrawn, so that none comes back later."""
+    changes: dict[Replaced, None] = {}
+    for store in stores:
+        for change in store.record.replaces:
+            if change.films or change.clips:
+                changes[change] = None
+    return sorted(changes, key=lambda change: change.date)
+
+
+def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
+    """Return the stores of a workspace from which something was withdrawn, by their names."""
+    stores = {}
+    for name in workspace.names("stores"):
+        if BEFORE in name:
+            continue
+        # A store that cannot be read is an error where it is used.
+        with suppress(ObygazeError, OSError):
+            store = open_store(workspace.folder("stores") / name)
+            if changes_that_withdrew([store]):
+                stores[name] = store
+    return stores
+
+
+def withdrawn_elsewhere(
+    clips: Iterable[tuple[Identity, str]], workspace: Workspace, noun: str = "clip"
+) -> str:
+    """Return that clips were withdrawn from stores of a workspace; "" if none was.
+
+    Args:
+        clips: What is known of each clip, and its film, also if that is only guessed. A film of
+            which no clip is known has an identity without an id.
+        workspace: The workspace.
+        noun: What they are: clips, or films.
+    """
+    stores = stores_with_withdrawals(workspace)
+    if not stores:
+        return ""
+    known = list(clips)
+    withdrawn: dict[str, None] = {}
+    names = []
+    for name, store in stores.items():
+        withdrawals = Withdrawals.of([store])
+        found = [
+            clip.clip_id or film
+            for clip, film in known
+            if withdrawals.find(clip, film).reason
+        ]
+        if found:
+            withdrawn.update(dict.fromkeys(found))
+            names.append(name)
+    if not withdrawn:
+        return ""
+    clips_withdrawn = list(withdrawn)
+    verb = "was" if len(clips_withdrawn) == 1 else "were"
+    return (
+        f"{few(clips_withdrawn)} ({count(len(clips_withdrawn), noun)}) {verb} withdrawn"
+        f" from {few(names)}"
+    )
+
+
+def rows_withdrawn_elsewhere(store: Store, workspace: Workspace) -> str:
+    """Return that clips with features in a store were withdrawn from others of a workspace."""
+    if not stores_with_withdrawals(workspace):
+        return ""
+    clips = [
+        (identity_of(row, store.record), row.movie_id)
+        for row in store.rows
+        if row.is_ok
+    ]
+    return withdrawn_elsewhere(clips, workspace)

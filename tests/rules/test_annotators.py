@@ -1,0 +1,393 @@
+"""Rule (a): what is counted, tested and followed in time is the clip, not the annotators' rows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from importlib import import_module
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.stores import a_recipe, made_store
+
+from obygaze.audits.annotations import audit_annotations
+from obygaze.audits.eat import audit_eat
+from obygaze.audits.levels import audit_levels
+from obygaze.films.agreement import measure_agreement
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    compare_clips,
+    rows_of_clips,
+)
+from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.times import film_times, long_clips
+from obygaze_features.manifest.vocabulary import LEVELS
+from obygaze_features.store import Row
+from obygaze_features.store.recipe import space_id_of
+
+ANNOTATORS = ("ada", "ben", "cleo")
+LENGTH_S = 6.0
+HASH = "ef" * 32
+NO_FIXTURES = [HealthCheck.function_scoped_fixture]
+
+
+class Labelled(NamedTuple):
+    """A made-up clip: its film, level, concepts, mood, and whose rows it has."""
+
+    film: str
+    level: str
+    concepts: tuple[str, ...]
+    mood: str
+    annotators: tuple[str, ...]
+
+
+LABELS = st.builds(
+    Labelled,
+    st.sampled_from(("alba", "brug")),
+    st.sampled_from(("EN", "HN", "S")),
+    st.sampled_from(((), ("Look",), ("Look", "Body"))),
+    st.sampled_from(("joy", "fear", "")),
+    st.lists(st.sampled_from(ANNOTATORS), unique=True, min_size=1).map(tuple),
+)
+CLIPS = st.lists(LABELS, min_size=2, max_size=9)
+
+
+def manifest_of(
+    labelled: list[Labelled], *, by_annotator: bool, **place: Any
+) -> Manifest:
+    """The clips with one row each, or with a row for each annotator, who all say the same."""
+    clips = []
+    for number, row in enumerate(labelled):
+        clip = Clip(
+            f"{row.film}-{number:02d}",
+            row.film,
+            number,
+            level=row.level,
+            concepts=row.concepts,
+            extra={"mood": row.mood},
+        )
+        if place.get("own_file"):
+            clip = replace(clip, video=f"{clip.clip_id}.mp4")
+        if not by_annotator:
+            clips.append(clip)
+            continue
+        for name in row.annotators:
+            extra = {**clip.extra, "annotator": name}
+            clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
+    header = Header("made up", {"Look": "visual", "Body": "visual"})
+    columns = ("mood", "annotator") if by_annotator else ("mood",)
+    return Manifest("films", header, tuple(clips), columns)
+
+
+@pytest.fixture(scope="module")
+def no_intervals() -> Iterator[None]:
+    """Intervals are bootstrapped over films, which takes the time, and say nothing of rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("annotations", "levels"):
+            module = import_module(f"obygaze.audits.{name}")
+            patch.setattr(module, "ratio_interval", lambda *_: [None, None])
+        patch.setattr(module, "_interval_of_mean", lambda _: [None, None])
+        yield
+
+
+IDENTITIES = st.lists(
+    st.builds(
+        Identity,
+        st.sampled_from(("1", "2", "3")),
+        st.sampled_from(("alba", "brug", "")),
+        st.sampled_from((None, (0.0, 2.0), (2.0, 4.0), (0.01, 2.0))),
+        annotator=st.sampled_from(("", *ANNOTATORS)),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(IDENTITIES)
+def test_rows_are_of_one_clip_if_the_comparison_says_so(rows: list[Identity]) -> None:
+    contradictions = [
+        pair for pair in combinations(rows, 2) if compare_clips(*pair).contradiction
+    ]
+    if contradictions:
+        with pytest.raises(
+            FixInput, match=r"contradict each other: (film|times): .* and "
+        ):
+            rows_of_clips(rows)
+        return
+    # The closure of "the same clip", by the naive way.
+    groups = [{number} for number in range(len(rows))]
+    for one, other in combinations(range(len(rows)), 2):
+        if compare_clips(rows[one], rows[other]).sameness.is_same:
+            (of_one,) = [group for group in groups if one in group]
+            (of_other,) = [group for group in groups if other in group]
+            if of_one is not of_other:
+                of_one |= of_other
+                groups.remove(of_other)
+    assert rows_of_clips(rows) == sorted(sorted(group) for group in groups)
+
+
+@pytest.mark.usefixtures("no_intervals")
+@settings(max_examples=25, deadline=None)
+@given(CLIPS)
+def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
+    single = manifest_of(labelled, by_annotator=False)
+    several = manifest_of(labelled, by_annotator=True)
+    levels = [row.level for row in single.view()]
+    if {"EN", "S"} <= set(levels) and any(
+        row.mood for row in labelled if row.level != "HN"
+    ):
+        groups: dict[str, Any] = {
+            "column": "mood",
+            "x": "level == S",
+            "y": "level == EN",
+        }
+        expected: Any = None
+        try:
+            expected = audit_annotations(single, **groups).to_json()
+        except FixInput as error:
+            with pytest.raises(FixInput, match=error.message[:20]):
+                audit_annotations(several, **groups)
+        else:
+            assert audit_annotations(several, **groups).to_json() == expected
+    if {"HN", "S"} & set(levels):
+        audited = audit_levels(several)
+        assert [level.n_clips for level in audited.annotators[0].levels] == [
+            levels.count(level) for level in LEVELS[1:]
+        ]
+        assert [level.n_films for level in audited.annotators[0].levels] == [
+            level.n_films for level in audit_levels(single).annotators[0].levels
+        ]
+    assert compute_stats(several).different_clips == len(labelled)
+
+
+def store_of(path: Path, manifest: Manifest, labelled: list[Labelled]) -> Path:
+    rows = []
+    values = []
+    for clip in manifest:
+        row = Row(clip.clip_id, clip.movie_id, start_s=2.0, end_s=4.0)
+        rows.append(row._replace(video_hash=f"{clip.scene:064x}"))
+        angle = 0.7 * (clip.scene or 0)
+        values.append([np.cos(angle), np.sin(angle)])
+    backbone = {
+        "name": "toy",
+        "family": "clip",
+        "checkpoint": "toy/clip",
+        "revision": "main",
+        "levels": {"clip": "frame-mean"},
+    }
+    weights = {"model.safetensors": "cd" * 32, "tensors": HASH}
+    recipe = a_recipe(backbone=backbone, weights=weights)
+    made_store(path, rows, {"clip": np.array(values, dtype=np.float32)}, recipe=recipe)
+    return path
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(labelled=CLIPS, with_manifest=st.booleans())
+def test_an_association_is_of_clips(
+    labelled: list[Labelled],
+    with_manifest: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("eat")
+    texts = path / "texts.npz"
+    space = space_id_of("toy/clip", "main", HASH)
+    np.savez(
+        texts,
+        embeddings=np.eye(2, dtype=np.float32),
+        attribute=np.array(["up", "down"]),
+        space_id=np.array(space),
+    )
+    results = []
+    for by_annotator in (False, True):
+        manifest = manifest_of(labelled, by_annotator=by_annotator)
+        store = store_of(path / f"s{by_annotator}", manifest, labelled)
+        x = [clip.clip_id for clip in manifest if clip.level == "S"]
+        y = [clip.clip_id for clip in manifest if clip.level == "EN"]
+        if not x or not y:
+            return
+        used = manifest if with_manifest else None
+        results.append(audit_eat(store, used, x=x, y=y, text=texts).to_json())
+    assert results[0] == {**results[1], "source": results[0]["source"]}
+
+
+def test_clips_that_annotators_put_into_both_groups_are_left_out() -> None:
+    labelled = [
+        Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
+        Labelled("alba", "EN", (), "fear", ("ada", "ben")),
+        Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
+        Labelled("brug", "EN", (), "", ("ada",)),
+    ]
+    manifest = manifest_of(labelled, by_annotator=True)
+    clips = [
+        replace(clip, level="EN", concepts=())
+        if clip.clip_id == "alba-02.ben"
+        else clip
+        for clip in manifest
+    ]
+    audit = audit_annotations(
+        manifest.with_clips(clips), column="mood", x="level == S", y="level == EN"
+    )
+    document = audit.to_json()
+    assert (document["n_x"], document["n_y"], document["n_in_both"]) == (1, 2, 1)
+    assert "1 clip that annotators put into both groups is left out" in str(audit)
+    with pytest.raises(FixInput, match="each clip of the group"):
+        audit_annotations(
+            manifest,
+            column="mood",
+            x="level == S and annotator == ada",
+            y="level == S and annotator == ben",
+        )
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(
+    levels=st.lists(
+        st.tuples(st.sampled_from(LEVELS[1:]), st.sampled_from(LEVELS[1:])),
+        min_size=2,
+        max_size=8,
+    ),
+    n_rows=st.lists(st.integers(1, 3), min_size=8, max_size=8),
+)
+def test_agreement_is_of_clips(
+    levels: list[tuple[str, str]], n_rows: list[int], tmp_path: Path
+) -> None:
+    marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    single = ["clip_id,movie_id,start_frame,end_frame"]
+    several = ["clip_id,movie_id,start_frame,end_frame,annotator"]
+    for number, pair in enumerate(levels):
+        first, last = 100 * number, 100 * number + 99
+        for name, level in zip(ANNOTATORS, pair, strict=False):
+            marks.append(f"alba,{name},{first},{last},{level},,25")
+        single.append(f"alba-{number},alba,{first},{last}")
+        for name in ANNOTATORS[: n_rows[number]]:
+            several.append(f"alba-{number}.{name},alba,{first},{last},{name}")
+    measured = []
+    for rows in (single, several):
+        (tmp_path / "marks.csv").write_text("\n".join(marks) + "\n", encoding="utf-8")
+        (tmp_path / "clips.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        agreement = measure_agreement(
+            tmp_path / "marks.csv", clips=tmp_path / "clips.csv", permutations=99
+        )
+        measured.append(agreement.to_json())
+    assert measured[0] == measured[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(CLIPS, st.sampled_from((0.0, LENGTH_S)))
+def test_a_film_is_as_long_as_its_clips_whoever_labelled_them(
+    labelled: list[Labelled], length_s: float
+) -> None:
+    single = manifest_of(labelled, by_annotator=False, own_file=True)
+    several = manifest_of(labelled, by_annotator=True, own_file=True)
+    for film in single.films:
+        expected = film_times(
+            [clip for clip in single if clip.movie_id == film],
+            rate=Fraction(25),
+            length_of=lambda _: length_s,
+        )
+        found = film_times(
+            [clip for clip in several if clip.movie_id == film],
+            rate=Fraction(25),
+            length_of=lambda _: length_s,
+        )
+        assert (found.axis, found.end_s, found.n_frames) == (
+            expected.axis,
+            expected.end_s,
+            expected.n_frames,
+        )
+        assert found.pieces == expected.pieces
+        assert found.unknown == expected.unknown
+        for clip_id, span in found.spans.items():
+            assert span == expected.spans[clip_id.partition(".")[0]]
+    assert bool(long_clips(several)) == bool(long_clips(single))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(labelled=CLIPS, values=st.lists(st.sampled_from(("", "a", "b")), min_size=9))
+def test_a_table_is_joined_with_every_row_of_its_clips(
+    labelled: list[Labelled], values: list[str], tmp_path: Path
+) -> None:
+    single = manifest_of(labelled, by_annotator=False)
+    several = manifest_of(labelled, by_annotator=True)
+    lines = ["clip_id,movie_id,light"]
+    for clip, value in zip(single, values, strict=False):
+        lines.append(f"{clip.clip_id},{clip.movie_id},{value}")
+    table = tmp_path / "light.csv"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    of_clips = {
+        clip.clip_id: clip.extra["light"] for clip in join(single, table).manifest
+    }
+    joined = join(several, table)
+    for clip in joined.manifest:
+        assert clip.extra["light"] == of_clips[clip.clip_id.partition(".")[0]]
+    assert joined.n_by_id == 0
+    table.write_text(
+        table.read_text("utf-8").replace(",alba,", ",,").replace(",brug,", ",,"),
+        "utf-8",
+    )
+    assert join(several, table).n_by_id == len(several)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("alba-1,brug,,,x", "film: alba and brug"),
+        ("alba-1,alba,7.5,9,x", "times: 0 s to 2 s and 7.5 s to 9 s"),
+        ("alba-1,,7.5,9,x", "times: 0 s to 2 s and 7.5 s to 9 s"),
+    ],
+)
+def test_a_row_of_another_clip_is_not_joined(
+    tmp_path: Path, row: str, problem: str
+) -> None:
+    clip = Clip("alba-1", "alba", start_s=0.0, end_s=2.0)
+    manifest = Manifest("films", Header("made up"), (clip,))
+    table = tmp_path / "t.csv"
+    table.write_text(f"clip_id,movie_id,start_s,end_s,light\n{row}\n", encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        join(manifest, table)
+    assert caught.value.details[0].endswith(problem)
+
+
+def test_a_table_with_rows_of_annotators_is_not_joined(tmp_path: Path) -> None:
+    """It wrote `ada|ben`, of whom an audit then spoke as of one annotator."""
+    manifest = Manifest("films", Header("made up"), (Clip("alba-1", "alba"),))
+    table = tmp_path / "t.csv"
+    table.write_text("clip_id,annotator\nalba-1,ada\nalba-1,ben\n", encoding="utf-8")
+    with pytest.raises(FixInput, match="several annotators of one clip: ada, ben"):
+        join(manifest, table)
+    table.write_text("clip_id,annotator\nalba-1,ada\n", encoding="utf-8")
+    assert join(manifest, table).manifest["alba-1"].extra["annotator"] == "ada"
+
+
+def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
+    clips = [
+        Clip(f"c{i}", "alba", level=level, concepts=("Look",), extra={"annotator": who})
+        for i, (level, who) in enumerate([("S", "ada|ben"), ("HN", "ada")])
+    ]
+    header = Header("made up", {"Look": "visual"})
+    audit = audit_levels(Manifest("films", header, tuple(clips), ("annotator",)))
+    assert [one.annotator for one in audit.single] == ["ada", "ben"]
+
+
+def test_annotators_who_place_a_clip_apart_are_refused_at_import(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "clip_id,movie_id,annotator,start_s,end_s\n"
+        "alba-1,alba,ada,0,2\n"
+        "alba-1,alba,ben,5,9\n",
+        encoding="utf-8",
+    )
+    imported = read(table)
+    with pytest.raises(FixInput, match="times: 0 s to 2 s and 5 s to 9 s"):
+        imported.save(tmp_path / "films.toml")
+    assert not (tmp_path / "films.toml").exists()

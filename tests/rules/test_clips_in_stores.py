@@ -1,0 +1,458 @@
+"""Rule (a) in stores: random stores and manifests that use one id for several clips.
+
+A plain model in memory says what must come back: a clip is a film and a span, and a store or a
+manifest may know either, both or none of them. No number of another clip comes back where films or
+times are known on both sides, every contradiction is refused with both values, and what was
+withdrawn never comes back.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.stores import made_store
+from support.written_stores import check_all
+
+from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import Clip, Header
+from obygaze_features.manifest.model import Manifest as ClipManifest
+from obygaze_features.store import Row, Store, open_store
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.exporting import export_features
+from obygaze_features.store.finding import BY_IDS
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.records import Manifest
+from obygaze_features.store.rows import OK, WITHDRAWN
+from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.schema import Data
+from obygaze_models.runner.features import read_store
+
+FILMS = ("alba", "brug")
+SPANS = ((0.0, 2.0), (4.0, 6.0))
+IDS = ("1", "2", "alba-1", "brug-2")
+# What an import without a manifest makes of these ids.
+GUESSES = {"1": "unknown", "2": "unknown", "alba-1": "alba", "brug-2": "brug"}
+VECTORS = {
+    (film, span): np.random.default_rng(number).standard_normal(4).astype("float32")
+    for number, (film, span) in enumerate(
+        (film, span) for film in FILMS for span in SPANS
+    )
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A clip in a table: the id, what it is, and what the table says of it."""
+
+    clip_id: str
+    film: str
+    span: tuple[float, float]
+    says_film: bool
+    says_times: bool
+
+    @property
+    def vector(self) -> np.ndarray:
+        """The numbers of the clip that it is."""
+        return VECTORS[self.film, self.span]
+
+    @property
+    def times(self) -> tuple[float | None, float | None]:
+        """The times, as far as the table says them."""
+        return self.span if self.says_times else (None, None)
+
+    def contradiction(self, other: Entry) -> tuple[str, str] | None:
+        """The two values that differ, where both tables say them."""
+        if self.says_film and other.says_film and self.film != other.film:
+            return self.film, other.film
+        if self.says_times and other.says_times and self.span != other.span:
+            return f"{self.span[0]:g} s to", f"{other.span[0]:g} s to"
+        return None
+
+    def is_by_id_alone(self, other: Entry) -> bool:
+        """Whether nothing but the id says that both are one clip."""
+        has_film = self.says_film and other.says_film
+        return not has_film and not (self.says_times and other.says_times)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The clips of a store; without a manifest, films may be guessed from ids."""
+
+    has_manifest: bool
+    entries: dict[str, Entry]
+
+    def film_in_row(self, entry: Entry) -> str:
+        """The film that stands in the row of a clip."""
+        return entry.film if entry.says_film else GUESSES[entry.clip_id]
+
+    def write(self, path: Path) -> Store:
+        """Write the store."""
+        rows = []
+        for entry in self.entries.values():
+            rows.append(Row(entry.clip_id, self.film_in_row(entry), *entry.times))
+        vectors = [entry.vector for entry in self.entries.values()]
+        name = "films" if self.has_manifest else "imported"
+        values = {"clip": np.stack(vectors)}
+        return made_store(path, rows, values, manifest=Manifest(name, "0" * 64))
+
+
+ENTRIES = st.builds(
+    Entry,
+    st.sampled_from(IDS),
+    st.sampled_from(FILMS),
+    st.sampled_from(SPANS),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+def by_id(entries: Sequence[Entry]) -> dict[str, Entry]:
+    return {entry.clip_id: entry for entry in entries}
+
+
+@st.composite
+def tables(draw: Callable[..., Any]) -> Table:
+    """A store; a film that is as the guess from the id counts as a guess."""
+    has_manifest = draw(st.booleans())
+    entries = {}
+    for entry in draw(st.lists(ENTRIES, min_size=1, max_size=4)):
+        is_guess = entry.film == GUESSES[entry.clip_id]
+        says_film = has_manifest or (entry.says_film and not is_guess)
+        entries[entry.clip_id] = Entry(
+            entry.clip_id, entry.film, entry.span, says_film, entry.says_times
+        )
+    return Table(has_manifest, entries)
+
+
+@st.composite
+def labelled(draw: Callable[..., Any]) -> list[tuple[Clip, Entry]]:
+    """The clips of a manifest, some of them with rows of two annotators."""
+    clips = []
+    for entry in by_id(draw(st.lists(ENTRIES, min_size=1, max_size=4))).values():
+        entry = Entry(entry.clip_id, entry.film, entry.span, True, entry.says_times)
+        annotators = draw(st.sampled_from([("",), ("ada", "ben")]))
+        for name in annotators:
+            clip = Clip(
+                f"{entry.clip_id}.{name}" if name else entry.clip_id,
+                entry.film,
+                start_s=entry.times[0],
+                end_s=entry.times[1],
+                level="S",
+                extra={"annotator": name} if name else {},
+            )
+            clips.append((clip, entry))
+    return clips
+
+
+def searched(test: Callable[..., None], n_examples: int, **drawn: Any) -> None:
+    """Try a test with so many random cases, each in a folder of its own."""
+
+    @settings(max_examples=n_examples)
+    @given(**drawn)
+    def each(**case: Any) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            test(Path(folder), **case)
+
+    each()
+
+
+# --- A manifest meets a store: matrix, and the join of a run ---
+
+
+def check_join(folder: Path, table: Table, clips: Sequence[tuple[Clip, Entry]]) -> None:
+    store = table.write(folder / "s")
+    manifest = ClipManifest("films", Header("films"), tuple(c for c, _ in clips))
+    known = [(clip, here) for clip, here in clips if here.clip_id in table.entries]
+    differences = []
+    n_by_ids = 0
+    for _, here in known:
+        there = table.entries[here.clip_id]
+        difference = there.contradiction(here)
+        if difference:
+            differences.append(difference)
+        n_by_ids += there.is_by_id_alone(here)
+    joins = [
+        lambda: store.matrix(clips=manifest, missing="drop").values,
+        lambda: store.matrix("clip", clips=reversed(manifest.clips), missing="drop"),
+        lambda: of_a_run(store, manifest),
+    ]
+    for join in joins[: 3 if known else 2]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if differences:
+                with pytest.raises(FixInput, match="another one in the store") as error:
+                    join()
+                assert any(
+                    all(value in error.value.message for value in difference)
+                    for difference in differences
+                )
+                continue
+            join()
+        sentences = [str(w.message) for w in caught if w.category is ObygazeWarning]
+        assert [s for s in sentences if f"{n_by_ids} clip" in s] == sentences
+        assert len(sentences) == bool(n_by_ids)
+    if differences:
+        return
+    with warnings.catch_warnings(action="ignore"):
+        values = joins[0]()
+        if known:
+            np.testing.assert_array_equal(of_a_run(store, manifest), values)
+    assert len(values) == len(known)
+    for (_, here), vector in zip(known, values, strict=True):
+        there = table.entries[here.clip_id]
+        np.testing.assert_array_equal(vector, there.vector)
+        if there.says_film and there.says_times and here.says_times:
+            np.testing.assert_array_equal(vector, here.vector)
+
+
+def of_a_run(store: Store, manifest: ClipManifest) -> np.ndarray:
+    """The features that a run or `og.dataset` reads."""
+    data = Data(view="raw", array=("clip",))
+    table = clip_table(manifest, data)
+    features = read_store("s", store, table, data, False)
+    return features.of(np.flatnonzero(features.present))
+
+
+def test_a_manifest_never_gets_the_numbers_of_another_clip() -> None:
+    searched(check_join, 60, table=tables(), clips=labelled())
+
+
+@pytest.mark.check("600 random stores and manifests")
+def test_many_manifests_and_stores() -> None:
+    searched(check_join, 600, table=tables(), clips=labelled())
+
+
+# --- Import with a manifest ---
+
+
+def check_import(
+    folder: Path, table: Table, clips: Sequence[tuple[Clip, Entry]]
+) -> None:
+    """The files name films of some clips; a film that is guessed is not in them."""
+    entries = list(table.entries.values())
+    manifest = ClipManifest("films", Header("films"), tuple(c for c, _ in clips))
+    of_clip = {here.clip_id: here for _, here in clips}
+    np.savez(
+        folder / "f.npz",
+        clip_id=[entry.clip_id for entry in entries],
+        movie_id=[entry.film if entry.says_film else "" for entry in entries],
+        clip=np.stack([entry.vector for entry in entries]),
+    )
+
+    def imported() -> Any:
+        return import_features(
+            "npz", folder / "f.npz", folder / "s", manifest=manifest, workspace=folder
+        )
+
+    ids = {clip.clip_id: entry for clip, entry in clips}
+    # An id of a clip that several annotators have rows of names none of them.
+    matched = {name: table.entries[name] for name in ids if name in table.entries}
+    differences = []
+    for name, there in matched.items():
+        here = of_clip[name]
+        if there.says_film and there.film != here.film:
+            differences.append((here.film, there.film))
+    if differences:
+        with pytest.raises(FixInput, match="another one in the files") as error:
+            imported()
+        assert any(f"film: {a} and {b}" in error.value.message for a, b in differences)
+        return
+    if not matched:
+        with pytest.raises(FixInput, match="none of the clips of the manifest"):
+            imported()
+        return
+    notes = " ".join(imported().notes)
+    n_by_ids = sum(not there.says_film for there in matched.values())
+    assert ("by the ids alone" in notes) == bool(n_by_ids)
+    assert not n_by_ids or f"{n_by_ids} clip" in notes
+    store = open_store(folder / "s")
+    for row, vector in zip(
+        store.rows, store.read("clip", np.arange(len(store))), strict=True
+    ):
+        assert row.is_ok == (row.clip_id in matched)
+        if row.is_ok:
+            np.testing.assert_array_equal(vector, matched[row.clip_id].vector)
+
+
+def test_an_import_never_gives_a_clip_the_numbers_of_another_film() -> None:
+    searched(check_import, 25, table=tables(), clips=labelled())
+
+
+@pytest.mark.check("300 random imports")
+def test_many_imports() -> None:
+    searched(check_import, 300, table=tables(), clips=labelled())
+
+
+# --- Withdrawals: merge, part, import, info ---
+
+
+@dataclass
+class Gone:
+    """What was withdrawn: films by their names, clips by what is known of them."""
+
+    films: set[str] = field(default_factory=set)
+    clips: list[Entry] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+
+    def has(self, table: Table, entry: Entry) -> bool:
+        """Whether a clip of a store was withdrawn, as far as it can be known."""
+        if table.film_in_row(entry) in self.films or entry.clip_id in self.ids:
+            return True
+        return any(
+            clip.clip_id == entry.clip_id and not clip.contradiction(entry)
+            for clip in self.clips
+        )
+
+
+def check_withdrawal(
+    folder: Path,
+    tables: Sequence[Table],
+    number: int,
+    by_film: bool,
+    of_a_part: bool,
+    is_turned: bool,
+) -> None:
+    one, other = tables
+    workspace = Workspace(folder)
+    place = folder / "stores" / "one"
+    one.write(place)
+    other.write(folder / "stores" / "other")
+    export_features(place, folder / "old.npz", "npz")
+    chosen = list(one.entries.values())[number % len(one.entries)]
+    name = one.film_in_row(chosen) if by_film else chosen.clip_id
+    if name == "unknown":
+        with pytest.raises(FixInput, match="'unknown' is no film"):
+            subset(place, without=[name], reason="asked", workspace=workspace)
+        return
+    made = subset(place, without=[name], reason="asked", workspace=workspace)
+    gone = Gone()
+    withdrawn = [chosen]
+    if by_film:
+        gone.films = {name}
+        withdrawn = [e for e in one.entries.values() if one.film_in_row(e) == name]
+    gone.clips = withdrawn
+    assert sorted(made.clips) == sorted(entry.clip_id for entry in withdrawn)
+    # The export before the withdrawal is listed, and the other store if it has the clip.
+    listed = {copy.path.name: copy.remark for copy in made.copies}
+    assert listed["old.npz"] in ("", BY_IDS)
+    same_id = {entry.clip_id for entry in withdrawn} & other.entries.keys()
+    has_some = any(gone.has(other, entry) for entry in other.entries.values())
+    assert ("other" in listed) == (has_some or bool(same_id))
+    if "other" in listed:
+        assert (listed["other"] == "") == has_some
+    said = rows_withdrawn_elsewhere(open_store(folder / "stores" / "other"), workspace)
+    assert bool(said) == has_some
+    _check_imported_again(folder, one, withdrawn, gone)
+    left = [e.clip_id for e in one.entries.values() if e not in withdrawn]
+    names = [place, folder / "stores" / "other"]
+    mine = one
+    if of_a_part and left:
+        subset(place, folder / "part", clips=left)
+        names[0] = folder / "part"
+        mine = Table(one.has_manifest, {name: one.entries[name] for name in left})
+        gone.ids = set() if by_film else {entry.clip_id for entry in withdrawn}
+        gone.clips = []
+    order = list(reversed(names)) if is_turned else names
+    _check_merged(folder, order, mine, other, gone)
+
+
+def _check_imported_again(
+    folder: Path, table: Table, withdrawn: Sequence[Entry], gone: Gone
+) -> None:
+    """An export from before the withdrawal brings nothing back."""
+    gone_ids = {entry.clip_id for entry in withdrawn}
+    if gone_ids == table.entries.keys():
+        with pytest.raises(FixInput, match="no clip has usable features"):
+            import_features(
+                "npz", folder / "old.npz", folder / "again", workspace=folder
+            )
+        return
+    import_features("npz", folder / "old.npz", folder / "again", workspace=folder)
+    again = open_store(folder / "again")
+    for row in again.rows:
+        assert row.status == (WITHDRAWN if row.clip_id in gone_ids else OK)
+    check_all(folder / "again")
+
+
+def _check_merged(
+    folder: Path, order: Sequence[Path], mine: Table, other: Table, gone: Gone
+) -> None:
+    both = mine.entries.keys() & other.entries.keys()
+    of_id: dict[str, list[tuple[Table, Entry]]] = {}
+    for table in (mine, other):
+        for name, entry in table.entries.items():
+            of_id.setdefault(name, []).append((table, entry))
+    is_gone = {
+        name: any(gone.has(table, entry) for table, entry in entries)
+        for name, entries in of_id.items()
+    }
+    differences = []
+    numbers_differ = False
+    for name in both:
+        ours = mine.entries[name]
+        theirs = other.entries[name]
+        difference = ours.contradiction(theirs)
+        if difference:
+            differences.append(difference)
+        numbers_differ |= not is_gone[name] and bool(
+            (ours.vector != theirs.vector).any()
+        )
+    if differences:
+        with pytest.raises(Mismatch, match="not the same clip") as error:
+            merge(order, folder / "both")
+        assert any(all(v in error.value.message for v in d) for d in differences)
+        return
+    if numbers_differ:
+        with pytest.raises(Mismatch, match="with different numbers"):
+            merge(order, folder / "both")
+        return
+    made = merge(order, folder / "both")
+    merged = open_store(folder / "both")
+    assert set(merged) == of_id.keys()
+    values = merged.read("clip", np.arange(len(merged)))
+    for row, vector in zip(merged.rows, values, strict=True):
+        assert row.status == (WITHDRAWN if is_gone[row.clip_id] else OK)
+        if row.is_ok:
+            expected = of_id[row.clip_id][0][1].vector
+            np.testing.assert_array_equal(vector, expected)
+    check_all(folder / "both")
+    by_ids = [n for n in both if mine.entries[n].is_by_id_alone(other.entries[n])]
+    said = [text for text in made.warnings if "by their ids alone" in text]
+    assert len(said) == bool(by_ids)
+    # A clip that was taken out is named.
+    lost = [
+        name
+        for name, entry in other.entries.items()
+        if gone.has(other, entry) and is_gone[name]
+    ]
+    said = [text for text in made.warnings if "withdrawn in the new one" in text]
+    assert len(said) == bool(lost)
+
+
+WITHDRAWAL = {
+    "tables": st.tuples(tables(), tables()),
+    "number": st.integers(0, 3),
+    "by_film": st.booleans(),
+    "of_a_part": st.booleans(),
+    "is_turned": st.booleans(),
+}
+
+
+def test_nothing_brings_back_what_was_withdrawn() -> None:
+    searched(check_withdrawal, 12, **WITHDRAWAL)
+
+
+@pytest.mark.check("200 random withdrawals")
+def test_many_withdrawals() -> None:
+    searched(check_withdrawal, 200, **WITHDRAWAL)
