@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.audits.gender import cut_shares
+from obygaze.audits.printed import SABIR, Shares, as_range, printed_shares_beside
 from obygaze.audits.result import (
     Audit,
     Finding,
@@ -41,7 +42,8 @@ class CoOccurrence:
     """How often one thing is named with words of each gender; a text with both counts twice.
 
     `share` is that of the first gender, `ci` its 95 % interval, and `printed` has both shares cut
-    after two decimals. They are None for a thing without a gendered text.
+    after two decimals. They are None for a thing without a gendered text. `paper` has the shares
+    that a paper prints for the thing, by caption model.
     """
 
     thing: str
@@ -49,6 +51,7 @@ class CoOccurrence:
     share: float | None
     ci: Interval | None
     printed: tuple[float, float] | None
+    paper: Mapping[str, Shares]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,9 +69,19 @@ class CoocAudit(Audit):
         headers = ["thing", *self.genders]
         headers += [f"share {self.genders[0]}", "low", "high"]
         headers += [f"cut {gender}" for gender in self.genders]
-        rows = tuple(_row_of(thing) for thing in self.things)
+        rows = [_row_of(thing) for thing in self.things]
+        if self._beside_paper:
+            headers += [f"paper {gender}" for gender in self.genders]
+            rows = [(*_row_of(thing), *_of_paper(thing)) for thing in self.things]
         title = f"Co-occurrence: {self.source}"
-        return Finding(title, tuple(headers), rows, sentences=tuple(self._sentences()))
+        return Finding(
+            title, tuple(headers), tuple(rows), sentences=tuple(self._sentences())
+        )
+
+    @property
+    def _beside_paper(self) -> bool:
+        """Whether a paper prints shares of one of the things."""
+        return any(thing.paper for thing in self.things)
 
     def _sentences(self) -> Iterator[str]:
         yield CUT
@@ -79,6 +92,8 @@ class CoocAudit(Audit):
                 "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
                 "counts for each."
             )
+        if self._beside_paper:
+            yield f"Under 'paper': the smallest and the largest share of {SABIR}."
 
 
 def _row_of(thing: CoOccurrence) -> tuple[object, ...]:
@@ -88,6 +103,14 @@ def _row_of(thing: CoOccurrence) -> tuple[object, ...]:
     if thing.printed:
         cuts = [f"{cut:.2f}" for cut in thing.printed]
     return (thing.thing, *thing.counts.values(), thing.share, low, high, *cuts)
+
+
+def _of_paper(thing: CoOccurrence) -> tuple[str | None, str | None]:
+    """Return the ranges of both shares that a paper prints for a thing."""
+    if not thing.paper:
+        return None, None
+    first, second = zip(*thing.paper.values(), strict=True)
+    return as_range(first), as_range(second)
 
 
 def audit_cooc(
@@ -159,7 +182,8 @@ def count_pairs(
             interval = ratio_interval(first, total, clusters)
             printed = cut_shares(n_first, n_second)
         counts = dict(zip(genders, (n_first, n_second), strict=True))
-        counted.append(CoOccurrence(thing, counts, share, interval, printed))
+        paper = printed_shares_beside(thing)
+        counted.append(CoOccurrence(thing, counts, share, interval, printed, paper))
     return counted
 
 

@@ -1,7 +1,7 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze.audits.figure import Plot, Point
+from obygaze.audits.printed import (
+    PrintedEffects,
+    model_of_checkpoint,
+    printed_effects,
+)
 from obygaze.audits.reliability import cronbach_alpha
 from obygaze.audits.result import DrawnAudit, Finding, audit_command
+from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import view_words
-from obygaze_features.store import Store, open_store
+from obygaze_features.store import Store, TextTable, open_store, read_texts
+from obygaze_features.store.recipe import UNVERIFIED
 from obygaze_models.evaluation.group_tests import (
     TAILS,
     GroupTest,
@@ -75,7 +82,8 @@ class PromptReliability:
 class EatAudit(DrawnAudit):
     """The association tests of one call, corrected together.
 
-    `prompts` has Cronbach's alpha of each attribute of several texts.
+    `prompts` has Cronbach's alpha of each attribute of several texts. `paper` has what a paper
+    prints for a pair of attributes, and `model` the name of the clips' model in its tables.
     """
 
     tests: tuple[GroupTest, ...]
@@ -86,10 +94,16 @@ class EatAudit(DrawnAudit):
     view: str = ""
     # The clips that annotators put into both groups; they are left out.
     n_in_both: int = 0
+    paper: Mapping[tuple[str, str], PrintedEffects] = field(default_factory=dict)
+    model: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the tests; the values of a single test also stand at the top."""
-        tests = [test.to_json() for test in self.tests]
+        tests = []
+        for test in self.tests:
+            printed = self.paper.get((test.a, test.b))
+            of_paper = asdict(printed) | {"model": self.model} if printed else None
+            tests.append(test.to_json() | {"paper": of_paper})
         single = tests[0] if len(tests) == 1 else {}
         prompts = [asdict(attribute) for attribute in self.prompts]
         chosen_from = {"manifest": self.manifest, "view": self.view}
@@ -103,7 +117,14 @@ class EatAudit(DrawnAudit):
         )
         if self.manifest:
             title += f", clips of {self.manifest}, {view_words(self.view)}"
-        rows = tuple(_row_of(test) for test in self.tests)
+        headers: tuple[str, ...] = HEADERS
+        rows = [_row_of(test) for test in self.tests]
+        if any(printed.of_model(self.model) for printed in self.paper.values()):
+            headers = (*HEADERS, f"paper, {self.model}")
+            rows = [
+                (*row, self._of_paper(test))
+                for row, test in zip(rows, self.tests, strict=True)
+            ]
         sentences = summary(self.tests, _sentence)
         if self.n_in_both:
             sentences.append(in_both_text(self.n_in_both))
@@ -114,7 +135,12 @@ class EatAudit(DrawnAudit):
             p = p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {kind} p: {p}.")
         sentences += map(str, self.prompts)
-        return Finding(title, HEADERS, rows, sentences=tuple(sentences))
+        sentences += map(str, self.paper.values())
+        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
+
+    def _of_paper(self, test: GroupTest) -> str | None:
+        printed = self.paper.get((test.a, test.b))
+        return printed.of_model(self.model) if printed else None
 
     def plot(self) -> Plot:
         """Return the effect size of each test, the smallest p first."""
@@ -221,6 +247,8 @@ def audit_eat(
         Path(opened.location).name,
         _prompts_of(*groups_of_store),
         n_in_both=n_in_both,
+        paper=_paper_of(groups_of_store[2], read_texts(text)),
+        model=_model_of(opened),
     )
     if clips is None:
         return audit
@@ -242,6 +270,33 @@ def _prompts_of(
             alpha = cronbach_alpha(cosines)
             prompts.append(PromptReliability(name, n_texts, n_items, alpha))
     return tuple(prompts)
+
+
+def _model_of(store: Store) -> str:
+    """Return the name that tables of papers have for the model of a store; "" without one."""
+    backbone = store.recipe.to_json().get("backbone", {})
+    checkpoint = backbone.get("checkpoint") or backbone.get(UNVERIFIED, "")
+    return model_of_checkpoint(checkpoint)
+
+
+def _paper_of(
+    pairs: Sequence[tuple[VectorGroup, VectorGroup]], texts: TextTable
+) -> dict[tuple[str, str], PrintedEffects]:
+    """Return what a paper prints for each pair of attributes that has all prompts of the paper."""
+    named = {(a.name, b.name) for a, b in pairs}
+    found = {}
+    for printed in printed_effects():
+        names = (printed.a, printed.b)
+        if names not in named:
+            continue
+        prompts = read_prompts(printed.prompts).prompts
+        of_paper = {
+            (one.text, one.attribute) for one in prompts if one.attribute in names
+        }
+        embedded = zip(texts.prompt, texts.attribute, strict=True)
+        if of_paper == {one for one in embedded if one[1] in names}:
+            found[names] = printed
+    return found
 
 
 def run_tests(

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from obygaze.audits.printed import SABIR, as_range, printed_shares
 from obygaze.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -73,10 +74,12 @@ class GenderAudit(Audit):
             to_woman = 100 - to_man
         counts = None
         printed = None
+        paper = None
         if self.estimates:
             genders = [row.gender for row in self.estimates]
             counts = {name: genders.count(name) for name in ("man", "woman")}
             printed = list(cut_shares(**counts))
+            paper = printed_shares("score")
         return {
             **_mean_scores(self.estimates),
             "rows": [
@@ -88,6 +91,7 @@ class GenderAudit(Audit):
             "mean_ratio_to_woman": to_woman,
             "counts": counts,
             "printed": printed,
+            "paper": paper,
             "n": len(self.rows),
         }
 
@@ -126,7 +130,7 @@ def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
     sentences = [
         f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
         f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
-        "published, not rounded."
+        f"published, not rounded. Printed for {SABIR}: {_ranges_of_paper(summary['paper'])}."
     ]
     mean = summary["mean_ratio_to_man"]
     if mean is not None:
@@ -137,6 +141,12 @@ def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
             f"{summary['ratio_of_means_to_man']:.1f} % to man."
         )
     return sentences
+
+
+def _ranges_of_paper(shares: Mapping[str, tuple[float, float]]) -> str:
+    """Return the ranges of both shares over the caption models of the paper."""
+    man, woman = zip(*shares.values(), strict=True)
+    return f"{as_range(man)} and {as_range(woman)}"
 
 
 def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
