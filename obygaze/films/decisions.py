@@ -76,14 +76,19 @@ def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[Row]]:
 def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
-    `positive` is what most fits decided, and `correct` whether that is the label.
+    `positive` is what most fits decided, or if as many decided otherwise, what the mean score does;
+    `correct` is whether that is the label.
     """
     score_of_clip = {}
     for clip, fits in predictions_by_clip(run, cell).items():
         values = [fit["score"] for fit in fits]
-        positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
+        score = fmean(values)
+        n_positive = sum(fit["decision"] for fit in fits)
+        positive = 2 * n_positive > len(fits)
+        if 2 * n_positive == len(fits):
+            positive = score > cell.threshold
         score_of_clip[clip] = {
-            "score": fmean(values),
+            "score": score,
             "low": min(values),
             "high": max(values),
             "fits": len(fits),

@@ -215,8 +215,11 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
             for name, cell in row.cells.items()
             if _SCORE.fullmatch(name)
         ]
+        # Whether the model has seen the clip, or others of its film.
+        basis = row.cells.get("basis", "")
+        comment = ", ".join(filter(None, [*scores, basis]))
         level = row.cells.get("decision", "")
-        yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
+        yield row["clip_id"], who, canonical_level(level) or "", (), comment
     violations.raise_if_any("the predictions are not of these clips")
 
 
@@ -299,7 +302,7 @@ class ExportedSegments:
         files: The files.
         without_times: The clips that are left out, as nobody knows where they are.
         n_watched: The segments that are left out because they were only watched.
-        header: What a table does not say, of the header of the manifest.
+        header: What the files do not say, of the header of the manifest.
     """
 
     files: tuple[Path, ...]
@@ -333,7 +336,7 @@ class ExportedSegments:
                 " keep this"
             )
         if self.header:
-            sentences.append(f"a table does not say: {', '.join(self.header)}")
+            sentences.append(f"the files do not say: {', '.join(self.header)}")
         return sentences
 
 
@@ -381,6 +384,7 @@ def export_segments(
         path = write_table(folder, marked.cells_by_column(), force=force)
         return ExportedSegments((path,), header=_header_left_out(marked.header))
     without_times: list[str] = []
+    left_out: tuple[str, ...] = ()
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
         if table is not None:
@@ -391,6 +395,8 @@ def export_segments(
     else:
         marked = read_manifest(manifest, workspace=workspace)
         films, without_times = films_of(marked, table, fps=fps)
+        if table is None:
+            left_out = _header_left_out(marked.header)
     files = export(films, kind, Path(folder))
     if not files:
         raise FixInput(
@@ -401,15 +407,20 @@ def export_segments(
     n_watched = 0
     if kind == "vtt":
         n_watched = sum(len(film.segments) - len(film.marks) for film in films)
-    return ExportedSegments(tuple(files), tuple(without_times), n_watched)
+    return ExportedSegments(tuple(files), tuple(without_times), n_watched, left_out)
 
 
 def _header_left_out(header: Header) -> tuple[str, ...]:
-    """Return what the header of a manifest says of its clips, and a table of them does not."""
+    """Return what the header of a manifest says of its clips, and its clips do not."""
     left_out = [name for name in ("licence", "citation") if getattr(header, name)]
     if header.view != "raw":
         left_out.append(f"that the levels are those of the {header.view} view")
-    own = [name for name in header.concepts if name not in concepts()]
+    known = concepts()
+    own = [
+        name
+        for name, modality in header.concepts.items()
+        if known.get(name, "unknown") != modality
+    ]
     if own:
         left_out.append(f"the modality of {few(own, 3)}")
     return tuple(left_out)

@@ -401,7 +401,7 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
     for table, cue in {
         "like.csv": "02.000 --> 00:00:04.000\n<v like><c.comment>cosine 0.5</c></v>",
         "predicted.csv": "00.000 --> 00:00:02.000\n<v predicted><c.level>S</c>"
-        " <c.comment>p:S 0.75</c></v>",
+        " <c.comment>p:S 0.75, unseen</c></v>",
     }.items():
         more = ("--predictions", table, "--fps", "25")
         assert cue in exported(tmp_path, "vtt", "clips", *more).read_text("utf-8")
@@ -783,6 +783,23 @@ def test_predictions_of_other_clips_are_refused(
     with pytest.raises(FixInput, match="1 violation") as caught:
         films_of(films_for_predictions(), path)
     assert list(caught.value.details) == [f"{path}{problem}"]
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) -> None:
+    """Levels of the visual view came back from ELAN as those that people gave."""
+    clips = films_for_predictions()
+    marked = [replace(clip, level="S", concepts=("mine",)) for clip in clips]
+    header = Header(
+        "a test", {"mine": "audio", "other": "unknown"}, view="visual", licence="CC0"
+    )
+    seen = replace(clips, header=header).with_clips(marked)
+    output = tmp_path / ("out.csv" if kind == "csv" else "out")
+    (told,) = export_segments(kind, seen, folder=output).warnings
+    assert told == (
+        "the files do not say: licence, that the levels are those of the visual view,"
+        " the modality of mine"
+    )
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
