@@ -1,5 +1,6 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -11,13 +12,16 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Store
+from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
     metric_name,
     value_text,
+    without_value,
 )
 from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
@@ -132,6 +136,8 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
+    if not math.isfinite(cell.value(metric)):
+        return without_value(label_of(cell.model), cell, metric)
     films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
@@ -184,7 +190,7 @@ class Explainer:
         )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
-        x = rows.values.astype(np.float64)
+        x = as_float32(rows.values).astype(np.float64)
         n = len(info.concepts)
         probabilities = bottleneck.proba_of_margins(bottleneck.margins(x), x)
         base, parts = bottleneck.contributions(x)
@@ -209,4 +215,9 @@ class Explainer:
 
 def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
     """Return whether a model was trained on a clip, by its id or without the annotator in it."""
-    return clip.clip_id in listed.row_of or unannotated_id(clip) in listed.row_of
+    identity = Identity.of_clip(clip)
+    for clip_id in (clip.clip_id, unannotated_id(clip)):
+        comparison = listed.compare(clip_id, identity)
+        if comparison is not None and comparison.sameness.is_same:
+            return True
+    return False

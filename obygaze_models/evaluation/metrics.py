@@ -6,6 +6,10 @@ that many resamplings are one product of matrices.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
 without clips of both classes are NaN. There are no warnings.
+
+Tied scores say nothing about the order of their clips. AP is its mean over all orders within ties,
+and a tied pair counts one half in AUC: so the same scores for all clips have the AP of a random
+order.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,12 +19,18 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part, find_part, is_own_code
 from obygaze_features.core.schema_rules import near
-from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
+from obygaze_models.evaluation.predictions import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Predictions,
+)
 
 Values = dict[str, FloatArray]
 
@@ -30,6 +40,38 @@ def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatA
     out = np.full_like(top, empty, dtype=np.float64)  # in the memory order of `top`
     np.divide(top, bottom, out=out, where=bottom != 0)
     return out
+
+
+def precision_of_ties(
+    positive: FloatArray,
+    total: FloatArray,
+    n_clips: FloatArray,
+    positive_above: FloatArray | float = 0.0,
+    total_above: FloatArray | float = 0.0,
+) -> FloatArray:
+    """Return the sum of the precisions at the positive clips of a tie, the mean over its orders.
+
+    It is the closed form of McSherry and Najork (2008). A clip that is drawn several times has one
+    place. Where the clips of a tie have other weights than each other, each place has the mean.
+
+    Args:
+        positive: The weight of the positive clips of the tie.
+        total: The weight of all its clips.
+        n_clips: How many clips have a weight.
+        positive_above: The weight of the positive clips with higher scores.
+        total_above: The weight of all clips with higher scores.
+    """
+    weight = divide(total, n_clips, 1.0)
+    # Beside a positive clip, the share of positives among the other clips of the tie.
+    share = (positive / weight - 1) / np.maximum(n_clips - 1, 1)
+    share = np.clip(share, 0.0, 1.0)
+    n_above = total_above / weight
+    first_place = n_above + 1
+    # The sum of 1 / place over the places of the tie.
+    inverse_places = digamma(first_place + n_clips) - digamma(first_place)
+    at_first_place = positive_above / weight + 1 - share * first_place
+    precisions = share * n_clips + at_first_place * inverse_places
+    return np.asarray(positive * precisions / np.maximum(n_clips, 1))
 
 
 class Confusion(NamedTuple):
@@ -251,6 +293,20 @@ class GroupedStats:
         return order, np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
 
     @cached_property
+    def is_tied(self) -> BoolArray:
+        """Whether several rows have each distinct score."""
+        _, ends = self.order
+        return np.diff(ends, prepend=-1) > 1
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether tables of units take less time than sums over the rows.
+
+        They grow with units times rows; both ways add whole numbers exactly.
+        """
+        return len(self.units) < min(len(self.codes) // 2, MOST_TABLED)
+
+    @cached_property
     def ranks(self) -> tuple[FloatArray, FloatArray]:
         """Positives and negatives of each unit at or above each distinct score."""
         y = self.predictions.y
@@ -260,48 +316,69 @@ class GroupedStats:
         positive, negative = np.cumsum(tables, axis=2)[:, :, ends]
         return positive, negative
 
-    def _at_or_above(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return weighted positives and negatives at or above each distinct score."""
-        # The tables of `ranks` grow with units times rows; both ways add whole numbers exactly.
-        if len(self.units) < min(len(self.codes) // 2, MOST_TABLED):
-            positive, negative = (
-                weights[:, self.units] @ table for table in self.ranks
-            )
-            return positive, negative
-        order, ends = self.order
-        ordered_weights = weights[:, self.codes[order]]
-        tp = np.cumsum(ordered_weights * self.predictions.y[order], axis=1)[:, ends]
-        return tp, np.cumsum(ordered_weights, axis=1)[:, ends] - tp
+    def at_or_above(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weighted positives and negatives at or above each distinct score.
 
-    def order_metrics(
-        self, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return average precision, and pairs of both classes: ranked correctly, and all.
-
-        Average precision is the mean over the steps of recall; tied scores are one step, and a tied
-        pair counts 0.5. The result for the last weights is kept: AP and AUC both ask for it.
+        Those of the last weights are kept: AP and AUC both ask for them.
         """
-        if self._last_order and self._last_order[0][0] is weights:
-            return self._last_order[0][1]
-        ap_and_pairs = self._order_metrics(weights)
-        self._last_order[:] = [(weights, ap_and_pairs)]
-        return ap_and_pairs
+        if self._last_counts and self._last_counts[0][0] is weights:
+            return self._last_counts[0][1]
+        if self.has_tables:
+            positive, negative = self.ranks
+            unit_weights = weights[:, self.units]
+            counts = (unit_weights @ positive, unit_weights @ negative)
+        else:
+            order, ends = self.order
+            ordered_weights = weights[:, self.codes[order]]
+            of_positives = ordered_weights * self.predictions.y[order]
+            tp = np.cumsum(of_positives, axis=1)[:, ends]
+            counts = (tp, np.cumsum(ordered_weights, axis=1)[:, ends] - tp)
+        self._last_counts[:] = [(weights, counts)]
+        return counts
 
     @cached_property
-    def _last_order(
+    def _last_counts(
         self,
-    ) -> list[tuple[FloatArray, tuple[FloatArray, FloatArray, FloatArray]]]:
-        """The last weights with their `order_metrics`, if there were any."""
+    ) -> list[tuple[FloatArray, tuple[FloatArray, FloatArray]]]:
+        """The last weights with their `at_or_above`, if there were any."""
         return []
 
-    def _order_metrics(
-        self, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        tp, fp = self._at_or_above(weights)
+    def _drawn_in_ties(self, weights: FloatArray) -> FloatArray:
+        """Return how many rows of each tied score have a weight."""
+        order, ends = self.order
+        if self.has_tables:
+            positive, negative = self.ranks
+            rows = np.diff(positive + negative, axis=1, prepend=0.0)[:, self.is_tied]
+            is_drawn = weights[:, self.units] > 0
+            return np.asarray(is_drawn.astype(np.float64) @ rows)
+        is_drawn = weights[:, self.codes[order]] > 0
+        n_drawn = np.cumsum(is_drawn, axis=1, dtype=np.float64)[:, ends]
+        return np.diff(n_drawn, axis=1, prepend=0.0)[:, self.is_tied]
+
+    def average_precision(self, weights: FloatArray) -> FloatArray:
+        """Return the mean precision at positive clips: the mean over all orders within ties."""
+        tp, fp = self.at_or_above(weights)
         steps = np.diff(tp, axis=1, prepend=0.0)
-        area = (steps * divide(tp, tp + fp, 0.0)).sum(axis=1)
+        total = tp + fp
+        areas = steps * divide(tp, total, 0.0)
+        tied = self.is_tied
+        if tied.any():
+            sizes = np.diff(total, axis=1, prepend=0.0)[:, tied]
+            areas[:, tied] = precision_of_ties(
+                steps[:, tied],
+                sizes,
+                self._drawn_in_ties(weights),
+                tp[:, tied] - steps[:, tied],
+                total[:, tied] - sizes,
+            )
+        return divide(areas.sum(axis=1), tp[:, -1])
+
+    def pairs(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the pairs of both classes: ranked correctly, where a tie counts 0.5, and all."""
+        tp, fp = self.at_or_above(weights)
+        steps = np.diff(tp, axis=1, prepend=0.0)
         won = (np.diff(fp, axis=1, prepend=0.0) * (tp - steps / 2)).sum(axis=1)
-        return divide(area, tp[:, -1]), won, tp[:, -1] * fp[:, -1]
+        return won, tp[:, -1] * fp[:, -1]
 
     @cached_property
     def squared_errors(self) -> FloatArray:
@@ -317,9 +394,10 @@ class GroupedStats:
         if of_decisions:
             counts = Confusion(*(unit_weights @ self.outcomes).T)
             values = {name: metric(counts) for name, metric in of_decisions.items()}
-        if "ap" in names or "auc" in names:
-            ap, won, pairs = self.order_metrics(weights)
-            values |= {"ap": ap, "auc": divide(won, pairs)}
+        if "ap" in names:
+            values["ap"] = self.average_precision(weights)
+        if "auc" in names:
+            values["auc"] = divide(*self.pairs(weights))
         if BRIER in names:
             errors = (unit_weights @ self.squared_errors)[:, 0]
             values[BRIER] = divide(errors, self.drawn(weights))
@@ -340,7 +418,7 @@ class GroupedStats:
         return {name: values[name] for name in names}
 
     def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return `order_metrics` of each unit alone, from its own rows."""
+        """Return the average precision and the `pairs` of each unit alone, from its own rows."""
         order, ends = self.order
         step_of_row = np.searchsorted(ends, np.arange(len(order)))
         n_positive = self._by_unit(self.predictions.y)[:, 0]
@@ -358,11 +436,21 @@ class GroupedStats:
                 rows = by_unit[bounds[unit] : bounds[unit + 1]]
                 steps, row_steps = np.unique(step_of_row[rows], return_inverse=True)
                 is_positive = self.predictions.y[order[rows]]
-                ones = np.bincount(row_steps, weights=is_positive)
-                zeros = np.bincount(row_steps, weights=~is_positive)
+                ones = np.bincount(row_steps, weights=is_positive).astype(np.float64)
+                zeros = np.bincount(row_steps, weights=~is_positive).astype(np.float64)
                 tp = np.cumsum(ones)
                 fp = np.cumsum(zeros)
-                areas[unit - start, steps] = ones * (tp / (tp + fp))
+                of_steps = ones * (tp / (tp + fp))
+                tied = self.is_tied[steps]
+                sizes = ones + zeros
+                of_steps[tied] = precision_of_ties(
+                    ones[tied],
+                    sizes[tied],
+                    sizes[tied],
+                    (tp - ones)[tied],
+                    (tp + fp - sizes)[tied],
+                )
+                areas[unit - start, steps] = of_steps
                 won[unit] = (zeros * (tp - ones / 2)).sum()
             area[start:stop] = areas.sum(axis=1)
         return divide(area, n_positive), won, pairs
@@ -455,7 +543,7 @@ def auc_within(folds: Sequence[GroupedStats], weights: FloatArray) -> FloatArray
     won = np.zeros(len(weights))
     pairs = np.zeros(len(weights))
     for fold in folds:
-        _, won_in_fold, all_pairs = fold.order_metrics(weights)
+        won_in_fold, all_pairs = fold.pairs(weights)
         drawn = fold.drawn(weights)
         won += divide(won_in_fold, drawn, 0.0)
         pairs += divide(all_pairs, drawn, 0.0)

@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 CLIPS_A_BLOCK = 128
+NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no features
 
 
 class FixTraining(FixInput, ValueError):
@@ -81,6 +82,12 @@ class Scaling:
         """Return the plane, or planes, that give rows the margin that scaled rows have."""
         unscaled: Floats = coef / self.deviations
         return unscaled, intercept - unscaled @ self.means
+
+
+def as_float32(X: Any) -> NDArray[np.float32]:
+    """Return numbers as models read them; those that float32 cannot hold become infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(X, dtype=np.float32)
 
 
 def blocks_of(X: Any) -> Iterator[NDArray[Any]]:

@@ -8,7 +8,9 @@ of scikit-learn, numpy and scipy that skops knows are trusted; others are once `
 from __future__ import annotations
 
 import importlib.util
+import io
 import warnings
+import zipfile
 from collections.abc import Collection, Mapping
 from typing import Any, Self
 
@@ -37,6 +39,10 @@ from obygaze_models.models.estimator import Arrays, Classifier
 from obygaze_models.models.registry import SCORES
 
 SKOPS = "skops"  # the array with the bytes
+SCHEMA = "schema.json"  # the file of skops with the types
+# In memory, a list or a dictionary takes some twenty times the bytes of its JSON.
+MAX_SCHEMA_BYTES = 8_000_000
+MAX_SCHEMA_PARTS = 200_000
 LIBRARY = "scikit-learn"
 PURPOSE = "a saved estimator of scikit-learn"
 
@@ -60,7 +66,31 @@ def pack(estimator: Any) -> NDArray[np.uint8]:
         raise FixInput(
             f"{type(estimator).__name__} cannot be saved with skops: {first_line(error)}"
         ) from error
+    problem = _size_problem(data)
+    if problem:
+        raise FixInput(
+            f"{type(estimator).__name__} cannot be saved: {problem}",
+            hint="fewer parts, such as fewer trees in a forest",
+        )
     return np.frombuffer(data, dtype=np.uint8)
+
+
+def _size_problem(data: bytes) -> str:
+    """Return why a file of skops is too large to be read; "" if it is not. Nothing is parsed."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        n_bytes = sum(part.file_size for part in archive.infolist())
+        if n_bytes > len(data):
+            return (
+                f"it unpacks to {n_bytes:,} bytes, and nothing in it may be compressed"
+            )
+        size = archive.getinfo(SCHEMA).file_size
+        if size > MAX_SCHEMA_BYTES:
+            return f"{SCHEMA} has {size:,} bytes; at most {MAX_SCHEMA_BYTES:,} are read"
+        schema = archive.read(SCHEMA)
+    n_parts = schema.count(b"{") + schema.count(b"[")
+    if n_parts > MAX_SCHEMA_PARTS:
+        return f"{SCHEMA} has {n_parts:,} parts; at most {MAX_SCHEMA_PARTS:,} are read"
+    return ""
 
 
 def unpack(data: NDArray[np.uint8], of_code: Collection[str] = ()) -> Any:
@@ -70,10 +100,16 @@ def unpack(data: NDArray[np.uint8], of_code: Collection[str] = ()) -> Any:
         data: The bytes.
         of_code: Types of own code that is trusted.
     """
-    skops = need("skops.io", SKOPS, PURPOSE)
     if data.dtype != np.uint8 or data.ndim != 1:
         raise Corrupt("the bytes of a saved estimator must be one row of uint8")
     content = data.tobytes()
+    try:
+        problem = _size_problem(content)
+    except Exception as error:
+        raise Corrupt(f"not a file of skops: {first_line(error)}") from error
+    if problem:
+        raise Corrupt(f"the saved estimator is not read: {problem}")
+    skops = need("skops.io", SKOPS, PURPOSE)
     try:
         needed = skops.get_untrusted_types(data=content)
     except Exception as error:

@@ -92,7 +92,10 @@ class OwnClassifier(HeldEstimator):
         return lambda X: self._scores(name, self._check(X))
 
     def _scores(self, method: str, X: Floats) -> NDArray[Any]:
-        """Return what a method gives for rows: a score of each class, or one of two classes."""
+        """Return what a method gives for rows: a score of each class, or one of two classes.
+
+        They are in the order of the classes, whatever order the estimator has them in.
+        """
         scores = self._numbers(method, X)
         n_classes = len(self.classes_)
         shapes: set[tuple[int, ...]] = {(len(X), n_classes)}
@@ -102,7 +105,21 @@ class OwnClassifier(HeldEstimator):
             raise find_part(self.class_name).refuse(
                 f"must return the shape {min(shapes)} from {method}(), got {scores.shape}"
             )
-        return scores
+        places = self._places_of_classes()
+        if scores.ndim == 1:
+            return scores if places[0] == 0 else -scores
+        return scores[:, places]
+
+    def _places_of_classes(self) -> list[int]:
+        """Return where the estimator has the score of each class; without `classes_` in order."""
+        codes = list(range(len(self.classes_)))
+        order = np.asarray(getattr(self.held, "classes_", codes)).tolist()
+        if sorted(order) != codes:
+            raise find_part(self.class_name).refuse(
+                f"must have each class once in classes_, 0 to {len(codes) - 1},"
+                f" got {short_value(order)}"
+            )
+        return [order.index(code) for code in codes]
 
     def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
         """Return what a method gives for rows: numbers, as many as rows."""

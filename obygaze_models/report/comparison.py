@@ -1,7 +1,7 @@
-"""`obygaze compare`: runs side by side, on the clips that each of them and the first one tested.
+"""`obygaze compare`: runs side by side, on the clips that all of them tested.
 
-A comparison is a join of the predictions of two runs. Both sides are computed again on the clips
-that both tested with the same class, as a run computes its own differences: films are drawn
+A comparison is a join of the predictions of runs. All sides are computed again on the clips that
+all of them tested with the same class, as a run computes its own differences: films are drawn
 together, and signs of films are changed.
 """
 
@@ -13,29 +13,24 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from obygaze_features.core.console import MISSING, count, table, with_interval
+from obygaze_features.core.console import MISSING, count, few, table, with_interval
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, ranking_metric
-from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
     grouped,
-    metric_name,
     pair_name,
 )
 from obygaze_models.report.tables import (
-    DASH,
     NO_NUMBER,
     Cells,
     Heading,
@@ -49,36 +44,30 @@ from obygaze_models.runner.results import (
     Evaluation,
     add_p_of_all,
     difference,
+    difference_of,
 )
-from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.summary import ALPHA, CellRows
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.shared_clips import SharedTest, on_shared_clips
+from obygaze_models.runner.summary import ALPHA, CellRows, metric_name
+from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "stores", "versions", "parts")
 HASH_LETTERS = 12
 MOST_SENTENCES = 6
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
-NO_LEAK = Leak(
-    cell="",
-    n_test=0,
-    in_train=0,
-    in_validation=0,
-    in_concepts=0,
-    leaked=0,
-    same_film=0,
-    clips=(),
-)
 
 # Training task, test task, model and store; a model or store that needs no name is "".
 Key = tuple[str, str, str, str]
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
 class Side:
     """A cell in one run, and its difference to the same cell in the first run.
 
-    `p` is corrected for all differences of the comparison. NaN and None: no value.
+    All sides of a cell are of the same clips: those that all runs which have the cell tested. `p`
+    is corrected for all differences of the comparison. NaN and None: no value.
     """
 
     model: str
@@ -126,9 +115,20 @@ class ComparedCell:
 
     train: str
     test: str
-    sides: Sequence[Side | None]
+    sides: list[Side | None]
     store: str = ""
     is_model: bool = True
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the cell is in two runs, with clips that both tested."""
+        known = [side.value for side in self.sides if side is not None]
+        return len(known) > 1 and all(map(math.isfinite, known))
+
+    @property
+    def n_clips(self) -> int:
+        """The clips of all sides."""
+        return next(side.n_clips for side in self.sides if side is not None)
 
     @property
     def name(self) -> str:
@@ -207,8 +207,7 @@ class ComparedRuns(Listing):
         for number, name in zip(numbers, self.runs, strict=True):
             yield f"{number}: {safe_text(name, 'terminal')}"
         yield ""
-        models = [cell for cell in self.cells if cell.is_model]
-        shown = models or self.cells
+        shown = self._shown
         sentences = list(self._sentences(shown))
         for sentence in sentences[:MOST_SENTENCES]:
             yield safe_text(sentence, "terminal")
@@ -219,28 +218,51 @@ class ComparedRuns(Listing):
             yield table(("what differs", *numbers), settings)
         else:
             yield "the settings and inputs are the same"
-        headers = ["train", "test", "model"]
-        headers += [f"{metric_name(self.metric)}, {number}" for number in numbers]
+        yield from self._others()
+        if not shown:
+            return
+        metric = metric_name(self.metric)
+        headers = ["train", "test", "model", "clips"]
+        headers += [f"{metric}, {number}" for number in numbers]
         for number in numbers[1:]:
-            headers += [f"{number} - 1", "clips", "films", "p (all)"]
+            headers += [f"{number} - 1", "films", "p (all)"]
         yield ""
         yield table(headers, [self._line(cell) for cell in shown])
         yield (
-            "Differences are on the clips that both runs tested. p (all) is corrected for all "
-            "differences of the comparison. -o FILE.csv writes the baselines too."
+            "All numbers of a line are on the clips that all of these runs tested. p (all) is "
+            "corrected for all differences of the comparison. -o FILE.csv writes the baselines too."
         )
+
+    @property
+    def _shown(self) -> list[ComparedCell]:
+        """The models that are compared; without any, the baselines."""
+        compared = [cell for cell in self.cells if cell.is_compared]
+        models = [cell for cell in compared if cell.is_model]
+        has_models = any(cell.is_model for cell in self.cells)
+        return models if has_models else compared
+
+    def _others(self) -> Iterator[str]:
+        """Yield a line for each run with the models that are in no other run."""
+        for run, number in zip(self.runs, range(len(self.runs)), strict=True):
+            alone = []
+            for cell in self.cells:
+                known = [side is not None for side in cell.sides]
+                if cell.is_model and known[number] and sum(known) == 1:
+                    alone.append(f"{cell.name}, {pair_name(cell.train, cell.test)}")
+            if alone:
+                yield safe_text(f"only in {run}: {few(alone)}", "terminal")
 
     def _sentences(self, cells: Sequence[ComparedCell]) -> Iterator[str]:
         """Yield who differs and by how much: a sentence for each difference to the first run."""
         metric = metric_name(self.metric)
         for cell in cells:
             name = f"{cell.name}, {pair_name(cell.train, cell.test)}"
+            n_sides = sum(side is not None for side in cell.sides)
+            all_of_them = "both" if n_sides == 2 else f"all {n_sides}"
+            clips = f"on the {count(cell.n_clips, 'clip')} that {all_of_them} tested"
             for run, side in zip(self.runs[1:], cell.sides[1:], strict=True):
-                if side is None or side.difference_n_clips is None:
+                if side is None or not math.isfinite(side.difference):
                     continue
-                clips = (
-                    f"on the {count(side.difference_n_clips, 'clip')} that both tested"
-                )
                 if side.difference == 0:
                     yield f"{name}: {metric} of {run} and {self.runs[0]} is the same {clips}."
                     continue
@@ -251,16 +273,15 @@ class ComparedRuns(Listing):
                 )
 
     def _line(self, cell: ComparedCell) -> tuple[str, ...]:
-        texts = [cell.train, cell.test, cell.name]
+        texts = [cell.train, cell.test, cell.name, str(cell.n_clips)]
         for side in cell.sides:
             texts.append(MISSING if side is None else _as_text(side.number))
         for side in cell.sides[1:]:
-            if side is None or side.difference_n_clips is None:
-                texts += [MISSING] * 4
+            if side is None or side.difference_n_films is None:
+                texts += [MISSING] * 3
                 continue
             texts += [
                 _as_text(side.number_of_difference),
-                str(side.difference_n_clips),
                 str(side.difference_n_films),
                 str(PValue(side.difference_p)),
             ]
@@ -275,28 +296,30 @@ class ComparedRuns(Listing):
             rows = [(key, *values) for key, values in self.settings.items()]
             title = "Settings and inputs that are not the same in all runs"
             tables.append(ResultTable("settings", title, ("setting", *names), rows))
-        headers = ["model", *names]
+        compared = [cell for cell in self.cells if cell.is_compared]
+        if not compared:
+            return tables
+        headers = ["model", "clips", *names]
         for number in numbers[1:]:
-            headers += [f"run {number} minus run 1", "p (all)", "clips"]
+            headers += [f"run {number} minus run 1", "p (all)"]
         cells: list[Cells | Heading] = []
-        by_pair = grouped(self.cells, lambda cell: (cell.train, cell.test))
+        by_pair = grouped(compared, lambda cell: (cell.train, cell.test))
         for pair, of_pair in by_pair.items():
             cells.append(Heading(pair_name(*pair)))
             for cell in of_pair:
-                row: list[Any] = [cell.name]
+                row: list[Any] = [cell.name, cell.n_clips]
                 for side in cell.sides:
                     row.append(NO_NUMBER if side is None else side.number)
                 for side in cell.sides[1:]:
-                    if side is None or side.difference_n_clips is None:
-                        row += [NO_NUMBER, PValue(math.nan), DASH]
+                    if side is None:
+                        row += [NO_NUMBER, PValue(math.nan)]
                         continue
-                    p = PValue(side.difference_p)
-                    row += [side.number_of_difference, p, side.difference_n_clips]
+                    row += [side.number_of_difference, PValue(side.difference_p)]
                 cells.append(tuple(row))
         title = f"{metric_name(self.metric)} in each run, and differences to the first"
         note = (
-            "Differences are computed on the clips that both runs tested with the same class, with "
-            "films drawn together. p (all) is corrected for all differences of the table."
+            "All numbers of a row are on the clips that all of its runs tested with the same "
+            "class; films are drawn together. p (all) is corrected for all differences here."
         )
         tables.append(ResultTable("compared", title, headers, cells, note))
         return tables
@@ -333,41 +356,108 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
     chosen = _chosen_metric(runs, metric)
     names = names_of(runs)
     naming = Naming.of(runs)
-    clips = Clips.of(runs)
+    clips = ClipNumbers.of(runs)
     opened = [OpenRun(ReportRun.of(run), naming, clips) for run in runs]
-    evaluation = clips.evaluation(runs[0], chosen)
-    draws = Draws(evaluation)
-    sides: dict[Key, list[Side | None]] = {}
-    are_models: dict[Key, bool] = {}
-    found: list[tuple[Key, int, Difference]] = []
-    for number, run in enumerate(opened):
-        for key, rows in run.rows.items():
-            of_key = sides.setdefault(key, [None] * len(runs))
-            side = _side(rows, chosen)
-            first = opened[0].tested.get(key)
-            pair = _on_same_clips(run.tested.get(key), first)
-            is_compared = number > 0 and rows.is_model and chosen in METRICS
-            if is_compared and pair is not None:
-                side, item = _with_difference(side, pair, chosen, draws)
-                if item is not None:
-                    found.append((key, number, item))
-            of_key[number] = side
-            are_models[key] = rows.is_model
-    add_p_of_all([item for _, _, item in found], ())
-    for key, number, item in found:
-        tested = sides[key][number]
-        if tested is not None:
-            p = item.row.get("p_all", math.nan)
-            sides[key][number] = replace(tested, difference_p=p)
+    draws = Draws(_evaluation(clips, runs[0], chosen))
     cells = []
-    for key, of_key in sides.items():
+    found: list[tuple[ComparedCell, int, Difference]] = []
+    shared_tests: dict[Key, SharedTest] = {}
+    for key in _in_order([run.rows for run in opened]):
+        rows = [run.rows.get(key) for run in opened]
+        shared = _shared(opened, key)
+        if shared is not None:
+            shared_tests[key] = shared
+        sides = _sides(rows, shared, chosen)
         train, test, _, store = key
-        cells.append(ComparedCell(train, test, of_key, store, are_models[key]))
+        is_model = any(row is not None and row.is_model for row in rows)
+        cell = ComparedCell(train, test, sides, store, is_model)
+        cells.append(cell)
+        if shared is None or shared.problem or not is_model or chosen not in METRICS:
+            continue
+        for number, item in _differences(sides, shared, chosen, draws):
+            found.append((cell, number, item))
+    add_p_of_all([item for _, _, item in found], ())
+    for cell, number, item in found:
+        side = cell.sides[number]
+        if side is not None:
+            p = item.row.get("p_all", math.nan)
+            cell.sides[number] = replace(side, difference_p=p)
     warnings = [
-        *_warnings(names, opened, chosen),
+        *_warnings(names, opened, shared_tests, chosen),
         *_nothing_shared(names, opened, cells),
     ]
     return ComparedRuns(names, chosen, differing_settings(runs), cells, warnings)
+
+
+def _shared(runs: Sequence[OpenRun], key: Key) -> SharedTest | None:
+    """Return a cell of the runs that have it on the clips that all of them tested.
+
+    None if fewer than two runs have it. A cell without predictions cannot be compared.
+    """
+    having = [run for run in runs if key in run.rows]
+    if len(having) < 2:
+        return None
+    tested = [run.tested[key] for run in having if key in run.tested]
+    if len(tested) < len(having):
+        return SharedTest((), 0, "a run has no predictions of it")
+    return on_shared_clips(tested)
+
+
+def _sides(
+    rows: Sequence[CellRows | None], shared: SharedTest | None, metric: str
+) -> list[Side | None]:
+    """Return the value of a cell in each run; NaN where the runs share too few clips."""
+    sides: list[Side | None] = []
+    shared_cells = iter(() if shared is None else shared.cells)
+    for of_run in rows:
+        if of_run is None:
+            sides.append(None)
+            continue
+        value = of_run.value(metric)
+        low, high = of_run.ends(metric)
+        n_clips = of_run.n_clips
+        if shared is not None and (shared.problem or shared.n_clips != n_clips):
+            n_clips = shared.n_clips
+            low = high = math.nan
+            value = math.nan
+        if shared is not None and not shared.problem:
+            cell = next(shared_cells)
+            if n_clips != of_run.n_clips:
+                value = cell.value.get(metric, math.nan)
+        sides.append(Side(of_run.model, of_run.store, value, low, high, n_clips))
+    return sides
+
+
+def _differences(
+    sides: list[Side | None], shared: SharedTest, metric: str, draws: Draws
+) -> Iterator[tuple[int, Difference]]:
+    """Put the differences to the first run into sides; yield those that have a test.
+
+    Only AP and AUC have one: at a threshold, another training could call many other clips positive.
+    """
+    first, *others = shared.cells
+    numbers = [number for number, side in enumerate(sides) if side is not None]
+    if numbers[0] != 0 or metric not in first.value:
+        return
+    n_films = len(np.unique(draws.evaluation.films[first.clips]))
+    for number, cell in zip(numbers[1:], others, strict=True):
+        side = sides[number]
+        if side is None or metric not in cell.value:
+            continue
+        apart = float(difference_of(cell.value[metric], first.value[metric]))
+        side = replace(
+            side,
+            difference=apart,
+            difference_n_clips=shared.n_clips,
+            difference_n_films=n_films,
+        )
+        if metric in RANKING_METRICS and math.isfinite(apart):
+            item = difference(cell, first, draws)
+            ends = {"difference_low": item.row["low"]}
+            ends["difference_high"] = item.row["high"]
+            side = replace(side, **ends)
+            yield number, item
+        sides[number] = side
 
 
 def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:
@@ -425,40 +515,16 @@ class Naming:
         return train, test, model_name, store if self.by_store else ""
 
 
-@dataclass(frozen=True)
-class Clips:
-    """The clips that some runs tested: a number for each, and its film.
-
-    A clip has the ids of its film and its own. Other data may have clips of the same name.
-    """
-
-    number_of: Mapping[tuple[str, str], int]
-    films: NDArray[np.str_]
-
-    @classmethod
-    def of(cls, runs: Sequence[Run]) -> Clips:
-        """Return the numbers of all clips with a prediction, in the order of their ids."""
-        names: set[tuple[str, str]] = set()
-        for run in runs:
-            names.update(map(_clip_of, run.predictions))
-        ordered = sorted(names)
-        films = np.array([film for film, _ in ordered], dtype=np.str_)
-        return cls({name: number for number, name in enumerate(ordered)}, films)
-
-    def evaluation(self, run: Run, metric: str) -> Evaluation:
-        """Return what differences in a metric are computed with: the settings of a run."""
-        settings = run.protocol["report"]
-        if not 2 <= settings["replicates"] <= MOST_DRAWS:
-            raise ValueError(f"report.replicates is {settings['replicates']}")
-        report = ReportSettings(
-            primary=metric if metric in RANKING_METRICS else "ap",
-            replicates=settings["replicates"],
-        )
-        return Evaluation(Protocol("compare", report=report), self.films, {}, {})
-
-
-def _clip_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["movie_id"], row["clip_id"]
+def _evaluation(clips: ClipNumbers, run: Run, metric: str) -> Evaluation:
+    """Return what differences in a metric are computed with: the settings of a run."""
+    settings = run.protocol["report"]
+    if not 2 <= settings["replicates"] <= MOST_DRAWS:
+        raise ValueError(f"report.replicates is {settings['replicates']}")
+    report = ReportSettings(
+        primary=metric if metric in RANKING_METRICS else "ap",
+        replicates=settings["replicates"],
+    )
+    return Evaluation(Protocol("compare", report=report), clips.films, {}, {})
 
 
 @dataclass(frozen=True)
@@ -467,7 +533,7 @@ class OpenRun:
 
     run: ReportRun
     naming: Naming
-    clips: Clips
+    clips: ClipNumbers
 
     def _key(self, facts: Mapping[str, Any]) -> Key:
         names = (facts["train"], facts["test"], facts["model"], facts["store"])
@@ -481,135 +547,45 @@ class OpenRun:
     @cached_property
     def tested(self) -> dict[Key, Cell]:
         """The cells that have predictions; clips are numbered."""
-        of_cell: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-        for row in self.run.predictions:
-            name = (row["train"], row["test"], row["store"], row["model"])
-            of_cell.setdefault(name, []).append(row)
+        by_name = tested_cells(self.run, self.clips)
         tested = {}
         for cell in self.run.all_cells:
-            name = (cell.train, cell.test, cell.store, cell.model)
-            if name in of_cell:
-                tested[self._key(cell.facts)] = self._cell(cell, of_cell[name])
+            if cell.name in by_name:
+                tested[self._key(cell.facts)] = by_name[cell.name]
         return tested
-
-    def _cell(self, cell: CellRows, rows: Sequence[Mapping[str, Any]]) -> Cell:
-        facts = cell.facts
-        fits = {}
-        for fold in facts["folds"]:
-            fits[fold["fold"], fold["seed"]] = fold
-        tested = []
-        for fit, of_fit in grouped(rows, lambda r: (r["fold"], r["seed"])).items():
-            numbers = np.array([self.clips.number_of[_clip_of(row)] for row in of_fit])
-            order = np.argsort(numbers)
-            predictions = Predictions(
-                np.array([row["y"] for row in of_fit], dtype=np.bool_),
-                np.array([row["score"] for row in of_fit], dtype=np.float64),
-                np.array([row["decision"] for row in of_fit], dtype=np.bool_),
-            )
-            fold = ScoredFold(
-                fit[0],
-                fit[1],
-                numbers[order],
-                predictions.take(order),
-                fits[fit]["n_train"],
-                fits[fit]["n_validation"],
-                NO_LEAK,
-                gives_probabilities="brier" in cell.of_metric,
-            )
-            tested.append(fold)
-        return Cell(
-            cell.train,
-            cell.test,
-            cell.model,
-            cell.store,
-            cell.is_model,
-            tested,
-            is_averaged=facts["is_averaged"],
-            shares_films=facts["shares_films"],
-        )
-
-
-def _side(rows: CellRows, metric: str) -> Side:
-    return Side(
-        rows.model, rows.store, rows.value(metric), *rows.ends(metric), rows.n_clips
-    )
-
-
-def _on_same_clips(ours: Cell | None, theirs: Cell | None) -> tuple[Cell, Cell] | None:
-    """Return two cells on the clips that both tested, with the same class; None without one.
-
-    The classes of two runs differ where the annotations were changed between them.
-    """
-    if ours is None or theirs is None:
-        return None
-    shared = np.intersect1d(ours.clips, theirs.clips)
-    ours_y = ours.y[np.searchsorted(ours.clips, shared)]
-    theirs_y = theirs.y[np.searchsorted(theirs.clips, shared)]
-    shared = shared[ours_y == theirs_y]
-    if not len(shared):
-        return None
-    return _only(ours, shared), _only(theirs, shared)
-
-
-def _only(cell: Cell, clips: IntArray) -> Cell:
-    return cell.without(np.setdiff1d(cell.clips, clips))
-
-
-def _with_difference(
-    side: Side, pair: tuple[Cell, Cell], metric: str, draws: Draws
-) -> tuple[Side, Difference | None]:
-    """Return a side with its difference to the first run, and the difference if it has a test.
-
-    Only AP and AUC have one: at a threshold, another training could call many other clips positive.
-    """
-    ours, theirs = pair
-    if metric not in ours.value or metric not in theirs.value:
-        return side, None
-    films = draws.evaluation.films[ours.clips]
-    side = replace(
-        side,
-        difference=ours.value[metric] - theirs.value[metric],
-        difference_n_clips=len(ours.clips),
-        difference_n_films=len(np.unique(films)),
-    )
-    if metric not in RANKING_METRICS or not math.isfinite(side.difference):
-        return side, None
-    item = difference(ours, theirs, draws)
-    ends = {"difference_low": item.row["low"], "difference_high": item.row["high"]}
-    return replace(side, **ends), item
 
 
 # ---- what two runs do not share ----
 
 
 def _warnings(
-    names: Sequence[str], runs: Sequence[OpenRun], metric: str
+    names: Sequence[str],
+    runs: Sequence[OpenRun],
+    shared_tests: Mapping[Key, SharedTest],
+    metric: str,
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or in other folds."""
     first = runs[0].tested
     for name, run in zip(names[1:], runs[1:], strict=True):
-        shared = [key for key in run.tested if key in first]
+        in_both = [key for key in run.tested if key in first]
         other_clips = []
         other_folds = []
-        for key in shared:
+        for key in in_both:
             ours = run.tested[key]
             has_same_clips = np.array_equal(ours.clips, first[key].clips)
             if not has_same_clips or not np.array_equal(ours.y, first[key].y):
                 other_clips.append(key)
-            pair = _on_same_clips(ours, first[key])
-            if pair is not None and _test_sets(pair[0]) != _test_sets(pair[1]):
+            of_both = on_shared_clips([ours, first[key]]).cells
+            if of_both and _test_sets(of_both[0]) != _test_sets(of_both[1]):
                 other_folds.append(key)
-        n_cells = count(len(shared), "cell")
+        n_cells = count(len(in_both), "cell")
         if other_clips:
             key = other_clips[0]
-            pair = _on_same_clips(run.tested[key], first[key])
-            n_shared = 0 if pair is None else len(pair[0].clips)
             yield (
                 f"{name} does not test the clips of {names[0]} with the same classes in "
                 f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
-                f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run, and "
-                f"{n_shared} of one class in both. "
-                "Differences are on the clips that both tested; values are not."
+                f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run. "
+                f"All numbers are on the {shared_tests[key].n_clips} clips of one class in all."
             )
         if other_folds and metric in RANKING_METRICS:
             yield (
@@ -617,6 +593,11 @@ def _warnings(
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
                 "values nor differences are of one quantity (docs/reports.md)."
             )
+    for key, shared in shared_tests.items():
+        if shared.problem and any(
+            key in run.rows and run.rows[key].is_model for run in runs
+        ):
+            yield f"{pair_name(*key[:2])}: nothing is compared, as {shared.problem}."
 
 
 def _test_sets(cell: Cell) -> set[bytes]:
@@ -626,8 +607,9 @@ def _test_sets(cell: Cell) -> set[bytes]:
 def _nothing_shared(
     names: Sequence[str], runs: Sequence[OpenRun], cells: Sequence[ComparedCell]
 ) -> Iterator[str]:
-    """Yield a warning if no cell is in two runs."""
-    for cell in cells:
+    """Yield a warning if no model is in two runs; of runs without models, no baseline."""
+    models = [cell for cell in cells if cell.is_model]
+    for cell in models or cells:
         if sum(side is not None for side in cell.sides) > 1:
             return
     tasks = []
@@ -668,9 +650,9 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     return differing
 
 
-def _in_order(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
+def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
     """Return the keys of all mappings, each once, in the order in which they first appear."""
-    keys: dict[str, None] = {}
+    keys: dict[K, None] = {}
     for mapping in mappings:
         keys |= dict.fromkeys(mapping)
     return list(keys)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from obygaze_features.core.console import count as count_text
 from obygaze_features.core.figures import spread_dots
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import goodness
@@ -14,13 +15,17 @@ from obygaze_models.report.lookup import (
     ReportRun,
     grouped,
     leaked_of,
-    metric_name,
     pair_name,
     pair_of,
 )
 from obygaze_models.report.svg import WIDTH, Axis, Box, Drawing
 from obygaze_models.report.tables import Heading, slug
-from obygaze_models.runner.summary import CellRows, film_values, short
+from obygaze_models.runner.summary import (
+    CellRows,
+    film_values,
+    metric_name,
+    short,
+)
 from obygaze_models.runner.tables import Row
 
 ROW_HEIGHT = 36
@@ -84,7 +89,10 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
         for row, of_row in grouped(cells, lambda c: in_rows[c.test]["row"]).items():
             rows.append(Heading(row))
             for cell in of_row:
-                rows.append((in_rows[cell.test]["series"] or cell.test, cell))
+                series = in_rows[cell.test]["series"] or cell.test
+                if len({other.train for other in cells}) > 1:
+                    series = f"{series}, trained on {cell.train}"
+                rows.append((series, cell))
         for metric in dict.fromkeys((run.primary, run.ranking)):
             title = f"{metric_name(metric)} side by side, {label}"
             key = f"side-by-side-{slug(metric, label)}"
@@ -144,6 +152,9 @@ def _figure_of_cells(
             drawing.text(12, drawing.height - 7, row.title, "bold")
             continue
         label, cell = row
+        n_clips = {other.n_clips for other in cells if other.test == cell.test}
+        if len(n_clips) > 1:
+            label = f"{label}, {count_text(cell.n_clips, 'clip')}"
         y = drawing.height + ROW_HEIGHT / 2
         drawing.label(y, label)
         _draw_films(run, drawing, axis, cell, metric, y)

@@ -18,6 +18,7 @@ from obygaze_features.store import open_store
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
+from obygaze_models.runner.scores import RANDOM
 from obygaze_models.runner.summary import (
     CellRows,
     asked_cell,
@@ -25,17 +26,10 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_metric,
     difference_row,
+    on_same_clips,
 )
 from obygaze_models.runner.tables import AGAIN, RUN_FILE, Row, Run, read_folder
 
-METRIC_NAMES = {
-    "f1_binary": "F1 binary",
-    "f1_weighted": "F1 weighted",
-    "f1_macro": "F1 macro",
-    "ap": "AP",
-    "auc": "AUC",
-    "brier": "Brier",
-}
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}
 # What code raises over a table or a run.json that was edited.
@@ -116,18 +110,19 @@ class ReportRun(Run):
 
     def guess_of(self, cell: CellRows, metric: str) -> CellRows | None:
         """Return the best baseline without video on the tasks of a cell; None without one."""
-        return best_guess(cell, self.all_cells, metric)
+        return best_guess(self, cell, self.all_cells, metric)
 
     def chance(self, cell: CellRows) -> float:
         """Return what a random order has in the metric that is compared."""
         if self.ranking == "auc":
             return 0.5
         for baseline in self.baselines:
-            has_same_clips = pair_of(baseline) == pair_of(cell) and (
-                baseline.store in ("", cell.store)
-            )
-            if baseline.model == "random" and has_same_clips:
-                return baseline.value("ap")
+            is_on_store = baseline.store in ("", cell.store)
+            if baseline.model != RANDOM or pair_of(baseline) != pair_of(cell):
+                continue
+            shared = on_same_clips(self, [cell, baseline]) if is_on_store else []
+            if shared and shared[0].n_clips == cell.n_clips:
+                return shared[1].value("ap")
         return cell.share_positive
 
     @cached_property
@@ -247,11 +242,6 @@ def pair_of(cell: CellRows) -> Pair:
 def leaked_of(cell: CellRows) -> int:
     """Return the test clips that leaked; none where nothing is trained."""
     return 0 if cell.model in UNTRAINED else cell.leaked
-
-
-def metric_name(metric: str) -> str:
-    """Return the name of a metric in tables."""
-    return METRIC_NAMES.get(metric, label_of(metric))
 
 
 def pair_name(train: str, test: str) -> str:

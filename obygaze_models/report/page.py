@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -218,10 +219,14 @@ def _scale(run: ReportRun) -> Iterator[str]:
         return
     name = metric_name(run.ranking)
     yield from why_this_model(run, run.all_cells)
-    text = f"Clips in random order have {name} {short(run.chance(cell))}"
-    if run.ranking == "ap":
-        text += " (the share of positive clips in a film, more where a film has few)"
-    yield f"{text}; in perfect order they have 1."
+    chance = run.chance(cell)
+    if math.isfinite(chance):
+        text = f"Clips in random order have {name} {short(chance)}"
+        if run.ranking == "ap":
+            text += (
+                " (the share of positive clips in a film, more where a film has few)"
+            )
+        yield f"{text}; in perfect order they have 1."
     if cell.has_interval(run.ranking):
         yield (
             f"The interval says how the value depends on the {count(cell.n_films, 'film')} that "

@@ -5,7 +5,7 @@ Every number stands in a table of the run, which has more of them than a page.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -27,7 +27,6 @@ from obygaze_models.report.lookup import (
     ReportRun,
     grouped,
     leaked_of,
-    metric_name,
     pair_name,
     pair_of,
 )
@@ -46,6 +45,8 @@ from obygaze_models.runner.summary import (
     ALPHA,
     CellRows,
     films_above,
+    metric_name,
+    on_same_clips,
     short,
     verdict,
 )
@@ -118,12 +119,17 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
     values: dict[tuple[Pair, str], Number] = {}
     for pair, cells in by_pair.items():
+        have_same_clips = len({cell.n_clips for cell in cells}) == 1
         for cell in cells:
-            values[pair, run.label(cell)] = _number(cell, metric)
+            n_clips = None if have_same_clips else cell.n_clips
+            number = replace(_number(cell, metric), n_clips=n_clips)
+            values[pair, run.label(cell)] = number
         models = [cell for cell in cells if cell.is_model]
         guess = run.guess_of(models[0], metric) if models else None
         if guess is not None:
-            values[pair, BEST_GUESS] = _number(guess, metric)
+            n_clips = None if have_same_clips else guess.n_clips
+            number = replace(_number(guess, metric), n_clips=n_clips)
+            values[pair, BEST_GUESS] = number
     rows: list[Cells | Heading] = []
     tasks = [pair_name(*pair) for pair in by_pair]
     has_tasks_in_columns = len(by_pair) <= max(len(names), MOST_COLUMNS)
@@ -138,17 +144,24 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
                 (task, *(values.get((pair, name), NO_NUMBER) for name in names))
             )
     headers = ["model", *tasks] if has_tasks_in_columns else ["task", *names]
-    note = f"In brackets: {100 * CONFIDENCE:g} % intervals over films."
+    notes = []
+    if any(number.interval for number in values.values()):
+        notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over films.")
+    if any(number.n_clips is not None for number in values.values()):
+        notes.append(
+            "Where models of a task were tested on other clips, each number has its clips;"
+            " do not compare these numbers."
+        )
     if any(train != test for train, test in by_pair):
-        note += " A → B: trained on the task A, tested on B."
+        notes.append("A → B: trained on the task A, tested on B.")
     if BEST_GUESS in names:
-        note += (
-            " Best guess: the best baseline without video, picked by its result on the test clips,"
+        notes.append(
+            "Best guess: the best baseline without video, picked by its result on the test clips,"
             " so that it has an advantage. All baselines are in results.csv."
         )
     key = "results" if metric == run.ranking else f"results-{slug(metric)}"
     return ResultTable(
-        key, f"{metric_name(metric)}, models by tasks", headers, rows, note
+        key, f"{metric_name(metric)}, models by tasks", headers, rows, " ".join(notes)
     )
 
 
@@ -182,7 +195,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         "leaked",
     )
     rows: list[Cells | Heading] = []
-    for pair, cells in grouped(run.cells, pair_of).items():
+    by_test = grouped(run.cells, lambda cell: (pair_of(cell), cell.n_clips))
+    for (pair, _), cells in by_test.items():
         rows.append(Heading(_heading_of_pair(run, pair, cells[0])))
         for cell in cells:
             guess = run.guess_of(cell, metric)
@@ -224,7 +238,9 @@ def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
         for other in of_model[1:]:
             first = of_model[0]
             row = run.difference(first, other)
-            if row is not None and row["metric"] == run.ranking:
+            if row is None or row["metric"] != run.ranking:
+                continue
+            if math.isfinite(row["value"]):
                 yield (
                     f"{run.task_name(pair)}: {run.label(first)} minus {run.label(other)} is "
                     f"{metric_name(run.ranking)} {Number.of(row)} on {row['clips']} clips that "
@@ -236,8 +252,11 @@ def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = f"{cell.n_clips:,} clips of {count(cell.n_films, 'film')}"
     share = f"{100 * cell.share_positive:.0f} % positive"
-    chance = f"a random order has {metric_name(run.ranking)} {short(run.chance(cell))}"
-    return f"{run.task_name(pair)} ({size}, {share}; {chance})"
+    chance = run.chance(cell)
+    if not math.isfinite(chance):
+        return f"{run.task_name(pair)} ({size}, {share})"
+    at_random = f"a random order has {metric_name(run.ranking)} {short(chance)}"
+    return f"{run.task_name(pair)} ({size}, {share}; {at_random})"
 
 
 def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
@@ -246,6 +265,8 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     guess = run.guess_of(shown[0], run.ranking)
     if guess is not None:
         shown.append(guess)
+    # Without clips that all of them tested, the table is that of the first.
+    shown = on_same_clips(run, shown) or shown[:1]
     headers = ["film", "id", "clips", *map(run.label, shown)]
     of_first = shown[0].by_film.get("prevalence", {})
     rows: list[Cells | Heading] = []
@@ -320,7 +341,6 @@ def _row_of_difference(run: ReportRun, row: Row) -> Cells:
         row["against_store"],
         row["against_model"],
     )
-    n_above, n_films = films_above(first, second, row["metric"])
     return (
         pair_name(row["train"], row["test"]),
         run.label(first),
@@ -328,9 +348,19 @@ def _row_of_difference(run: ReportRun, row: Row) -> Cells:
         metric_name(row["metric"]),
         Number.of(row),
         PValue(row["p_all"]),
-        f"{n_above} of {n_films}",
+        _films_above(run, first, second, row["metric"]),
         verdict(row),
     )
+
+
+def _films_above(run: ReportRun, first: CellRows, second: CellRows, metric: str) -> str:
+    """Return in how many films the first is above the second, on the clips that both tested."""
+    shared = on_same_clips(run, [first, second])
+    if not shared:
+        return DASH
+    ours, theirs = shared
+    n_above, n_films = films_above(ours, theirs, metric)
+    return f"{n_above} of {n_films}"
 
 
 def _cell_of(run: ReportRun, *name: str) -> CellRows:
@@ -362,13 +392,12 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
             theirs = _cell_of(
                 run, row["against_train"], test, row["store"], row["model"]
             )
-            n_above, n_films = films_above(ours, theirs, row["metric"])
             cells = (
                 run.label(ours),
                 metric_name(row["metric"]),
                 Number.of(row),
                 PValue(row["p"]),
-                f"{n_above} of {n_films}",
+                _films_above(run, ours, theirs, row["metric"]),
                 row["clips"],
                 row["leaked"] or 0,
             )
@@ -401,12 +430,19 @@ def paper(run: ReportRun) -> Section:
             rows = [row for row in by_film.values() if math.isfinite(row["paper"])]
             if rows:
                 section.tables.append(_table_of_paper_films(run, cell, metric, rows))
-    if section.tables:
+    if any(math.isfinite(number.sd) for number in _numbers_of(section.tables)):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
         )
     return section
+
+
+def _numbers_of(tables: Sequence[ResultTable]) -> Iterator[Number]:
+    for table in tables:
+        for row in table.rows:
+            if not isinstance(row, Heading):
+                yield from (cell for cell in row if isinstance(cell, Number))
 
 
 def _once(run: ReportRun) -> Iterator[CellRows]:
@@ -498,11 +534,20 @@ def learning(run: ReportRun) -> Section:
         for (model, store), of_model in by_model.items():
             values = {row["train_films"]: row["value"] for row in of_model}
             curve = [Number(values.get(number, math.nan)) for number in numbers]
-            rows.append((run.label_of(model, store), *curve))
+            # Rows of a run that was made before have the clips of each point.
+            n_clips = {row["clips"] for row in of_model}
+            clips = n_clips.pop() if len(n_clips) == 1 else DASH
+            if clips == DASH:
+                curve = [NO_NUMBER] * len(numbers)
+            rows.append((run.label_of(model, store), *curve, clips))
     title = f"{metric_name(run.primary)} by the number of training films"
-    headers = ["model", *(f"{number} films" for number in numbers)]
+    headers = ["model", *(f"{number} films" for number in numbers), "clips"]
+    note = (
+        "Clips: those that all fits of a row were tested on, with each number of training films. "
+        "A dash: the fits of a row were tested on too few common clips, or on other ones."
+    )
     is_folded = len(rows) > MOST_OPEN_ROWS
-    table = ResultTable("learning", title, headers, rows, folded=is_folded)
+    table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
     section.tables.append(table)
     return section
 
@@ -538,7 +583,9 @@ def concepts(run: ReportRun) -> Section:
     headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
     note = (
         "p: how probable such a ranking is if the labels of each film are shifted in time. Weight: "
-        "change in the log odds for one standard deviation of the margin, in a linear head."
+        "change in the log odds if the margin grows by 1, in a linear head; where margins of two "
+        "concepts differ in spread, their weights are not on one scale. A dash instead of AP: "
+        "without some film, too few clips have the concept or lack it."
     )
     table = ResultTable(
         "concepts", "Concept vectors", headers, table_rows, note, folded=True
@@ -550,17 +597,26 @@ def concepts(run: ReportRun) -> Section:
 def sentence_of_concepts(run: ReportRun) -> str:
     """Return which concepts the features show in films that vectors were not found on."""
     found: dict[str, bool] = {}
+    untested = []
     for row in run.table("concepts.csv"):
+        if math.isnan(row["p_holm"]):
+            untested.append(row["concept"])
+            continue
         is_found = row["p_holm"] < ALPHA
         found[row["concept"]] = found.get(row["concept"], False) or is_found
     if not found:
         return ""
+    not_tested = [name for name in dict.fromkeys(untested) if name not in found]
     shown = [name for name, is_found in found.items() if is_found]
     others = [name for name, is_found in found.items() if not is_found]
     n_found = f"{len(shown)} of {count(len(found), 'concept')}"
     named = f" ({few(shown)})" if shown else ""
     text = f"In unseen films the features show {n_found}{named}"
-    return f"{text}; not shown: {few(others)}." if others else f"{text}."
+    if others:
+        text += f"; not shown: {few(others)}"
+    if not_tested:
+        text += f"; not tested, as too few films have them: {few(not_tested)}"
+    return f"{text}."
 
 
 def _model_of(row: Row) -> tuple[str, str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze_features.core.console import digits_of
+from obygaze_features.core.console import count, digits_of
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 from obygaze_models.runner.tables import Row as ResultRow
@@ -29,20 +29,24 @@ _LATEX = str.maketrans(
     }
 )
 DASH = "–"
-PARTS_OF_NUMBER = ("", " low", " high", " SD")
+PARTS_OF_NUMBER = ("", " low", " high", " SD", " clips")
 
 Cells = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number in a cell, with its interval or its standard deviation; NaN where there is none."""
+    """A number in a cell, with its interval or its standard deviation; NaN where there is none.
+
+    `n_clips` is the number of its clips, where those of other numbers beside it are others.
+    """
 
     value: float
     low: float = math.nan
     high: float = math.nan
     sd: float = math.nan
     digits: int = 2
+    n_clips: int | None = None
 
     @classmethod
     def of(cls, row: ResultRow | None) -> "Number":
@@ -59,6 +63,8 @@ class Number:
         spread = ""
         if math.isfinite(self.sd):
             spread = f" ({self.sd:.{self.digits}f})"
+        if self.n_clips is not None:
+            spread += f" on {count(self.n_clips, 'clip')}"
         return f"{self.value:z.{self.digits}f}{spread}"
 
     @property
@@ -167,9 +173,10 @@ def _columns_of(header: str, cell: Any) -> dict[str, Any]:
     if not isinstance(cell, Number):
         return {header: "" if cell == DASH else cell}
     numbers = (cell.value, cell.low, cell.high, cell.sd)
+    cells = [*map(_known, numbers), "" if cell.n_clips is None else cell.n_clips]
     columns = {}
-    for part, number in zip(PARTS_OF_NUMBER, numbers, strict=True):
-        columns[f"{header}{part}"] = _known(number)
+    for part, content in zip(PARTS_OF_NUMBER, cells, strict=True):
+        columns[f"{header}{part}"] = content
     return columns
 
 

@@ -157,7 +157,10 @@ def _nodes(bottleneck: Any) -> Iterator[dict[str, Any]]:
 
 
 def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return how well each concept vector ranks clips of films that it was not found on."""
+    """Return how well each concept vector ranks clips of films that it was not found on.
+
+    A concept whose vector was not found without every film has its numbers of clips alone.
+    """
     from obygaze_models.models.concept_report import concept_quality
 
     vectors = run.vectors
@@ -190,8 +193,17 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
         for column in range(len(names))
         if np.isfinite(margins[targets[:, column] >= 0, column]).all()
     ]
+    qualities = {}
+    for column, name in enumerate(names):
+        is_target = targets[:, column] >= 0
+        qualities[name] = {
+            "clips": int(is_target.sum()),
+            "positive": int((targets[:, column] == 1).sum()),
+            **dict.fromkeys(("ap", "low", "high", "auc", "p", "p_holm"), math.nan),
+            "tolerance": float(bank.C_[column]),
+        }
     if not known:
-        return {}
+        return qualities
     order = _order_in_films(run, clips, films[clips])
     ranked = concept_quality(
         np.nan_to_num(margins[order][:, known]),
@@ -202,18 +214,14 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
         seed=run.protocol.fit.seed,
         n_folds=len(np.unique(parts)),
     )
-    qualities = {}
-    for column, quality in zip(known, ranked, strict=True):
-        qualities[quality.concept] = {
-            "clips": quality.n,
-            "positive": quality.n_positive,
+    for quality in ranked:
+        qualities[quality.concept] |= {
             "ap": quality.metrics["ap"].value,
             "low": quality.metrics["ap"].by_film.low,
             "high": quality.metrics["ap"].by_film.high,
             "auc": quality.metrics["auc"].value,
             "p": quality.p,
             "p_holm": quality.p_holm,
-            "tolerance": float(bank.C_[column]),
         }
     return qualities
 

@@ -9,7 +9,6 @@ from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import is_url
@@ -18,13 +17,14 @@ from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
+    NOT_FINITE,
+    as_float32,
     blocks_of,
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Protocol
 
-NOT_FINITE = "failed: holds NaN or infinity as float32"
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 NOT_COMMON = "left out: another store has no features of it"
@@ -269,7 +269,7 @@ def _values(
 ) -> tuple[Any, BoolArray | None]:
     """Return the features of clips, and which of their frames are real, where that is known."""
     if np.ndim(matrix.values) == 2:
-        return _as_float32(matrix.values), None
+        return as_float32(matrix.values), None
     if not isinstance(matrix, Matrix):
         return matrix.values, None
     is_real = store.real_frames(array, matrix.rows)
@@ -278,18 +278,12 @@ def _values(
     return with_padding(matrix.values, is_real), is_real
 
 
-def _as_float32(values: Any) -> NDArray[np.float32]:
-    """Return numbers as models read them; those that float32 cannot hold become infinite."""
-    with np.errstate(over="ignore"):
-        return np.asarray(values, dtype=np.float32)
-
-
 def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, str]:
     """Return the rows that no model can read, each with its reason."""
     reasons: dict[int, str] = {}
     first = 0
     for block in blocks_of(X):
-        is_finite = np.isfinite(_as_float32(block))
+        is_finite = np.isfinite(as_float32(block))
         if is_real is not None:
             is_finite[~is_real[first : first + len(block)]] = True
         is_usable = is_finite.all(axis=tuple(range(1, block.ndim)))

@@ -18,7 +18,7 @@ from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
-from obygaze_models.models.common import FixTraining, Scaling
+from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.clips import ClipTable, LabelArray
@@ -108,8 +108,8 @@ class FitContext:
             eraser = self._eraser(X, rows)
             steps.append(eraser.transform)
             X = eraser.transform(X)
-        steps.append(_as_float32)
-        features = replace(self.features, X=_as_float32(X))
+        steps.append(as_float32)
+        features = replace(self.features, X=as_float32(X))
         changed = replace(
             self,
             features=features,
@@ -132,10 +132,6 @@ def problem_of(labels: LabelArray, held: HeldOut) -> str:
     if len(classes) == 1:
         return f"{ONE_CLASS}: {classes[0]}"
     return "" if classes else NOT_TRAINED
-
-
-def _as_float32(X: Any) -> NDArray[np.float32]:
-    return np.asarray(X, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +257,6 @@ def _choose(
     The best one has the largest mean average precision over inner splits. A split on which some
     option cannot be fitted, such as one without enough clips of a concept, counts for none.
     """
-    from sklearn.metrics import average_precision_score
-
     found_on = NO_ROWS
     precisions = []
     for train, rows in _inner_splits(held, context):
@@ -275,8 +269,8 @@ def _choose(
                 break
             found_on = np.union1d(found_on, fitted.found_on)
             scores = fitted.score(context.features.of(rows))
-            truth = context.labels[rows] == 1
-            of_options.append(float(average_precision_score(truth, scores)))
+            predictions = Predictions.of(context.labels[rows] == 1, scores)
+            of_options.append(evaluate(predictions, ["ap"])["ap"])
         if len(of_options) == len(options):
             precisions.append(of_options)
     if not precisions:

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
@@ -35,11 +35,13 @@ from obygaze_models.models.registry import PERCEPTRON, UNTRAINED
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.scores import Cell, deviation
+from obygaze_models.runner.shared_clips import on_shared_clips
 
 # For an interval: clips of each class, and films with a positive clip.
 LEAST_CLIPS = 5
 LEAST_FILMS = 2
+ROUNDING = 1e-12
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"
@@ -193,8 +195,7 @@ def _fits_of_films(
         if len(runs) < 2:
             continue
         for metric in cell.metrics:
-            values = [run[metric] for run in runs]
-            deviations[film, metric] = float(np.std(values, ddof=1))
+            deviations[film, metric] = deviation([run[metric] for run in runs])
     return n_fits, deviations
 
 
@@ -307,7 +308,10 @@ class Draws:
 
 
 def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return the pairs of models and baselines on one cell, and of a model on two stores."""
+    """Return the pairs of models and baselines on one cell, and of a model on two stores.
+
+    Both sides are of the clips that both tested.
+    """
     pairs = []
     for first, second in combinations(cells, 2):
         # Two baselines are no question, also where each store has baselines of its own.
@@ -318,8 +322,12 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
             continue
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")
-        if (one_model or one_store) and np.array_equal(first.clips, second.clips):
-            pairs.append((first, second))
+        if not one_model and not one_store:
+            continue
+        shared = on_shared_clips([first, second])
+        if not shared.problem:
+            ours, theirs = shared.cells
+            pairs.append((ours, theirs))
     return pairs
 
 
@@ -350,7 +358,7 @@ def _difference(
     interval = interval.of_difference(
         low_of_first - high_of_second, high_of_first - low_of_second
     )
-    return row, ours_by_film - theirs_by_film, interval
+    return row, difference_of(ours_by_film, theirs_by_film), interval
 
 
 def _row_of_difference(
@@ -360,12 +368,18 @@ def _row_of_difference(
     return {
         **_facts(first, evaluation),
         "metric": metric,
-        "value": first.value[metric] - second.value[metric],
+        "value": float(difference_of(first.value[metric], second.value[metric])),
         "against_train": second.train,
         "against_store": second.store,
         "against_model": second.model,
         "leaked": len(_leaked_clips(first, second)),
     }
+
+
+def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
+    """Return differences of values; 0 where they differ by the rounding of their sums alone."""
+    apart = np.subtract(ours, theirs)
+    return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
 
 
 def _leaked_clips(*cells: Cell) -> set[str]:
@@ -490,8 +504,10 @@ def contrast_jobs(
         second = cell_of.get((contrast[1], test, model, store))
         if train != contrast[0] or second is None:
             continue
-        if np.array_equal(first.clips, second.clips):
-            jobs.append(partial(_contrast_rows, first, second, evaluation))
+        shared = on_shared_clips([first, second])
+        if not shared.problem:
+            ours, theirs = shared.cells
+            jobs.append(partial(_contrast_rows, ours, theirs, evaluation))
     return jobs
 
 
@@ -519,17 +535,29 @@ def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
     return [_row_of_difference(first, second, evaluation, primary), row]
 
 
-def learning_rows(cells: Sequence[Cell], evaluation: Evaluation, n_films: int) -> Rows:
-    """Return the primary metric of cells that trained on so many films."""
+def learning_rows(
+    points: Mapping[int, Cell], evaluation: Evaluation
+) -> list[dict[str, Any]]:
+    """Return the primary metric of a learning curve, on the clips that all points tested.
+
+    Where these are too few, the points have no value.
+
+    Args:
+        points: The cell of each number of training films.
+        evaluation: What values are computed with.
+    """
     metric = evaluation.protocol.report.primary
+    shared = on_shared_clips([*points.values()])
     rows: Rows = []
-    for cell in cells:
-        if metric in cell.value:
-            row = {
-                **_facts(cell, evaluation),
-                "metric": metric,
-                "value": cell.value[metric],
-                "train_films": n_films,
-            }
-            rows.append(row)
+    for number, n_films in enumerate(points):
+        cell = points[n_films]
+        if metric not in cell.metrics:
+            continue
+        row = {"metric": metric, "value": math.nan, "train_films": n_films}
+        if shared.problem:
+            row |= {"clips": shared.n_clips, "films": 0}
+            rows.append({**_facts(cell, evaluation), **row})
+            continue
+        cell = shared.cells[number]
+        rows.append({**_facts(cell, evaluation), **row, "value": cell.value[metric]})
     return rows

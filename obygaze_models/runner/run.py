@@ -15,6 +15,7 @@ import numpy as np
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixUsage, ObygazeWarning
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.own import packages_that_read
@@ -202,9 +203,9 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
     Films are drawn from those that a fit sees: with validation films, where these train too.
     """
     protocol = store.protocol
-    rows: Rows = []
     if store.features is None:
-        return rows
+        return []
+    curves: dict[tuple[str, str, str], dict[int, Cell]] = {}
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
             as_fitted = partial(store.for_model, model)
@@ -214,9 +215,10 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)
-            cells = model_cells(fewer, Quiet(), may_fail=True)
-            rows += learning_rows(cells, evaluation, n_films)
-    return rows
+            for cell in model_cells(fewer, Quiet(), may_fail=True):
+                curve = (cell.train, cell.test, cell.model)
+                curves.setdefault(curve, {})[n_films] = cell
+    return _joined([learning_rows(points, evaluation) for points in curves.values()])
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]]:
@@ -334,6 +336,7 @@ def _about(
 def _fit_facts(cell: Cell) -> Mapping[str, Any]:
     """Return what was chosen in each fold of a cell, and why folds were skipped.
 
+    `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
     `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
     films that also trained or chose.
     """
@@ -356,6 +359,7 @@ def _fit_facts(cell: Cell) -> Mapping[str, Any]:
         "is_averaged": cell.is_averaged,
         "shares_films": cell.shares_films,
         "knows_films": cell.knows_films,
+        "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
         "copies": len(by_features - by_name),
         "same_film": same_film,
         "skipped": dict(cell.skipped),

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 
 from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
 from obygaze_models.evaluation.leakage import Leak
@@ -34,12 +33,15 @@ from obygaze_models.evaluation.metrics import (
     evaluate,
     mean_over_folds,
     means_within_units,
+    precision_of_ties,
     weighted_mean,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models.registry import UNTRAINED
 
 K = TypeVar("K")
+RANDOM = "random"  # the baseline with values in closed form
+RANDOM_SHARE = 0.5  # of the clips that it calls positive
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")
 WITHOUT_POSITIVES = ("f1_binary", "recall")  # have no value in such a film
 
@@ -151,14 +153,23 @@ class Cell:
         most_clips = max(t.n_train + t.n_validation for t in self.tested)
         return 1 + len(self.clips) / most_clips
 
-    def without(self, rows: IntArray) -> "Cell":
-        """Return the cell without some test clips, and without the folds that test no other."""
+    def only(self, clips: IntArray) -> "Cell":
+        """Return the cell with some of its test clips, without the folds that test none of them."""
+        if len(clips) == len(self.clips):
+            return self
         tested = []
         for t in self.tested:
-            stays = ~np.isin(t.rows, rows)
-            if stays.any():
-                predictions = t.predictions.take(stays)
-                tested.append(replace(t, rows=t.rows[stays], predictions=predictions))
+            stays = np.isin(t.rows, clips)
+            if not stays.any():
+                continue
+            recalibrated = None if t.recalibrated is None else t.recalibrated[stays]
+            part = replace(
+                t,
+                rows=t.rows[stays],
+                predictions=t.predictions.take(stays),
+                recalibrated=recalibrated,
+            )
+            tested.append(part)
         return replace(self, tested=tested)
 
     @property
@@ -458,14 +469,12 @@ def expected_random(
 
 
 def random_ap(prevalence: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean AP of a random order without ties, a little above the prevalence.
+    """Return the mean AP of a random order, a little above the prevalence.
 
     Args:
         prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
         n: The number of clips of each test.
     """
-    prevalence = np.asarray(prevalence, dtype=np.float64)
     n = np.asarray(n, dtype=np.float64)
-    first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
-    others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
-    return np.where(prevalence > 0, first + others * (1 - first), np.nan)
+    n_positive = np.asarray(prevalence, dtype=np.float64) * n
+    return divide(precision_of_ties(n_positive, n, n), n_positive)

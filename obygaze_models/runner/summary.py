@@ -9,6 +9,7 @@ terminal and a page show the same sentences:
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +19,22 @@ from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS, ROUNDING
+from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Row, Run
 
 # Baselines that learn from annotations and read no video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
+METRIC_NAMES = {
+    "f1_binary": "F1 binary",
+    "f1_weighted": "F1 weighted",
+    "f1_macro": "F1 macro",
+    "ap": "AP",
+    "auc": "AUC",
+    "brier": "Brier",
+}
+DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
@@ -82,6 +94,11 @@ class CellRows:
     def is_model(self) -> bool:
         """Whether it is a model, and no baseline."""
         return bool(self.facts["is_model"])
+
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        """The training task, the test task, the store and the model."""
+        return self.train, self.test, self.store, self.model
 
     @property
     def tasks(self) -> str:
@@ -170,12 +187,8 @@ def compared_metric(run: Run) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """Return the name of a metric for a text: AP, AUC, F1."""
-    if metric in ("ap", "auc"):
-        return metric.upper()
-    return {"f1_binary": "F1", "f1_weighted": "F1 weighted"}.get(
-        metric, label_of(metric)
-    )
+    """Return the name of a metric for a text, a table or a figure."""
+    return METRIC_NAMES.get(metric, label_of(metric))
 
 
 def short(value: float, digits: int = 2) -> str:
@@ -216,22 +229,79 @@ def _is_asked(cell: CellRows, question: Mapping[str, Any], side: str) -> bool:
     return all(question.get(key, "") in ("", name) for key, name in wanted.items())
 
 
-def best_guess(
-    cell: CellRows, cells: Sequence[CellRows], metric: str
-) -> CellRows | None:
-    """Return the best baseline that sees no video, on the tasks and clips of a cell."""
-    blind = [
-        other
-        for other in cells
-        if other.model in BLIND
-        and not other.is_model
-        and (other.train, other.test) == (cell.train, cell.test)
-        and other.store in ("", cell.store)
-        and math.isfinite(other.value(metric))
+def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
+    """Return cells of a run on the clips that all of them tested; none if these are too few.
+
+    A cell that tested no other clips is the same object. The others have the metrics that a text or
+    a page shows, without intervals.
+    """
+    hashes = {cell.facts.get("tested") for cell in cells}
+    if len(hashes) == 1 and None not in hashes:
+        return list(cells)
+    tested = [run.tested_cells.get(cell.name) for cell in cells]
+    known = [cell for cell in tested if cell is not None]
+    if len(known) < len(cells):
+        return []
+    shared = on_shared_clips(known)
+    if shared.problem:
+        return []
+    cut = []
+    for rows, cell in zip(cells, shared.cells, strict=True):
+        if rows.n_clips == shared.n_clips:
+            cut.append(rows)
+        else:
+            cut.append(_rows_of(run, rows.facts, cell))
+    return cut
+
+
+def _rows_of(run: Run, facts: Mapping[str, Any], cell: Cell) -> CellRows:
+    """Return the rows of a cell with some of its clips, as those of results.csv."""
+    films = run.clip_numbers.films
+    metrics = [
+        name for name in (*run.shown_metrics, "brier") if name in set(cell.metrics)
     ]
-    return max(
-        blind, key=lambda other: goodness(metric, other.value(metric)), default=None
-    )
+    names, values = cell.by_film(films, metrics)
+    n_clips = Counter(films[cell.clips].tolist())
+    without_interval = dict.fromkeys(("low", "high", "sd", "paper"), math.nan)
+    rows = CellRows(facts)
+    for metric in metrics:
+        row: dict[str, Any] = {**without_interval, "metric": metric, "leaked": 0}
+        rows.of_metric[metric] = {
+            **row,
+            "value": cell.value[metric],
+            "clips": len(cell.clips),
+            "films": len(names),
+        }
+        of_films = rows.by_film.setdefault(metric, {})
+        for film, value in zip(names, values[metric].tolist(), strict=True):
+            of_films[film] = {**row, "value": value, "clips": n_clips[film], "films": 1}
+    return rows
+
+
+def best_guess(
+    run: Run, cell: CellRows, cells: Sequence[CellRows], metric: str
+) -> CellRows | None:
+    """Return the best baseline that sees no video, on the tasks and clips of a cell.
+
+    A baseline that did not test all of these clips is left out.
+    """
+    guesses = []
+    for other in cells:
+        is_blind = other.model in BLIND and not other.is_model
+        is_on_tasks = (other.train, other.test) == (cell.train, cell.test)
+        if not is_blind or not is_on_tasks or other.store not in ("", cell.store):
+            continue
+        shared = on_same_clips(run, [cell, other])
+        if not shared or shared[0].n_clips != cell.n_clips:
+            continue
+        if math.isfinite(shared[1].value(metric)):
+            guesses.append(shared[1])
+
+    def rounded_goodness(guess: CellRows) -> float:
+        # Of baselines that differ by the rounding of sums, the first is taken.
+        return round(goodness(metric, guess.value(metric)), DIGITS)
+
+    return max(guesses, key=rounded_goodness, default=None)
 
 
 def answer(run: Run) -> str:
@@ -251,8 +321,10 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     model = label_of(cell.model)
     if len(run.about["stores"]) > 1:
         model += f" on {cell.store}"
+    if not math.isfinite(cell.value(metric)):
+        return without_value(model, cell, metric)
     text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
-    guess = best_guess(cell, cells, metric)
+    guess = best_guess(run, cell, cells, metric)
     if guess is None:
         return f"{text}."
     text += f"; guessing from the annotations has {short(guess.value(metric))}"
@@ -265,8 +337,17 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     return f"{text}."
 
 
+def without_value(model: str, cell: CellRows, metric: str) -> str:
+    """Return a sentence on a cell without a value of a metric that ranks clips."""
+    name = metric_name(metric)
+    return f"{model} has no {name} ({cell.tasks}): no fold tests clips of both classes."
+
+
 def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
-    """Return why the answer is about its model, if another one on its tasks has a higher value."""
+    """Return why the answer is about its model, if another one has a higher value.
+
+    The other one was trained for the same task, and has the higher value on the same clips.
+    """
     asked = asked_cell(run, cells)
     if asked is None:
         return []
@@ -274,9 +355,13 @@ def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
     tasks = (asked.train, asked.test)
     others = []
     for cell in cells:
-        is_on_tasks = cell.is_model and (cell.train, cell.test) == tasks
-        if is_on_tasks and cell.value(metric) > asked.value(metric):
-            others.append(cell)
+        if not cell.is_model or (cell.train, cell.test) != tasks:
+            continue
+        shared = on_same_clips(run, [asked, cell])
+        if not shared or shared[0].n_clips != asked.n_clips:
+            continue
+        if shared[1].value(metric) > asked.value(metric):
+            others.append(shared[1])
     if not others:
         return []
     best = max(others, key=lambda cell: cell.value(metric))
@@ -312,11 +397,15 @@ def film_values(cell: CellRows, metric: str) -> dict[str, float]:
 
 
 def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, int]:
-    """Return in how many films the first has the higher value, and how many have both values."""
+    """Return in how many films the first has the higher value, and how many have both values.
+
+    Both cells are of the same clips (`on_same_clips`).
+    """
     ours = film_values(first, metric)
     theirs = film_values(second, metric)
     common = ours.keys() & theirs.keys()
-    return sum(ours[film] > theirs[film] for film in common), len(common)
+    n_above = sum(ours[film] - theirs[film] > ROUNDING for film in common)
+    return n_above, len(common)
 
 
 def difference_row(
@@ -441,7 +530,7 @@ def no_better_than_guessing(
     primary = str(run.protocol["report"]["primary"])
     close = []
     for cell in models:
-        guess = best_guess(cell, cells, primary)
+        guess = best_guess(run, cell, cells, primary)
         if guess is not None and _lead(cell, guess, primary) < MARGIN:
             close.append((cell, guess))
     if not close:

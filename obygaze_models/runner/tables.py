@@ -13,10 +13,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
@@ -32,9 +35,11 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
+from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import ranking_metric
+from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.scores import RANDOM, RANDOM_SHARE, Cell, ScoredFold
 
 RUN_FORMAT = "obygaze-run/1"
 RUN_FILE = "run.json"
@@ -156,6 +161,19 @@ TEXTS = {
 }
 
 Row = Mapping[str, Any]
+# Training task, test task, store and model.
+CellName = tuple[str, str, str, str]
+# Which clips leaked is not in the predictions of a run.
+NO_LEAK = Leak(
+    cell="",
+    n_test=0,
+    in_train=0,
+    in_validation=0,
+    in_concepts=0,
+    leaked=0,
+    same_film=0,
+    clips=(),
+)
 
 
 def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
@@ -241,6 +259,122 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
 
 
 @dataclass(frozen=True)
+class ClipNumbers:
+    """The clips that some runs tested: a number for each, and its film.
+
+    A clip has the ids of its film and its own. Other data may have clips of the same name.
+    """
+
+    number_of: Mapping[tuple[str, str], int]
+    films: NDArray[np.str_]
+
+    @classmethod
+    def of(cls, runs: Sequence["Run"]) -> "ClipNumbers":
+        """Return the numbers of all clips with a prediction, in the order of their ids."""
+        names: set[tuple[str, str]] = set()
+        for run in runs:
+            names.update(map(_clip_of, run.predictions))
+        ordered = sorted(names)
+        films = np.array([film for film, _ in ordered], dtype=np.str_)
+        return cls({name: number for number, name in enumerate(ordered)}, films)
+
+
+def _clip_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["movie_id"], row["clip_id"]
+
+
+def tested_cells(run: "Run", clips: ClipNumbers) -> dict[CellName, Cell]:
+    """Return the cells of a run by their names, made of its predictions.
+
+    A random order has none: it is that of the clips of another cell of its tasks.
+    """
+    rows_of_cell: dict[CellName, list[Mapping[str, Any]]] = {}
+    for row in run.predictions:
+        rows_of_cell.setdefault(_name_of(row), []).append(row)
+    with_probabilities = set()
+    for row in run.shown_results:
+        if row["metric"] == "brier" and not row["film"]:
+            with_probabilities.add(_name_of(row))
+    cells = {}
+    for facts in run.about["fits"]:
+        name = _name_of(facts)
+        if name in rows_of_cell:
+            is_margin = name not in with_probabilities
+            cells[name] = _cell(facts, rows_of_cell[name], clips, is_margin=is_margin)
+    for facts in run.about["fits"]:
+        if facts["model"] == RANDOM:
+            of_tasks = _most_clips(cells, facts)
+            if of_tasks is not None:
+                cells[_name_of(facts)] = at_random(of_tasks, facts["store"])
+    return cells
+
+
+def _name_of(row: Mapping[str, Any]) -> CellName:
+    return row["train"], row["test"], row["store"], row["model"]
+
+
+def _most_clips(
+    cells: Mapping[CellName, Cell], facts: Mapping[str, Any]
+) -> Cell | None:
+    """Return the cell with most clips on the tasks and the store of a random order."""
+    of_tasks = []
+    for (train, test, store, _), cell in cells.items():
+        is_on_store = facts["store"] in ("", store)
+        if (train, test) == (facts["train"], facts["test"]) and is_on_store:
+            of_tasks.append(cell)
+    return max(of_tasks, key=lambda cell: len(cell.clips), default=None)
+
+
+def at_random(cell: Cell, store: str = "") -> Cell:
+    """Return a random order of the clips of a cell, in closed form."""
+    return replace(cell, model=RANDOM, store=store, is_model=False, share=RANDOM_SHARE)
+
+
+def _cell(
+    facts: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    clips: ClipNumbers,
+    *,
+    is_margin: bool,
+) -> Cell:
+    """Return the cell of some predictions."""
+    folds = {(fold["fold"], fold["seed"]): fold for fold in facts["folds"]}
+    rows_of_fit: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        rows_of_fit.setdefault((row["fold"], row["seed"]), []).append(row)
+    tested = []
+    for fit, of_fit in rows_of_fit.items():
+        numbers = np.array([clips.number_of[_clip_of(row)] for row in of_fit])
+        order = np.argsort(numbers)
+        predictions = Predictions(
+            np.array([row["y"] for row in of_fit], dtype=np.bool_),
+            np.array([row["score"] for row in of_fit], dtype=np.float64),
+            np.array([row["decision"] for row in of_fit], dtype=np.bool_),
+        )
+        fold = ScoredFold(
+            fit[0],
+            fit[1],
+            numbers[order],
+            predictions.take(order),
+            folds[fit]["n_train"],
+            folds[fit]["n_validation"],
+            NO_LEAK,
+            gives_probabilities=not is_margin,
+        )
+        tested.append(fold)
+    return Cell(
+        facts["train"],
+        facts["test"],
+        facts["model"],
+        facts["store"],
+        facts["is_model"],
+        tested,
+        is_averaged=facts["is_averaged"],
+        shares_films=facts["shares_films"],
+    )
+
+
+@dataclass(frozen=True)
 class Run:
     """A finished run: its folder, the content of run.json, and its tables as they are asked for."""
 
@@ -289,9 +423,25 @@ class Run:
         return self.table("predictions.csv")
 
     @cached_property
+    def clip_numbers(self) -> ClipNumbers:
+        """The numbers of the tested clips."""
+        return ClipNumbers.of([self])
+
+    @cached_property
+    def tested_cells(self) -> dict[CellName, Cell]:
+        """The cells of predictions.csv by their names."""
+        return tested_cells(self, self.clip_numbers)
+
+    @cached_property
     def results(self) -> list[dict[str, Any]]:
         """The rows of results.csv."""
         return self.table("results.csv")
+
+    @property
+    def shown_metrics(self) -> list[str]:
+        """The metrics of films that a text or a page shows."""
+        primary = str(self.protocol["report"]["primary"])
+        return list(dict.fromkeys(("prevalence", primary, ranking_metric(primary))))
 
     @cached_property
     def shown_results(self) -> list[dict[str, Any]]:
@@ -299,8 +449,7 @@ class Run:
 
         Of thousands of films, all rows take gigabytes.
         """
-        primary = self.protocol["report"]["primary"]
-        shown = {"prevalence", primary, ranking_metric(primary)}
+        shown = self.shown_metrics
         film = RESULTS.index("film")
         metric = RESULTS.index("metric")
         paper = RESULTS.index("paper")

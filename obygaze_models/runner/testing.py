@@ -54,7 +54,7 @@ from obygaze_models.runner.heldout import (
 )
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.processes import map_parts
-from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.scores import RANDOM, RANDOM_SHARE, Cell, ScoredFold
 
 # A perceptron's seed is that of the protocol times this number, and the number of its training set.
 SEEDS_APART = 10_000
@@ -429,7 +429,7 @@ def _cells(
                 is_model=are_models,
                 tested=tested,
                 skipped=skipped,
-                share=0.5 if name == "random" else None,
+                share=RANDOM_SHARE if name == RANDOM else None,
                 further_metrics=run.protocol.further_metrics,
                 **facts_of[pair],
             )

@@ -80,10 +80,13 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         value_of = {_column(cell, run): _value(cell, primary) for cell in of_tasks}
         first = of_tasks[0]
         n_clips = _range([cell.n_clips for cell in of_tasks])
+        if n_clips != first.n_clips:
+            for cell in of_tasks:
+                value_of[_column(cell, run)] += f" on {cell.n_clips}"
         n_positive = _range([cell.n_positive for cell in of_tasks])
         row: list[object] = [tasks, n_clips, n_positive]
         row += [value_of.get(column, MISSING) for column in columns]
-        row.append(_guess(first, cells, primary))
+        row.append(_guess(run, first, cells, primary))
         rows.append(row)
     headers = [metric_name(primary), "clips", "positive", *columns, "best guess"]
     if not any(cell.is_model for cell in shown):
@@ -135,8 +138,8 @@ def _value(cell: CellRows, metric: str) -> str:
     return text
 
 
-def _guess(cell: CellRows, cells: Sequence[CellRows], metric: str) -> str:
-    guess = best_guess(cell, cells, metric)
+def _guess(run: Run, cell: CellRows, cells: Sequence[CellRows], metric: str) -> str:
+    guess = best_guess(run, cell, cells, metric)
     if guess is None:
         return MISSING
     return f"{short(guess.value(metric))} ({guess.model})"
@@ -151,7 +154,8 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
         how = f"{name} is computed in each fold, and averaged"
     if any(cell.facts["is_averaged"] for cell in cells):
         how = "Values are means over runs"
-    with_interval = [cell for cell in cells if cell.has_interval(primary)]
+    shown = [cell for cell in cells if cell.is_model] or cells
+    with_interval = [cell for cell in shown if cell.has_interval(primary)]
     if not with_interval:
         return f"{how}."
     n_films = max(cell.n_films for cell in with_interval)

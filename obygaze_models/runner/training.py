@@ -267,6 +267,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     }
     info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
+    clip_of = {features.store_ids[row]: table.clips[row] for row in rows.tolist()}
+    places = []
+    for clip in (clip_of[store_id] for store_id in ids):
+        places.append((clip.movie_id, clip.start_s, clip.end_s))
+    clips = replace(clips, places=tuple(places))
     X = features.of(rows)
     return save_model(estimator, info, folder, X, clips=clips, force=force)
 

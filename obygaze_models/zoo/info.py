@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,13 +26,16 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.same_clip import Comparison, Identity, compare_clips
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 
 Floats = NDArray[np.float64]
 SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
+PLACE = ("movie_id", "start_s", "end_s")  # columns of it
+# Film, start and end of a clip in seconds; "" and None if they are not known.
+Place = tuple[str, float | None, float | None]
 
 
 class Metric(TypedDict):
@@ -135,15 +139,19 @@ class TrainingClips:
     """The clips a model was trained on, with scores of fits that were not trained on them.
 
     `scores` maps a column of `Predicted.columns()`, such as `p:positive`, to one number per clip;
-    NaN where no fold tested the clip.
+    NaN where no fold tested the clip. `places` are the film, the start and the end of each clip;
+    without any, as in models that were saved before, only the ids are known.
     """
 
     clip_ids: tuple[str, ...]
     scores: Mapping[str, Floats] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.row_of) != len(self.clip_ids):
             raise FixInput("the training clips contain a clip twice")
+        if self.places and len(self.places) != len(self.clip_ids):
+            raise FixInput(f"expected a film and times for each of {len(self)} clips")
         for column, values in self.scores.items():
             if np.shape(values) != (len(self.clip_ids),):
                 raise FixInput(
@@ -161,6 +169,24 @@ class TrainingClips:
         """The row of each clip in `scores`."""
         return {clip: row for row, clip in enumerate(self.clip_ids)}
 
+    def compare(self, clip_id: str, clip: Identity) -> Comparison | None:
+        """Return what a clip is to the training clip of its id; None if no training clip has it."""
+        if clip_id not in self.row_of:
+            return None
+        trained = self.identities[self.row_of[clip_id]]
+        return compare_clips(trained._replace(clip_id=clip.clip_id), clip)
+
+    @cached_property
+    def identities(self) -> list[Identity]:
+        """What is known of each clip."""
+        places: Sequence[Place] = self.places or [("", None, None)] * len(self)
+        identities = []
+        for clip_id, (film, *times) in zip(self.clip_ids, places, strict=True):
+            start_s, end_s = times
+            in_either = None if start_s is None and end_s is None else (start_s, end_s)
+            identities.append(Identity(clip_id, film, in_either=in_either))
+        return identities
+
     @cached_property
     def has_score(self) -> NDArray[np.bool_]:
         """Whether each clip has an out-of-fold score."""
@@ -172,11 +198,16 @@ class TrainingClips:
         )
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: `clip_id`, then each column of scores; NaN is an empty cell."""
-        columns = [json_values(values) for values in self.scores.values()]
-        return csv_bytes(
-            ["clip_id", *self.scores], zip(self.clip_ids, *columns, strict=True)
-        )
+        """Return the table as CSV: clip, film, times, scores; an empty cell is not known."""
+        names = ["clip_id"]
+        columns: list[Sequence[Any]] = [self.clip_ids]
+        if self.places:
+            names += PLACE
+            columns += zip(*self.places, strict=True)
+        for name, values in self.scores.items():
+            names.append(name)
+            columns.append(json_values(values))
+        return csv_bytes(names, zip(*columns, strict=True))
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
@@ -237,17 +268,34 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
         raise ValueError("the header must be clip_id and the score columns, each once")
     if any(len(row) != len(header) for row in body):
         raise ValueError(f"each row must have {len(header)} cells")
-    table = np.full((len(body), len(header) - 1), np.nan)
+    # Models that were saved before have neither films nor times.
+    has_places = header[1 : 1 + len(PLACE)] == list(PLACE)
+    first = 1 + len(PLACE) if has_places else 1
+    places = []
+    if has_places:
+        for _, film, start_s, end_s, *_ in body:
+            places.append((film, _time_of(start_s), _time_of(end_s)))
+    table = np.full((len(body), len(header) - first), np.nan)
     n_scores = 0
     for i, row in enumerate(body):
-        for column, cell in enumerate(row[1:]):
+        for column, cell in enumerate(row[first:]):
             if cell:
                 table[i, column] = float(cell)
                 n_scores += 1
     if np.isfinite(table).sum() != n_scores:
         raise ValueError("each score must be a finite number, or empty")
-    scores = {name: table[:, i] for i, name in enumerate(header[1:])}
-    return TrainingClips(tuple(row[0] for row in body), scores)
+    scores = {name: table[:, i] for i, name in enumerate(header[first:])}
+    return TrainingClips(tuple(row[0] for row in body), scores, tuple(places))
+
+
+def _time_of(cell: str) -> float | None:
+    """Return a time in seconds; None for an empty cell."""
+    if not cell:
+        return None
+    time_s = float(cell)
+    if not math.isfinite(time_s):
+        raise ValueError("each time must be a finite number, or empty")
+    return time_s
 
 
 def withdrawn_from_training(
@@ -261,7 +309,7 @@ def withdrawn_from_training(
         films = [(Identity("", film), film) for film in info.training.films]
         withdrawn = withdrawn_elsewhere(films, workspace, "film")
     else:
-        trained_on = [(Identity(clip), "") for clip in clips.clip_ids]
+        trained_on = [(clip, clip.movie_id) for clip in clips.identities]
         withdrawn = withdrawn_elsewhere(trained_on, workspace)
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.function_commands import command_of
@@ -29,13 +30,16 @@ from obygaze_features.core.written_tables import Columns, check_output, write_ta
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
+from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
 from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
     film_of_id,
 )
+from obygaze_models.models.common import NOT_FINITE, as_float32
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -73,7 +77,8 @@ class Predicted:
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
-    clips, as columns that a file has beside those of the table.
+    clips, as columns that a file has beside those of the table. `n_by_id` counts the clips that are
+    taken for training clips by their ids alone, because films and times are not known.
     """
 
     clip_ids: Sequence[str]
@@ -88,6 +93,7 @@ class Predicted:
     refused: Mapping[str, str]
     model: ModelInfo | None = None
     films: Columns = field(default_factory=dict)
+    n_by_id: int = 0
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -227,7 +233,14 @@ class PredictedFiles:
         absent = [f"{clip}: {why}" for clip, why in self.predicted.absent.items()]
         counts = Counter(self.predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
-        return [*absent, f"rows by basis: {by_basis}", *self.written]
+        by_id = []
+        if self.predicted.n_by_id:
+            clips = count(self.predicted.n_by_id, "clip")
+            by_id.append(
+                f"{clips} taken for training clips by their ids alone: neither films nor times are"
+                " known on both sides"
+            )
+        return [*absent, f"rows by basis: {by_basis}", *by_id, *self.written]
 
     @property
     def warnings(self) -> list[str | tuple[str, str]]:
@@ -392,17 +405,25 @@ def _predict(
     matrix, film_of = read_features(
         model, store, clips, workspace=workspace, of_films=of_films
     )
-    X = np.asarray(matrix.values, dtype=np.float64)
+    values = as_float32(matrix.values)
+    is_finite = np.isfinite(values).all(axis=1)
     ids = [str(clip) for clip in matrix.clip_ids]
+    absent = {clip: str(status) for clip, status in matrix.reasons.items()}
+    for row in np.flatnonzero(~is_finite).tolist():
+        absent[ids[row]] = NOT_FINITE
+    ids = [ids[row] for row in np.flatnonzero(is_finite).tolist()]
+    X = values[is_finite].astype(np.float64)
     if not ids:
         raise FixInput(
             "none of these clips has features",
             where=store.location,
             hint=f"obygaze store info {shlex.quote(store.location)} --clips",
         )
-    trained_on = (
-        {} if model.clips is None else _training_rows(model.clips, list(film_of))
-    )
+    trained_on: dict[str, int] = {}
+    n_by_id = 0
+    if model.clips is not None:
+        identities = _identities(store, ids, clips or (), model.info.features)
+        trained_on, n_by_id = _training_rows(model.clips, identities, store.location)
     basis = _basis(
         model,
         ids,
@@ -431,9 +452,10 @@ def _predict(
         decisions=_decisions(names, scores),
         margins=margins,
         contributions=contributions,
-        absent={clip: str(status) for clip, status in matrix.reasons.items()},
+        absent=absent,
         refused=refused,
         model=model.info,
+        n_by_id=n_by_id,
     )
     return predicted, film_of
 
@@ -589,9 +611,67 @@ def _clips_of_unknown_films(store: Store, listed: Iterable[str | Clip]) -> set[s
     return unknown
 
 
-def _training_rows(clips: TrainingClips, ids: Sequence[str]) -> dict[str, int]:
-    """Return the row in the training clips of each clip that the model was trained on."""
-    return {clip: clips.row_of[clip] for clip in ids if clip in clips.row_of}
+def _identities(
+    store: Store,
+    ids: Sequence[str],
+    listed: Iterable[str | Clip],
+    wanted: FeatureSpec,
+) -> dict[str, Identity]:
+    """Return what is known of each clip: by the store, and by the manifest that names it."""
+    of_manifest = {}
+    for clip in listed:
+        if isinstance(clip, Clip):
+            of_manifest[clip.clip_id] = Identity.of_clip(clip)
+            of_manifest.setdefault(unannotated_id(clip), Identity.of_clip(clip))
+    if wanted.rule:
+        return {clip: of_manifest[clip] for clip in ids}
+    identities = {}
+    rows = store.table.some(store.table.find(ids))
+    for clip_id, row in zip(ids, rows, strict=True):
+        of_store = identity_of(row, store.record)
+        named = of_manifest.get(clip_id)
+        if named is not None:
+            named = named._replace(clip_id=of_store.clip_id)
+            comparison = compare_clips(named, of_store)
+            if not comparison.sameness.is_same:
+                raise FixInput(
+                    f"clip {clip_id!r} of the manifest is another clip in this store:"
+                    f" {comparison.contradiction}",
+                    where=store.location,
+                    hint="--manifest NAME, the manifest of the clips of this store",
+                )
+            # Times of the store may be unknown, and so may its films.
+            of_store = named._replace(
+                in_either=of_store.in_either, video=of_store.video
+            )
+        identities[clip_id] = of_store
+    return identities
+
+
+def _training_rows(
+    clips: TrainingClips, identities: Mapping[str, Identity], where: str
+) -> tuple[dict[str, int], int]:
+    """Return the row in the training clips of each clip that the model was trained on.
+
+    Also return how many of them have the same id, and nothing else that is known on both sides. A
+    clip that has the id of a training clip and is another one is an error.
+    """
+    rows = {}
+    n_by_id = 0
+    for clip_id, identity in identities.items():
+        comparison = clips.compare(clip_id, identity)
+        if comparison is None:
+            continue
+        if not comparison.sameness.is_same:
+            raise FixInput(
+                f"clip {clip_id!r} is another one than the training clip of this id:"
+                f" {comparison.contradiction} here",
+                where=where,
+                hint="other ids for the clips of this data set, in its manifest",
+            )
+        rows[clip_id] = clips.row_of[clip_id]
+        n_by_id += comparison.sameness is Sameness.UNKNOWN
+    return rows, n_by_id
 
 
 def _basis(
@@ -603,7 +683,7 @@ def _basis(
     *,
     in_sample: bool,
 ) -> list[str]:
-    """Return the kind of score of each clip. Films and clips are the same where their ids are."""
+    """Return the kind of score of each clip. Films are the same where their ids are."""
     training = model.info.training
     films = set(training.films)
     if model.clips is None:
@@ -613,8 +693,8 @@ def _basis(
             films |= {film_of[clip] for clip in ids if clip in of_unknown_films}
         return [IN_SAMPLE if film_of[clip] in films else UNSEEN for clip in ids]
     has_score = model.clips.has_score
-    # A store may use other film ids than the manifest of the training.
-    films |= {film for clip, film in film_of.items() if clip in trained_on}
+    # A store without a manifest may use other film ids than the manifest of the training.
+    films |= {film for clip, film in film_of.items() if clip in model.clips.row_of}
     films.discard(UNKNOWN_FILM)
     basis = []
     for clip in ids:

@@ -19,6 +19,7 @@ from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment, about
+from support.ties import ap_by_places
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -213,8 +214,7 @@ def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
         "auc": _auc_within([rows]),
     }
     if y.any():
-        precision = [y[score >= s].mean() for s in score[y]]
-        found["ap"] = float(np.mean(precision))
+        found["ap"] = ap_by_places(y, score)
     if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
     return {name: float(value) for name, value in found.items()}
@@ -235,7 +235,7 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
             "precision": metrics.precision_score(y, called, zero_division=0),
             "recall": metrics.recall_score(y, called, zero_division=0),
             "accuracy": metrics.accuracy_score(y, called),
-            "ap": metrics.average_precision_score(y, score) if y.any() else math.nan,
+            "ap": ap_by_places(y, score) if y.any() else math.nan,
             "auc": metrics.roc_auc_score(y, score)
             if 0 < y.sum() < len(y)
             else math.nan,

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
+from support.ties import ap_by_places
 
 FILMS = tuple(f"film{number:02d}" for number in range(8))
 CLIPS_OF_A_FILM = 12
@@ -96,9 +97,9 @@ class MadeCell:
         }
 
     def ap_of(self, film: str) -> float:
-        """scikit-learn's average precision of a film."""
+        """The average precision of a film, the mean over the orders of its ties."""
         rows = self.clips.rows_of(film)
-        return float(average_precision_score(self.clips.y[rows], self.scores[rows]))
+        return ap_by_places(self.clips.y[rows], self.scores[rows])
 
     @property
     def films(self) -> list[str]:

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn import metrics as sk
+from support.ties import ap_by_brute_force, ap_by_places, ap_of_drawn_clips
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.metrics import METRICS, GroupedStats, evaluate
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.runner.scores import expected_random
 
 # Four positives among ten clips; the decision is right on three of them and on five negatives.
 Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
@@ -61,7 +63,7 @@ def test_equal_to_sklearn(seed: int) -> None:
     assert found["precision"] == pytest.approx(sk.precision_score(y, d))
     assert found["recall"] == pytest.approx(sk.recall_score(y, d))
     assert found["accuracy"] == pytest.approx(sk.accuracy_score(y, d))
-    assert found["ap"] == pytest.approx(sk.average_precision_score(y, score))
+    assert found["ap"] == pytest.approx(ap_by_places(y, score))
     assert found["auc"] == pytest.approx(sk.roc_auc_score(y, score))
     assert found["brier"] == pytest.approx(sk.brier_score_loss(y, score))
 
@@ -77,9 +79,6 @@ def test_equal_to_sklearn_with_weights(seed: int) -> None:
     assert found["f1_binary"] == pytest.approx(sk.f1_score(y, d, **weighted))
     assert found["f1_weighted"] == pytest.approx(
         sk.f1_score(y, d, average="weighted", **weighted)
-    )
-    assert found["ap"] == pytest.approx(
-        sk.average_precision_score(y, score, **weighted)
     )
     assert found["auc"] == pytest.approx(sk.roc_auc_score(y, score, **weighted))
     assert found["brier"] == pytest.approx(sk.brier_score_loss(y, score, **weighted))
@@ -97,9 +96,84 @@ def test_a_weight_is_a_repetition(
     if times.sum() == 0:
         times[0] = 1
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
-    names = (*metrics.MARGIN_METRICS, "brier")
+    # A clip that is drawn twice has one place in an order, two clips have two.
+    names = (*metrics.DECISION_METRICS, "auc", "brier")
     weighted = evaluate(Predictions.of(y, score / 4), names, weights=times)
     assert weighted == pytest.approx(evaluate(thick, names), nan_ok=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    hnp.arrays(np.bool_, 8),
+    hnp.arrays(np.int8, 8, elements=st.integers(0, 3)),
+    st.integers(1, 4),
+)
+def test_ties_are_broken_in_every_order(
+    y: np.ndarray, score: np.ndarray, weight: int
+) -> None:
+    """scikit-learn's value of each order; clips of one film are all drawn as often."""
+    y[0] = True
+    expected = ap_by_brute_force(y, score)
+    assert expected == pytest.approx(ap_by_places(y, score))
+    assert expected == pytest.approx(ap_of_drawn_clips(y, score, np.ones(8)))
+    predictions = Predictions.of(y, score / 4)
+    weights = np.full(8, float(weight))
+    assert evaluate(predictions, ["ap"], weights)["ap"] == pytest.approx(expected)
+    by_film = GroupedStats(predictions, np.zeros(8, dtype=np.intp))
+    one_film = np.array([[float(weight)]])
+    assert by_film.metrics(one_film, ["ap"])["ap"][0] == pytest.approx(expected)
+    assert by_film.within_units(["ap"])["ap"][0] == pytest.approx(expected)
+
+
+def test_average_precision_of_weighted_clips_without_ties_is_that_of_sklearn() -> None:
+    rng = np.random.default_rng(5)
+    y = rng.random(60) < 0.4
+    score = rng.random(60)
+    weights = rng.integers(0, 4, (8, 60)).astype(float)
+    found = metrics.replicate(Predictions.of(y, score), weights, ["ap"])["ap"]
+    for value, row in zip(found, weights, strict=True):
+        expected = sk.average_precision_score(y, score, sample_weight=row)
+        assert value == pytest.approx(expected)
+
+
+def test_a_tie_of_films_that_are_drawn_other_times_is_near_the_mean_of_its_orders() -> (
+    None
+):
+    """Each place has the mean weight; random orders with the weights of their clips differ little.
+
+    One value of five classes of scores, 12 films of 10 clips.
+    """
+    rng = np.random.default_rng(2)
+    films = np.repeat(np.arange(12), 10)
+    y = rng.random(120) < rng.uniform(0.1, 0.7, 12)[films]
+    score = (rng.integers(0, 5, 120) + y) / 8
+    bias = []
+    for _ in range(12):
+        weights = rng.multinomial(12, np.full(12, 1 / 12))[films].astype(float)
+        ours = evaluate(Predictions.of(y, score), ["ap"], weights)["ap"]
+        of_orders = []
+        for _ in range(300):
+            shuffled = rng.permutation(120)
+            order = shuffled[np.argsort(-score[shuffled], kind="stable")]
+            of_orders.append(
+                sk.average_precision_score(
+                    y[order], -np.arange(120), sample_weight=weights[order]
+                )
+            )
+        bias.append(ours - np.mean(of_orders))
+    assert abs(np.mean(bias)) < 0.01
+    assert np.max(np.abs(bias)) < 0.03
+
+
+def test_a_constant_has_the_average_precision_of_a_random_order_in_every_draw() -> None:
+    rng = np.random.default_rng(3)
+    codes = np.repeat(np.arange(6), 7)
+    y = rng.random(42) < 0.4
+    weights = rng.integers(0, 3, (20, 6)).astype(float)
+    constant = GroupedStats(Predictions.of(y, np.full(42, 0.3)), codes)
+    ours = constant.metrics(weights, ["ap"])["ap"]
+    at_random = expected_random(y, codes, 6, 0.5)(weights)["ap"]
+    np.testing.assert_allclose(ours, at_random, atol=1e-12)
 
 
 def test_many_weightings_at_once_are_the_same_as_one_by_one() -> None:
@@ -136,7 +210,8 @@ class TestEdges:
     def test_constant_score(self) -> None:
         found = evaluate(Predictions.of([1, 0, 0, 0], [0.5] * 4))
         assert found["auc"] == 0.5
-        assert found["ap"] == 0.25
+        # The positive clip is first, second, third or fourth.
+        assert found["ap"] == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
         assert found["share_positive"] == 0, (
             "a tie of both classes is negative, as in an argmax"
         )

@@ -49,6 +49,37 @@ class NearestMean(ClassifierMixin, BaseEstimator):
         return self.classes_[(self.decision_function(X) > 0).astype(int)]
 
 
+class Reversed(NearestMean):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.classes_ = self.classes_[::-1]
+        return self
+
+    def decision_function(self, X):
+        return -super().decision_function(X)
+
+
+class Probable(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.nearest_ = NearestMean().fit(X, y)
+        self.classes_ = self.nearest_.classes_[::-1]
+        return self
+
+    def predict_proba(self, X):
+        positive = 1 / (1 + np.exp(-self.nearest_.decision_function(X) / 50))
+        return np.column_stack([positive, 1 - positive])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+class Doubled(NearestMean):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.classes_ = np.array([1, 1])
+        return self
+
+
 def specificity(counts):
     return counts.tn / (counts.tn + counts.fp + 1e-12)
 
@@ -95,6 +126,40 @@ def test_help_of_training_lists_every_kind() -> None:
     words = " ".join((train.__doc__ or "").split())
     listed = words.partition("MODEL is ")[2].partition(", sklearn.MODULE")[0]
     assert listed.replace(" or ", ", ").split(", ") == trainable()
+
+
+@pytest.mark.parametrize("name", ["Reversed", "Probable"])
+def test_classes_of_an_own_model_may_have_any_order(here: Path, name: str) -> None:
+    plain, _ = og.train(
+        "own.py:NearestMean", "sig", "films", changes=QUICK, output="plain"
+    )
+    run, model = og.train(
+        f"own.py:{name}", "sig", "films", changes=QUICK, output="other"
+    )
+    (ours,), (theirs,) = models(run), models(plain)
+    assert ours.value("ap") == pytest.approx(theirs.value("ap"))
+    assert theirs.value("ap") > 0.5
+    expected = og.predict("plain", "sig", in_sample=True)
+    found = og.predict("other", "sig", in_sample=True)
+    order = np.argsort(expected.scores[:, -1], kind="stable")
+    assert (np.diff(found.scores[order, -1]) >= -1e-12).all()
+    assert found.decisions == expected.decisions
+    # Out-of-fold scores, too.
+    found = og.predict("other", "sig")
+    expected = og.predict("plain", "sig")
+    out = [kind == "out-of-fold" for kind in found.basis]
+    assert any(out)
+    assert np.array(found.decisions)[out].tolist() == (
+        np.array(expected.decisions)[out].tolist()
+    )
+    assert type(model.estimator.held).__name__ == name
+
+
+def test_classes_of_an_own_model_that_are_not_those_of_the_task_are_refused(
+    here: Path,
+) -> None:
+    with pytest.raises(FixInput, match="must have each class once in classes_"):
+        og.train("own.py:Doubled", "sig", "films", changes=QUICK, output="bad")
 
 
 def test_a_model_of_a_file_is_trained_saved_and_used(

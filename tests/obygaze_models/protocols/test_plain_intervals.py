@@ -1,6 +1,6 @@
 """Intervals, differences and p of twenty random cells, against a second, plain computation.
 
-The plain one draws films by the rule of docs/design/0018 and computes metrics with scikit-learn.
+The plain one draws films by the rule of docs/design/0018 and computes metrics in loops.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn.metrics import average_precision_score
 from support.experiments import quick
+from support.ties import ap_of_drawn_clips
 
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
@@ -81,7 +81,7 @@ def plain_ap(fold: Fold, weight_of_film: Floats) -> float:
     weights = weight_of_film[fold.films]
     if not weights @ fold.y:
         return np.nan
-    return float(average_precision_score(fold.y, fold.scores, sample_weight=weights))
+    return ap_of_drawn_clips(fold.y, fold.scores, weights)
 
 
 def plain_pairs(fold: Fold, weight_of_film: Floats) -> tuple[float, float]:

@@ -57,7 +57,7 @@ def test_the_clips_of_a_cell() -> None:
 
 def test_some_clips_of_a_cell() -> None:
     cell = replace(SEED_0, tested=[A0, B0])
-    (left,) = cell.without(np.array([1, 3, 4, 5])).tested
+    (left,) = cell.only(np.array([0, 2])).tested
     assert left.rows.tolist() == [0, 2]
     assert left.predictions.score.tolist() == [0.9, 0.2]
 

@@ -30,7 +30,11 @@ from obygaze_models.report.figures import (
     figures_of_tasks,
 )
 from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.sections import Section, sections_of
+from obygaze_models.report.sections import (
+    Section,
+    sections_of,
+    sentence_of_concepts,
+)
 from obygaze_models.report.tables import Heading, ResultTable
 
 CLIPS = clips_of()
@@ -182,10 +186,23 @@ def test_a_learning_curve_has_a_column_for_each_number_of_films(tmp_path: Path) 
     run = made_run(tmp_path / "run", [RIDGE], rows)
     section = sections_by_key(run)["learning"]
     (table,) = section.tables
-    assert list(table.headers) == ["model", "2 films", "4 films"]
-    assert rows_of(table)[1] == ["ridge", "0.50", "0.62"]
+    assert list(table.headers) == ["model", "2 films", "4 films", "clips"]
+    assert rows_of(table)[1] == ["ridge", "0.50", "0.62", str(len(CLIPS.ids))]
     # Values of fewer films are no values of the run.
     assert ReportRun.of(run).all_cells[0].value("ap") == RIDGE.ap
+
+
+def test_points_of_a_learning_curve_on_other_clips_do_not_stand_side_by_side(
+    tmp_path: Path,
+) -> None:
+    """As in a run that was made before points were cut to the clips that all of them tested."""
+    rows = []
+    for n_films, n_clips in ((2, 60), (4, 96)):
+        row = {**RIDGE.results()[0], "train_films": n_films, "clips": n_clips}
+        rows.append(row)
+    run = made_run(tmp_path / "run", [RIDGE], rows)
+    (table,) = sections_by_key(run)["learning"].tables
+    assert rows_of(table)[1] == ["ridge", "–", "–", "–"]
 
 
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
@@ -208,6 +225,17 @@ def test_concepts_have_their_quality(tmp_path: Path) -> None:
         "0.010",
         "0.50",
     ]
+
+
+def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -> None:
+    untested = dict.fromkeys(("ap", "low", "high", "auc", "p_holm"), math.nan)
+    rows = [concept_row("Look"), concept_row("Body", **untested)]
+    run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
+    sentence = sentence_of_concepts(ReportRun.of(run))
+    assert sentence == (
+        "In unseen films the features show 1 of 1 concept (Look); not tested, as too few films "
+        "have them: Body."
+    )
 
 
 def tree_rows(depth: int) -> list[dict[str, Any]]:

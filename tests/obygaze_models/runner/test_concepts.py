@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,23 @@ def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:
     assert tables_of(quiet) == ([], [])
     asking = {name for name in protocol_names() if load_protocol(name).report.concepts}
     assert asking == {"honest", "paper-pcbm", "paper-pcbm-text"}
+
+
+def test_a_concept_that_has_no_vector_without_some_film_is_named(
+    tmp_path: Path,
+) -> None:
+    """All clips with Look are in one film: without it, there is no vector to be tested."""
+    clips = []
+    for clip in films(6, 40, seed=3):
+        others = tuple(name for name in clip.concepts if name != "Look")
+        is_first = clip.movie_id == "tt0000001" and clip.level in ("HN", "S")
+        concepts = (*others, "Look") if is_first else others
+        clips.append(replace(clip, concepts=concepts))
+    made = films(6, 40, seed=3)
+    manifest = Manifest(made.name, made.header, tuple(clips))
+    table, _ = tables_of(inputs_of(tmp_path, manifest, 2.0))
+    (row,) = [r for r in table if (r["model"], r["concept"]) == ("pcbm-lr", "Look")]
+    n_clips = sum("Look" in clip.concepts for clip in clips)
+    assert row["positive"] == n_clips > 0
+    assert all(math.isnan(row[name]) for name in ("ap", "auc", "p", "p_holm"))
+    assert len([r for r in table if r["model"] == "pcbm-lr"]) == len(VISUAL)

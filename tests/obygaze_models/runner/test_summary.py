@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from obygaze_models.runner import text
 from obygaze_models.runner.summary import (
     answer,
     cells_of,
@@ -34,6 +35,7 @@ def fit(model: str, **facts: Any) -> dict[str, Any]:
         "is_averaged": False,
         "shares_films": False,
         "knows_films": False,
+        "tested": "a hash of all clips",
         "copies": 0,
         "same_film": 0,
         "skipped": {},
@@ -378,3 +380,33 @@ def test_the_answer_says_first_what_is_not_shown(
     )
     assert answer(run).startswith(beginning)
     assert answer(run).count(". ") == 0
+
+
+def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) -> None:
+    """A baseline with an interval is not in the table of the models."""
+    ours = {"ap": 0.71, "auc": 0.8, "prevalence": 0.4}
+    fits = [fit("ridge"), fit("random")]
+    values = [0.7] * 12
+    without = [*rows("ridge", ours, values), *rows("random", GUESS, values)]
+    assert "in brackets" not in _about_values_of(tmp_path / "without", fits, without)
+    with_some = [*rows("ridge", GOOD, values), *rows("random", GUESS, values)]
+    assert "in brackets" in _about_values_of(tmp_path / "with", fits, with_some)
+
+
+def _about_values_of(folder: Path, fits: list[Any], results: list[Any]) -> str:
+    run = run_of(folder, fits, results)
+    return text._about_values(run, cells_of(run))
+
+
+def test_a_model_without_a_value_has_a_sentence_without_a_number(
+    tmp_path: Path,
+) -> None:
+    nothing = {"ap": math.nan, "auc": math.nan, "prevalence": 0.0}
+    run = run_of(
+        tmp_path,
+        [fit("ridge"), fit("random")],
+        [*rows("ridge", nothing, []), *rows("random", GUESS, [0.5] * 12)],
+    )
+    assert answer(run) == (
+        "ridge has no AP (EN_S): no fold tests clips of both classes."
+    )

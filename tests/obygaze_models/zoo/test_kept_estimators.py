@@ -35,6 +35,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExt
 from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.frames import FrameProbe, StoreRows
+from obygaze_models.models.kept import pack
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import (
     FeatureSpec,
@@ -104,6 +105,74 @@ def test_a_type_that_is_not_trusted_is_refused_by_name(
     np.testing.assert_array_equal(probabilities, estimator.predict_proba(rows[0]))
 
 
+def with_schema(packed: Any, schema: bytes, compression: int) -> Any:
+    """A file of skops with another description of its types."""
+    written = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(packed.tobytes())) as old,
+        zipfile.ZipFile(written, "w", compression) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, schema if name == "schema.json" else old.read(name))
+    return np.frombuffer(written.getvalue(), dtype=np.uint8)
+
+
+READ = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_models.models.kept import unpack
+
+try:
+    unpack(np.frombuffer(Path(sys.argv[1]).read_bytes(), dtype=np.uint8))
+except Corrupt as error:
+    print(error.message)
+print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory as Linux counts it")
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("compressed padding", "it unpacks to 300,"),
+        ("padding", "schema.json has 9,0"),
+        ("parts", "schema.json has 2,0"),
+    ],
+)
+def test_a_file_of_skops_is_measured_before_it_is_parsed(
+    tmp_path: Path, rows: tuple[Any, Any], kind: str, message: str
+) -> None:
+    """Parsed, the first would take 600 MB, and the last 150."""
+    packed = pack(LogisticRegression().fit(*rows))
+    with zipfile.ZipFile(io.BytesIO(packed.tobytes())) as archive:
+        schema = archive.read("schema.json")
+    compression = zipfile.ZIP_STORED
+    if kind == "compressed padding":
+        schema += b" " * 300_000_000
+        compression = zipfile.ZIP_DEFLATED
+    elif kind == "padding":
+        schema += b" " * 9_000_000
+    else:
+        schema = schema[:-1] + b', "x": [' + b"[]," * 2_000_000 + b"[]]}"
+    path = tmp_path / "hostile.skops"
+    path.write_bytes(with_schema(packed, schema, compression).tobytes())
+    read = subprocess.run(
+        [sys.executable, "-c", READ, str(path)],
+        env=environment({}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=True,
+    )
+    said, kilobytes = read.stdout.splitlines()
+    assert message in said
+    assert int(kilobytes) < 500_000
+
+
 def test_a_function_that_runs_code_is_never_called(
     tmp_path: Path, rows: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +183,7 @@ def test_a_function_that_runs_code_is_never_called(
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(*rows)
     pipeline.steps.insert(0, ("harm", harmful))
     (tmp_path / "precious").mkdir()
-    from obygaze_models.models.kept import pack, unpack
+    from obygaze_models.models.kept import unpack
 
     packed = pack(pipeline)
     untrusting(monkeypatch)

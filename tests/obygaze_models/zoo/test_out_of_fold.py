@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
 from support.saved_models import write_model_json
+from support.stores import made_store
 from support.tables import the_cell
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Store
+from obygaze_features.store import Row, Store
+from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.runner import results, summary
 from obygaze_models.runner.inputs import gather
@@ -284,6 +287,85 @@ def test_a_store_that_names_films_otherwise_is_understood_by_its_clips(
     assert told == {(True, "unseen"), (False, "film-seen")}
 
 
+def elsewhere(manifest: Manifest) -> Manifest:
+    """Another data set, whose clips have the same ids: the clips of another film each."""
+    clips = []
+    for clip in manifest:
+        clips.append(replace(clip, movie_id=f"other-{clip.movie_id}"))
+    return Manifest("other", manifest.header, tuple(clips))
+
+
+def test_a_clip_with_the_id_of_a_training_clip_and_another_film_is_refused(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    other = store_of(tmp_path / "other", elsewhere(MANIFEST), X[::-1])
+    with pytest.raises(FixInput) as refused:
+        predict(ridge, other)
+    first = MANIFEST.clips[0]
+    assert refused.value.message == (
+        f"clip {first.clip_id!r} is another one than the training clip of this id: "
+        f"film: {first.movie_id} and other-{first.movie_id} here"
+    )
+    # Clips that no training clip is called as are predicted, of whatever film.
+    unseen = [clip for clip in LEVEL if FILM[clip] == LAST]
+    assert set(predict(ridge, other, unseen).basis) == {"unseen"}
+
+
+def test_a_clip_with_the_id_of_a_training_clip_and_other_times_is_refused(
+    store: Store, ridge: SavedModel
+) -> None:
+    moved = replace(MANIFEST.clips[0], start_s=500.0, end_s=502.5)
+    with pytest.raises(FixInput, match=r"times: 3 s to 5\.5 s and 500 s to 502\.5 s"):
+        predict(ridge, store, [moved], in_sample=True)
+    assert predict(ridge, store, [MANIFEST.clips[0]], in_sample=True).n_by_id == 0
+
+
+def test_a_clip_of_a_manifest_that_is_another_one_in_the_store_is_refused(
+    store: Store, ridge: SavedModel
+) -> None:
+    (clip, *_) = elsewhere(MANIFEST)
+    with pytest.raises(
+        FixInput, match=f"film: {clip.movie_id} and {FILM[clip.clip_id]}"
+    ):
+        predict(ridge, store, [clip])
+
+
+def test_training_clips_of_an_earlier_model_are_known_by_their_ids(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    """Its list has neither films nor times. How many clips rest on their ids is printed."""
+    table = list(csv.reader((ridge.folder / "training-clips.csv").open("r")))
+    assert table[0][:4] == ["clip_id", "movie_id", "start_s", "end_s"]
+    lines = [",".join([row[0], *row[4:]]) + "\n" for row in table]
+    data = "".join(lines).encode()
+    (ridge.folder / "training-clips.csv").write_bytes(data)
+    document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
+    document["files"]["training-clips.csv"] = [len(data), sha256_bytes(data)]
+    write_model_json(ridge.folder, document)
+    earlier = load_model(ridge.folder)
+    assert earlier.clips is not None and earlier.clips.places == ()
+    found = predict(earlier, store)
+    n_trained = sum(clip in earlier.clips.row_of for clip in LEVEL)
+    assert found.n_by_id == n_trained > 0
+    notes = found.write(tmp_path / "scores.csv").notes
+    assert any(f"{n_trained} clips taken for training clips" in note for note in notes)
+
+
+def test_numbers_are_predicted_as_they_were_trained(tmp_path: Path) -> None:
+    """A store of doubles: what single precision cannot hold is not read in either place."""
+    doubles = X.astype(np.float64) + 1e-9 * np.arange(len(X))[:, None]
+    doubles[3, 0] = 1e300
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in MANIFEST]
+    store = made_store(tmp_path / "doubles", rows, {"clip": doubles})
+    model, _ = kept(tmp_path, store, "ridge")
+    found = predict(model, store, in_sample=True)
+    assert found.absent == {MANIFEST.clips[3].clip_id: NOT_FINITE}
+    rows_of = {clip.clip_id: row for row, clip in enumerate(MANIFEST)}
+    single = doubles[[rows_of[clip] for clip in found.clip_ids]].astype(np.float32)
+    expected = model.estimator.decision_function(single)
+    np.testing.assert_array_equal(found.scores[:, 0], expected)
+
+
 def test_a_shared_model_still_has_its_out_of_fold_scores(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
@@ -325,6 +407,7 @@ def test_saving_again_without_a_list_leaves_none(
         b"clip_id,score:positive\na\n",
         b"clip_id,score:positive\na,much\n",
         b"clip_id,score:positive\na,nan\n",
+        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,inf,1,1\n",
         b"clip_id,score:positive,score:positive\na,1,1\n",
         b'clip_id,score:positive\n"a,1\n',
         b"\xff\xfe",
@@ -348,7 +431,11 @@ def test_the_list_reads_as_it_was_written() -> None:
         "p:S": np.array([0.1 + 0.2, np.nan]),
         "margin:a,b": np.array([-1e-300, 2.0]),
     }
-    again = read_training_clips(TrainingClips(("x,1", "y"), scores).to_csv(), "here")
+    places = (("a film, of two", 0.1 + 0.2, 3.0), ("", None, None))
+    for known in ((), places):
+        clips = TrainingClips(("x,1", "y"), scores, known)
+        again = read_training_clips(clips.to_csv(), "here")
+        assert again.places == known
     assert again.clip_ids == ("x,1", "y")
     assert again.has_score.tolist() == [True, True]
     for name, values in scores.items():

@@ -1,0 +1,693 @@
+"""Numbers that stand side by side are of the same clips, and ties are in no one's favour.
+
+Random runs have ties, skipped folds, films of one class, other folds and several training sets.
+Everything that is printed of them is computed again from their predictions, without the program:
+average precision from every place of a tie (`support.ties`), on the clips that the sides share.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.experiments import films, planted, quick, run_on, store_of
+from support.run_tables import STORE, made_run
+from support.ties import ap_by_places
+
+from obygaze_features.core.parts import trust
+from obygaze_features.manifest.model import Clip
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.protocols.schema import Protocol, ReportSettings
+from obygaze_models.report.comparison import compare_runs
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.sections import BEST_GUESS, sections_of
+from obygaze_models.report.tables import Heading
+from obygaze_models.runner.results import (
+    Draws,
+    Evaluation,
+    add_p_of_all,
+    cell_results,
+    comparable,
+    difference,
+    learning_rows,
+)
+from obygaze_models.runner.run import _fit_facts
+from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.summary import (
+    BLIND,
+    NOT_SHOWN,
+    UNKNOWN,
+    answer,
+    cells_of,
+    verdict,
+    warnings_of,
+)
+from obygaze_models.runner.tables import Run, prediction_rows
+from obygaze_models.runner.text import result_text
+
+NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
+SENTENCE = re.compile(
+    r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
+    r"(?:; guessing from the annotations has (\S+?))?"
+    r"(?:; better in (\d+) of (\d+) films)?\.$"
+)
+NAN = re.compile(r"\bnan\b", re.IGNORECASE)
+
+Name = tuple[str, str, str, str]  # train, test, store, model
+# Film, class and score of each clip of each fold.
+Folds = dict[str, dict[str, tuple[str, bool, float]]]
+
+
+# ---- plainly, from the predictions of a run ----
+
+
+def folds_of(run: Run) -> dict[Name, Folds]:
+    """The predictions of each cell; a random order is a constant on the clips of another one."""
+    cells: dict[Name, Folds] = defaultdict(lambda: defaultdict(dict))
+    for row in run.predictions:
+        name = (row["train"], row["test"], row["store"], row["model"])
+        of_clip = (row["movie_id"], bool(row["y"]), row["score"])
+        cells[name][row["fold"]][row["clip_id"]] = of_clip
+    for facts in run.about["fits"]:
+        if facts["model"] != "random":
+            continue
+        others = [
+            folds
+            for (train, test, store, _), folds in cells.items()
+            if (train, test) == (facts["train"], facts["test"])
+            and facts["store"] in ("", store)
+        ]
+        most = max(others, key=lambda folds: len(clips_of(folds)))
+        constant: Folds = {}
+        for fold, clips in most.items():
+            constant[fold] = {c: (film, y, 0.0) for c, (film, y, _) in clips.items()}
+        cells[facts["train"], facts["test"], facts["store"], "random"] = constant
+    return dict(cells)
+
+
+def clips_of(folds: Folds) -> dict[str, bool]:
+    return {c: y for clips in folds.values() for c, (_, y, _) in clips.items()}
+
+
+def shared_of(cells: Sequence[Folds]) -> set[str]:
+    """The clips that all tested with the same class; none if all are of one class."""
+    classes = [clips_of(folds) for folds in cells]
+    shared = set(classes[0]).intersection(*classes[1:])
+    shared = {c for c in shared if len({of_cell[c] for of_cell in classes}) == 1}
+    return shared if len({classes[0][c] for c in shared}) == 2 else set()
+
+
+def ap_of(folds: Folds, clips: set[str]) -> float:
+    """The mean over the folds with a positive clip among some clips."""
+    found = []
+    for of_fold in folds.values():
+        kept = [of_fold[c][1:] for c in of_fold if c in clips]
+        if any(y for y, _ in kept):
+            y, scores = zip(*kept, strict=True)
+            found.append(ap_by_places(y, scores))
+    return float(np.mean(found)) if found else math.nan
+
+
+def ap_by_film(folds: Folds, clips: set[str]) -> dict[str, float]:
+    """The value within each film, of folds of whole films."""
+    of_films: dict[str, list[tuple[bool, float]]] = defaultdict(list)
+    for of_fold in folds.values():
+        for c, (film, y, score) in of_fold.items():
+            if c in clips:
+                of_films[film].append((y, score))
+    found = {}
+    for film, rows in of_films.items():
+        if any(y for y, _ in rows):
+            y, scores = zip(*rows, strict=True)
+            found[film] = ap_by_places(y, scores)
+    return found
+
+
+def best_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Name]]:
+    """The highest value of a baseline on all clips of a model, and who has it."""
+    clips = set(clips_of(cells[name]))
+    values = {}
+    for other, folds in cells.items():
+        is_on_tasks = other[:2] == name[:2] and other[2] in ("", name[2])
+        if other[3] in BLIND and is_on_tasks and clips <= set(clips_of(folds)):
+            value = ap_of(folds, clips)
+            if len({clips_of(folds)[c] for c in clips}) == 2:
+                values[other] = value
+    best = max(values.values(), default=math.nan)
+    return best, [other for other, value in values.items() if value > best - 1e-9]
+
+
+def n_above(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple[int, int]:
+    common = ours.keys() & theirs.keys()
+    return sum(ours[f] > theirs[f] + 1e-9 for f in common), len(common)
+
+
+# ---- what is compared with it ----
+
+
+def check_run(run: Run, *, has_whole_films: bool = True) -> None:
+    """Everything that is printed of a run is what its predictions say."""
+    cells = folds_of(run)
+    check_differences(run, cells)
+    check_sentence(run, cells, has_whole_films=has_whole_films)
+    check_summary(run, cells, has_whole_films=has_whole_films)
+    check_texts(run)
+
+
+def check_differences(run: Run, cells: Mapping[Name, Folds]) -> None:
+    rows = {}
+    for row in run.results:
+        if row["against_model"] and row["against_train"] == row["train"]:
+            first = (row["train"], row["test"], row["store"], row["model"])
+            second = (row["against_train"], row["test"])
+            second += (row["against_store"], row["against_model"])
+            rows[first, second] = row
+    for (first, second), row in rows.items():
+        shared = shared_of([cells[first], cells[second]])
+        expected = ap_of(cells[first], shared) - ap_of(cells[second], shared)
+        assert row["clips"] == len(shared) > 0
+        assert row["value"] == pytest.approx(expected, abs=1e-9)
+        if not math.isnan(row["low"]):
+            assert row["low"] - 1e-9 <= expected <= row["high"] + 1e-9
+    for cell in cells_of(run):
+        for other in cells_of(run):
+            is_guess = cell.is_model and not other.is_model
+            if is_guess and other.name[:2] == cell.name[:2] and other.store == "":
+                has_row = (cell.name, other.name) in rows
+                assert has_row == bool(shared_of([cells[cell.name], cells[other.name]]))
+
+
+def check_sentence(
+    run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
+) -> None:
+    text = answer(run)
+    assert not NAN.search(text)
+    asked = ReportRun.of(run).main
+    assert asked is not None
+    folds = cells[asked.name]
+    clips = set(clips_of(folds))
+    value = ap_of(folds, clips)
+    if math.isnan(value):
+        assert f"has no AP ({asked.tasks})" in text
+        return
+    found = SENTENCE.search(text)
+    assert found is not None, text
+    assert found[1] == asked.tasks
+    assert asked.train in found[1]
+    assert is_printed(found[2], value)
+    guess, who = best_guess(cells, asked.name)
+    assert (found[3] is None) == math.isnan(guess)
+    assert found[3] is None or is_printed(found[3], guess)
+    if not math.isnan(guess) and has_whole_films:
+        ours = ap_by_film(folds, clips)
+        counts = {n_above(ours, ap_by_film(cells[name], clips)) for name in who}
+        if found[4] is None:
+            assert all(n_films < 2 for _, n_films in counts)
+        else:
+            assert (int(found[4]), int(found[5])) in counts
+
+
+def check_summary(
+    run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
+) -> None:
+    """The table of each model beside its guess, whose headings say how many clips."""
+    report = ReportRun.of(run)
+    tables = [
+        table
+        for section in sections_of(report)
+        for table in section.tables
+        if table.key == "summary"
+    ]
+    (table,) = tables
+    at = list(table.headers).index(BEST_GUESS)
+    by_key: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
+    for cell in report.cells:
+        by_key[cell.train, cell.test, cell.n_clips].append(cell)
+    in_order = [cell for of_key in by_key.values() for cell in of_key]
+    rows = [row for row in table.rows if not isinstance(row, Heading)]
+    headings = [row.title for row in table.rows if isinstance(row, Heading)]
+    assert len(headings) == len(by_key)
+    for heading, (_, _, n_clips) in zip(headings, by_key, strict=True):
+        assert f"({n_clips:,} clips of " in heading
+    for cell, row in zip(in_order, rows, strict=True):
+        clips = set(clips_of(cells[cell.name]))
+        assert cell.n_clips == len(clips)
+        assert same(row[1].value, ap_of(cells[cell.name], clips))
+        guess, who = best_guess(cells, cell.name)
+        assert same(row[at + 1].value, guess)
+        if math.isnan(guess):
+            continue
+        assert same(row[at + 2].value, ap_of(cells[cell.name], clips) - guess)
+        if has_whole_films:
+            ours = ap_by_film(cells[cell.name], clips)
+            counts = [n_above(ours, ap_by_film(cells[name], clips)) for name in who]
+            assert row[at + 4] in [f"{n} of {n_films}" for n, n_films in counts]
+
+
+def is_printed(text: str, value: float) -> bool:
+    """Whether a text has two digits of a value; the last bits of .525 may go either way."""
+    return abs(float(text) - value) < 0.005 + 1e-9
+
+
+def same(found: float, expected: float) -> bool:
+    if math.isnan(expected):
+        return math.isnan(found)
+    return abs(found - expected) < 1e-9
+
+
+def check_texts(run: Run) -> None:
+    """No text of a run says nan, neither in the terminal nor on the page."""
+    texts = [result_text(run), *(warning.text for warning in warnings_of(run))]
+    for section in sections_of(ReportRun.of(run)):
+        texts += section.sentences
+        for table in section.tables:
+            texts += [table.title, table.note]
+            for row in table.rows:
+                cells = [row.title] if isinstance(row, Heading) else row
+                texts += map(str, cells)
+    for text in texts:
+        assert not NAN.search(text), text
+
+
+# ---- random runs, whose predictions are made up ----
+
+
+@dataclass(frozen=True)
+class World:
+    """Clips with their films and classes; a row of `y` is a clip."""
+
+    ids: tuple[str, ...]
+    films: np.ndarray
+    y: np.ndarray
+
+    def evaluation(self) -> Evaluation:
+        report = ReportSettings(primary="ap", replicates=40)
+        protocol = Protocol("made-up", report=report)
+        return Evaluation(protocol, self.films, {}, {})
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Three to six films of two to six clips; a film may be of one class."""
+    ids: list[str] = []
+    names: list[str] = []
+    labels: list[bool] = []
+    for number in range(draw(st.integers(3, 6))):
+        of_film = draw(st.lists(st.booleans(), min_size=2, max_size=6))
+        labels += of_film
+        names += [f"film{number}"] * len(of_film)
+        ids += [f"film{number}-{clip}" for clip in range(len(of_film))]
+    if len(set(labels)) == 1:
+        labels[0] = not labels[0]
+    return World(tuple(ids), np.array(names), np.array(labels, dtype=np.bool_))
+
+
+@st.composite
+def splits(draw: st.DrawFn, world: World, *, by_film: bool) -> list[np.ndarray]:
+    """Folds of whole films, or of clips; every clip is tested once."""
+    units = world.films if by_film else np.array(world.ids)
+    names = np.unique(units)
+    n_folds = draw(st.integers(2, len(names)))
+    fold_of = {name: number % n_folds for number, name in enumerate(names)}
+    numbers = np.array([fold_of[name] for name in units])
+    return [np.flatnonzero(numbers == number) for number in range(n_folds)]
+
+
+@st.composite
+def cells(
+    draw: st.DrawFn,
+    world: World,
+    folds: Sequence[np.ndarray],
+    names: Name,
+    *,
+    is_model: bool,
+    never_skips: bool = False,
+) -> Cell:
+    """A cell with tied scores, which may leave out folds, but not all."""
+    tested = []
+    skipped = {}
+    kept = draw(st.lists(st.booleans(), min_size=len(folds), max_size=len(folds)))
+    if not any(kept) or never_skips:
+        kept = [True] * len(folds)
+    is_constant = names[3] == "prevalence"
+    for number, rows in enumerate(folds):
+        if not kept[number]:
+            skipped[f"fold{number}"] = "the training rows have one class only: 0"
+            continue
+        levels = st.lists(
+            st.integers(0, 0 if is_constant else 3),
+            min_size=len(rows),
+            max_size=len(rows),
+        )
+        scores = np.array(draw(levels)) / 4 + 0.1
+        predictions = Predictions.of(world.y[rows], scores)
+        fold = ScoredFold(f"fold{number}", 0, rows, predictions, 30, 0, NO_LEAK)
+        tested.append(fold)
+    train, test, store, model = names
+    share = 0.5 if model == "random" else None
+    return Cell(train, test, model, store, is_model, tested, skipped, share=share)
+
+
+def run_of_cells(
+    folder: Path, world: World, made: Sequence[Cell], *, is_old: bool = False
+) -> Run:
+    """A run of these cells; of an old one, run.json does not say which clips were tested."""
+    evaluation = world.evaluation()
+    results: list[Any] = []
+    for cell in made:
+        results += cell_results(cell, evaluation)
+    by_tasks: dict[Any, list[Cell]] = defaultdict(list)
+    for cell in made:
+        by_tasks[cell.train, cell.test].append(cell)
+    differences = []
+    for of_tasks in by_tasks.values():
+        draws = Draws(evaluation)
+        for first, second in comparable(of_tasks):
+            differences.append(difference(first, second, draws))
+    results += add_p_of_all(differences, ())
+    table = SimpleNamespace(
+        clips=[Clip(c, f) for c, f in zip(world.ids, world.films.tolist(), strict=True)]
+    )
+    predictions: Any = list(prediction_rows(made, table))  # type: ignore[arg-type]
+    fits = [dict(_fit_facts(cell)) for cell in made]
+    if is_old:
+        for facts in fits:
+            del facts["tested"]
+    stores = {cell.store: STORE for cell in made if cell.store}
+    return made_run(
+        folder,
+        [],
+        results,
+        fits=fits,
+        stores=stores,
+        tables={"predictions.csv": predictions},
+    )
+
+
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@st.composite
+def runs_of_one_world(
+    draw: st.DrawFn, world: World, *, by_film: bool
+) -> tuple[list[Cell], bool]:
+    """The cells of a run with several models, training sets and baselines."""
+    folds = draw(splits(world, by_film=by_film))
+    made = []
+    trains = draw(st.sampled_from([("EN_S",), ("EN_S", "HN_S")]))
+    for train in trains:
+        for model in draw(st.sampled_from([("ridge",), ("ridge", "pcbm-dt")])):
+            name = (train, "EN_S", "x", model)
+            made.append(draw(cells(world, folds, name, is_model=True)))
+    for train in trains:
+        for model in ("prevalence", "neighbour", "random"):
+            name = (train, "EN_S", "", model)
+            whole = draw(cells(world, folds, name, is_model=False, never_skips=True))
+            if model == "neighbour" and draw(st.booleans()):
+                whole = draw(cells(world, folds, name, is_model=False))
+            made.append(whole)
+    return made, draw(st.booleans())
+
+
+def check_a_random_run(data: st.DataObject) -> None:
+    world = data.draw(worlds())
+    by_film = data.draw(st.booleans())
+    made, is_old = data.draw(runs_of_one_world(world, by_film=by_film))
+    with new_folder() as folder:
+        run = run_of_cells(folder / "run", world, made, is_old=is_old)
+        check_run(run, has_whole_films=by_film)
+
+
+QUICK = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(
+    max_examples=100,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@QUICK
+@given(st.data())
+def test_a_run_puts_numbers_of_the_same_clips_side_by_side(data: st.DataObject) -> None:
+    check_a_random_run(data)
+
+
+@pytest.mark.check("100 random runs")
+@LONG
+@given(st.data())
+def test_many_runs_put_numbers_of_the_same_clips_side_by_side(
+    data: st.DataObject,
+) -> None:
+    check_a_random_run(data)
+
+
+# ---- runs beside each other ----
+
+
+def check_random_comparisons(data: st.DataObject) -> None:
+    """Two or three runs of a model: other folds, fewer clips, changed classes."""
+    world = data.draw(worlds())
+    n_runs = data.draw(st.integers(2, 3))
+    with new_folder() as folder:
+        runs = []
+        for number in range(n_runs):
+            y = world.y.copy()
+            if data.draw(st.booleans()):
+                y[data.draw(st.integers(0, len(y) - 1))] ^= True
+            own = World(world.ids, world.films, y)
+            folds = data.draw(splits(own, by_film=True))
+            made = [data.draw(cells(own, folds, NAME, is_model=True))]
+            name = ("EN_S", "EN_S", "", "random")
+            made.append(
+                data.draw(cells(own, folds, name, is_model=False, never_skips=True))
+            )
+            runs.append(run_of_cells(folder / f"run{number}", own, made))
+        compared = compare_runs(runs)
+        text = "\n".join((str(compared), *compared.warnings))
+        assert not NAN.search(text), text
+        plain = [folds_of(run)[NAME] for run in runs]
+        shared = shared_of(plain)
+        cell = next(cell for cell in compared.cells if cell.is_model)
+        for number, side in enumerate(cell.sides):
+            assert side is not None
+            expected = ap_of(plain[number], shared) if shared else math.nan
+            assert same(side.value, expected)
+            apart = expected - (ap_of(plain[0], shared) if shared else math.nan)
+            if number:
+                assert same(side.difference, apart)
+            if not math.isnan(side.difference_low):
+                low, high = side.difference_low, side.difference_high
+                assert low - 1e-9 <= apart <= high + 1e-9
+            if not shared:
+                continue
+            assert side.n_clips == len(shared)
+            words = f"on the {len(shared)} clip"
+            if number and abs(apart) < 1e-12:
+                assert f"of run{number} and run0 is the same {words}" in text
+            elif number:
+                way = "higher" if apart > 0 else "lower"
+                found = re.search(
+                    rf"of run{number} is (\S+) {way} than that of run0 {words}", text
+                )
+                assert found is not None and is_printed(found[1], abs(apart))
+        if not shared:
+            assert "nothing is compared" in text
+
+
+NAME = ("EN_S", "EN_S", "x", "ridge")
+
+
+@QUICK
+@given(st.data())
+def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> None:
+    check_random_comparisons(data)
+
+
+@pytest.mark.check("100 comparisons")
+@LONG
+@given(st.data())
+def test_many_runs_are_compared_on_the_clips_that_all_tested(
+    data: st.DataObject,
+) -> None:
+    check_random_comparisons(data)
+
+
+def test_baselines_do_not_hide_that_no_model_is_compared(tmp_path: Path) -> None:
+    """And shared clips of one class give no sentence."""
+    y = np.array([True, True, False, False])
+    world = World(("a-1", "a-2", "b-1", "b-2"), np.array(["a", "a", "b", "b"]), y)
+    runs = []
+    for name, model, rows in (("one", "ridge", [0, 1, 2]), ("two", "mlp", [0, 1, 3])):
+        made = []
+        for who, is_model in ((model, True), ("prevalence", False)):
+            scores = np.full(len(rows), 0.5)
+            fold = ScoredFold(
+                "f",
+                0,
+                np.array(rows),
+                Predictions.of(y[rows], scores),
+                9,
+                0,
+                NO_LEAK,
+            )
+            store = "x" if is_model else ""
+            made.append(Cell("EN_S", "EN_S", who, store, is_model, [fold]))
+        made.append(
+            Cell("EN_S", "EN_S", f"{model}-2", "x", True, made[0].tested, share=None)
+        )
+        runs.append(run_of_cells(tmp_path / name, world, made))
+    compared = compare_runs(runs)
+    assert any(
+        "so nothing is compared; their test tasks" in w for w in compared.warnings
+    )
+    assert "higher" not in str(compared) and "lower" not in str(compared)
+    # The same model: the clips that both tested are all positive.
+    twice = []
+    for number, run in enumerate(runs):
+        fits = [{**f, "model": "ridge"} for f in run.about["fits"][:1]]
+        rows = []
+        for row in run.predictions:
+            if row["model"] in ("ridge", "mlp"):
+                rows.append({**row, "model": "ridge", "decision": 0})
+        values = []
+        for row in run.results:
+            if row["model"] in ("ridge", "mlp") and not row["against_model"]:
+                values.append({**row, "model": "ridge"})
+        tables = {"predictions.csv": rows}
+        twice.append(
+            made_run(tmp_path / f"t{number}", [], values, fits=fits, tables=tables)
+        )
+    text = "\n".join((str(compare_runs(twice)), *compare_runs(twice).warnings))
+    assert "the 2 clips that all of them tested are all positive" in text
+    assert not NAN.search(text)
+
+
+# ---- learning curves ----
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_points_of_a_learning_curve_are_of_the_same_clips(data: st.DataObject) -> None:
+    world = data.draw(worlds())
+    folds = data.draw(splits(world, by_film=True))
+    points = {}
+    for n_films in (1, 2, 4):
+        points[n_films] = data.draw(cells(world, folds, NAME, is_model=True))
+    rows = learning_rows(points, world.evaluation())
+    plain: list[Folds] = []
+    for cell in points.values():
+        of_cell: Folds = {}
+        for t in cell.tested:
+            of_cell[t.fold] = {
+                world.ids[row]: (str(world.films[row]), bool(world.y[row]), score)
+                for row, score in zip(
+                    t.rows.tolist(), t.predictions.score.tolist(), strict=True
+                )
+            }
+        plain.append(of_cell)
+    shared = shared_of(plain)
+    assert [row["train_films"] for row in rows] == [1, 2, 4]
+    for row, of_cell in zip(rows, plain, strict=True):
+        expected = ap_of(of_cell, shared) if shared else math.nan
+        assert same(row["value"], expected)
+        if shared:
+            assert row["clips"] == len(shared)
+
+
+# ---- real runs ----
+
+FEW_FILMS = (
+    'grid.models=["ridge", "pcbm-dt"]',
+    'grid.train=["EN_S", "HN_S"]',
+    'grid.test=["EN_S"]',
+    "models.pcbm-dt.max_depth=1",
+    "models.pcbm-dt.tolerance=0.01",
+)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.check("whole runs")
+def test_real_runs_with_skipped_folds_and_stores_that_lack_clips(
+    tmp_path: Path, seed: int
+) -> None:
+    manifest = films(5, 16, seed=seed)
+    X = planted(manifest, width=14)
+    rng = np.random.default_rng(seed)
+    stores = {}
+    for name in ("x", "y"):
+        lost = rng.choice(len(manifest), 6, replace=False).tolist()
+        failed = [manifest.clips[row].clip_id for row in lost]
+        stores[name] = store_of(tmp_path / name, manifest, X, failed=failed)
+    changes = (*FEW_FILMS, "report.learning_films=[1, 3]")
+    run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
+    check_run(run)
+    curves: dict[Any, set[int]] = defaultdict(set)
+    for row in run.results:
+        if row["train_films"] is not None:
+            curves[row["train"], row["store"], row["model"]].add(row["clips"])
+    assert curves and all(len(n_clips) == 1 for n_clips in curves.values())
+
+
+# ---- noise ----
+
+CONSTANT = "sklearn.dummy.DummyClassifier"
+ON_NOISE = (
+    f"models.constant.kind={CONSTANT}",
+    'grid.models=["constant", "pcbm-dt"]',
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    "models.pcbm-dt.max_depth=1",
+    "models.pcbm-dt.tolerance=0.01",
+    "models.pcbm-dt.cross_fit=0",
+    "report.concepts=false",
+    "report.contrast=[]",
+    "report.questions=[]",
+)
+
+
+@pytest.mark.check("60 runs")
+@pytest.mark.timeout(1800)
+def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guessing(
+    tmp_path: Path,
+) -> None:
+    """Five of sixty are by chance alone: intervals are of 95 %."""
+    trust([CONSTANT])
+    n_called = dict.fromkeys(("constant", "pcbm-dt"), 0)
+    for seed in range(60):
+        manifest = films(8, 20, seed=seed)
+        noise = planted(manifest, width=16, strength=0.0, seed=seed)
+        store = store_of(tmp_path / f"store-{seed}", manifest, noise)
+        protocol = quick("honest", *ON_NOISE, replicates=300)
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        report = ReportRun.of(run)
+        for cell in report.cells:
+            guess = report.guess_of(cell, "ap")
+            assert guess is not None
+            is_called = verdict(report.difference(cell, guess)) not in (
+                NOT_SHOWN,
+                UNKNOWN,
+            )
+            n_called[cell.model] += is_called
+    assert n_called["constant"] <= 5
+    assert n_called["pcbm-dt"] <= 5
