@@ -216,10 +216,12 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
             if _SCORE.fullmatch(name)
         ]
         # Whether the model has seen the clip, or others of its film.
-        basis = row.cells.get("basis", "")
-        comment = ", ".join(filter(None, [*scores, basis]))
-        level = row.cells.get("decision", "")
-        yield row["clip_id"], who, canonical_level(level) or "", (), comment
+        facts = [*scores, row.cells.get("basis", "")]
+        decision = row.cells.get("decision", "")
+        level = canonical_level(decision) or ""
+        if decision and not level:
+            facts.insert(0, f"decision {decision}")
+        yield row["clip_id"], who, level, (), ", ".join(filter(None, facts))
     violations.raise_if_any("the predictions are not of these clips")
 
 
@@ -303,12 +305,14 @@ class ExportedSegments:
         without_times: The clips that are left out, as nobody knows where they are.
         n_watched: The segments that are left out because they were only watched.
         header: What the files do not say, of the header of the manifest.
+        changed: A sentence if predictions are those of a run with other labels or clips, else "".
     """
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...] = ()
     n_watched: int = 0
     header: tuple[str, ...] = ()
+    changed: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -317,6 +321,7 @@ class ExportedSegments:
             "without_times": list(self.without_times),
             "watched_left_out": self.n_watched,
             "header_left_out": list(self.header),
+            "changed": self.changed,
         }
 
     def __str__(self) -> str:
@@ -337,6 +342,8 @@ class ExportedSegments:
             )
         if self.header:
             sentences.append(f"the files do not say: {', '.join(self.header)}")
+        if self.changed:
+            sentences.append(self.changed.removesuffix("."))
         return sentences
 
 
@@ -385,6 +392,7 @@ def export_segments(
         return ExportedSegments((path,), header=_header_left_out(marked.header))
     without_times: list[str] = []
     left_out: tuple[str, ...] = ()
+    changed = ""
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
         if table is not None:
@@ -397,6 +405,8 @@ def export_segments(
         films, without_times = films_of(marked, table, fps=fps)
         if table is None:
             left_out = _header_left_out(marked.header)
+        else:
+            changed = _changed_since_run(table, marked)
     files = export(films, kind, Path(folder))
     if not files:
         raise FixInput(
@@ -407,7 +417,26 @@ def export_segments(
     n_watched = 0
     if kind == "vtt":
         n_watched = sum(len(film.segments) - len(film.marks) for film in films)
-    return ExportedSegments(tuple(files), tuple(without_times), n_watched, left_out)
+    return ExportedSegments(
+        tuple(files), tuple(without_times), n_watched, left_out, changed
+    )
+
+
+def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
+    """Return a sentence if a table is that of a run which was made with other labels, else ""."""
+    if predictions.name != "predictions.csv":
+        return ""
+    # Late: other exports do not need what runs need.
+    from obygaze_models.runner.labels import labels_since
+    from obygaze_models.runner.tables import RUN_FILE, read_folder
+
+    folder = predictions.absolute().parent
+    if not (folder / RUN_FILE).is_file():
+        return ""
+    run = read_folder(folder)
+    if run.about["manifest"]["name"] != manifest.name:
+        return ""
+    return labels_since(run, manifest).changed
 
 
 def _header_left_out(header: Header) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 from support.cli import call_obygaze
+from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
 from support.servers import need_program
 
 from obygaze.films.elan import TierMapping
@@ -758,6 +759,38 @@ def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> Non
     assert [(one.annotator, one.comment) for one in film.segments] == [
         ("EN_S ridge x 0", "score 0.25"),
         ("HN_S -> EN_S ridge x 0", "score 0.75"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["films", "others"])
+def test_predictions_of_a_run_with_other_labels_are_said(
+    tmp_path: Path, name: str
+) -> None:
+    """The page and the report said it, the export of the same scores did not."""
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.5, seed=1))
+    run = made_run(tmp_path / "run", [ridge], manifest={**MANIFEST, "name": "films"})
+    rows = {row["clip_id"]: row["movie_id"] for row in ridge.predictions()}
+    changed = [
+        Clip(clip, film, None, "", float(place), place + 1.0)
+        for place, (clip, film) in enumerate(rows.items())
+    ]
+    manifest = Manifest(name, Header("a test", {}), changed)
+    table = run.folder / "predictions.csv"
+    output = tmp_path / "out"
+    done = export_segments("vtt", manifest, predictions=table, fps=25, folder=output)
+    told = [one for one in done.warnings if "were changed after the run run" in one]
+    assert len(told) == (name == "films")
+
+
+def test_a_decision_that_is_no_level_is_kept(tmp_path: Path) -> None:
+    """Levels of decisions were there, and those of other classes were lost."""
+    path = tmp_path / "scores.csv"
+    path.write_text("clip_id,decision,score\na-0,S,0.5\na-1,violent,0.25\n", "utf-8")
+    ((film,), _) = films_of(films_for_predictions(), path)
+    assert [(one.level, one.comment) for one in film.segments] == [
+        ("S", "score 0.5"),
+        ("", "decision violent, score 0.25"),
     ]
 
 
