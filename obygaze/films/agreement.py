@@ -400,13 +400,13 @@ def _pairs_of_means(measures: Mapping[str, Any]) -> list[str]:
         ("all levels", pairs),
         ("without NS", [pair["without_ns"] for pair in pairs]),
     ):
-        n_pairs = {
-            null: sum(record["gamma"][null] is not None for record in records)
-            for null in NULLS
-        }
-        numbers.update(n_pairs.values())
-        shown = ", ".join(f"{null} {n}" for null, n in n_pairs.items())
-        parts.append(f"{title}: {shown}")
+        gammas = [record["gamma"] for record in records]
+        shown = []
+        for null in NULLS:
+            n_pairs = sum(gamma[null] is not None for gamma in gammas)
+            numbers.add(n_pairs)
+            shown.append(f"{null} {n_pairs}")
+        parts.append(f"{title}: {', '.join(shown)}")
     if len(numbers) == 1:
         return []
     return [
