@@ -260,6 +260,11 @@ def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     other = replace(a_manifest(), clips=(Clip("x", "x"),))
     with pytest.raises(FixInput, match="has none of the clips of this store"):
         export_features(store, tmp_path / "other", "parquet", labels=other)
+    elsewhere = replace(a_manifest(), clips=(Clip("lake-0", "sea", level="S"),))
+    with pytest.raises(
+        FixInput, match="'lake-0' is another one in the store: film: sea and"
+    ):
+        export_features(store, tmp_path / "other", "parquet", labels=elsewhere)
     with pytest.raises(FixUsage, match="labels are columns of parquet only"):
         export_features(store, tmp_path / "x.npz", "npz", labels=a_manifest())
 
