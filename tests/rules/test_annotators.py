@@ -101,9 +101,12 @@ def no_intervals() -> Iterator[None]:
 IDENTITIES = st.lists(
     st.builds(
         Identity,
-        st.sampled_from(("1", "2", "3")),
+        st.sampled_from(("1", "2", "3", "alba:000004")),
         st.sampled_from(("alba", "brug", "")),
         st.sampled_from((None, (0.0, 2.0), (2.0, 4.0), (0.01, 2.0))),
+        st.sampled_from((None, (0.0, 2.0))),
+        st.sampled_from((None, (0.0, 2.0), (0.0, None))),
+        st.sampled_from(("", "file")),
         annotator=st.sampled_from(("", *ANNOTATORS)),
     ),
     max_size=6,
