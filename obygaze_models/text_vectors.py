@@ -99,11 +99,7 @@ def read_store_vectors(
     *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
     for group in selected:
-        # The rows of several annotators have the same vector: the first that is there is read.
-        ids = []
-        for rows in group.clips:
-            stored = [row for row in rows if row in store]
-            ids.append((stored or rows)[0])
+        ids = _stored_ids(group.clips, manifest, store)
         try:
             found = store.matrix(ARRAY, clips=ids)
         except NotFound as error:
@@ -112,6 +108,24 @@ def read_store_vectors(
         values = np.asarray(found.values, dtype=np.float64)
         groups.append(VectorGroup(group.name, values, store.movie_ids_of(found.rows)))
     return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
+
+
+def _stored_ids(
+    clips: Sequence[Sequence[str]], manifest: Manifest | None, store: Store
+) -> list[str]:
+    """Return an id of each clip in a store; a clip of the manifest must be the one that has it.
+
+    The rows of several annotators have the same vector: the first that is there is read.
+    """
+    ids = list(itertools.chain.from_iterable(clips))
+    known = {} if manifest is None else manifest.by_id
+    rows = store.select([known.get(clip_id, clip_id) for clip_id in ids]).rows
+    row_of = dict(zip(ids, rows.tolist(), strict=True))
+    stored_ids = []
+    for ids_of_clip in clips:
+        stored = [row_of[clip_id] for clip_id in ids_of_clip if row_of[clip_id] >= 0]
+        stored_ids.append(store.clip_ids[stored[0]] if stored else ids_of_clip[0])
+    return stored_ids
 
 
 def in_view(
