@@ -11,8 +11,8 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
@@ -196,7 +196,7 @@ class Explainer:
         rest = parts[0, -1] if parts.shape[1] > n else None
         trained_on_it = None
         if listed is not None:
-            trained_on_it = _is_listed(self.manifest[clip_id], listed)
+            trained_on_it = _is_listed(self.manifest[clip_id], self.manifest, listed)
         return {
             "model": info.name,
             "class": f"{info.classes[-1]} ({info.task})",
@@ -208,11 +208,15 @@ class Explainer:
         }
 
 
-def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
-    """Return whether a model was trained on a clip, by its id or without the annotator in it."""
+def _is_listed(clip: Clip, manifest: Manifest, listed: TrainingClips) -> bool:
+    """Return whether a model was trained on a clip, by any of its rows or without an annotator."""
     identity = Identity.of_clip(clip)
-    for clip_id in (clip.clip_id, unannotated_id(clip)):
-        comparison = listed.compare(clip_id, identity)
-        if comparison is not None and comparison.sameness.is_same:
-            return True
+    for row in manifest:
+        of_row = Identity.of_clip(row)
+        if not compare_clips(of_row, identity).sameness.is_same:
+            continue
+        for clip_id in (row.clip_id, of_row.clip_id):
+            comparison = listed.compare(clip_id, of_row)
+            if comparison is not None and comparison.sameness.is_same:
+                return True
     return False

@@ -19,8 +19,8 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     Clip,
     Manifest,
-    unannotated_id,
 )
+from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -63,18 +63,22 @@ class ClipTable:
 
     @cached_property
     def clip_of(self) -> Mapping[str, str]:
-        """What is read for each row, by its id: rows of several annotators may be about one clip.
+        """The id of the clip that each row is about, by the id of the row.
 
-        Segments of one film with the same start and end are one clip.
+        Rows of several annotators may be about one clip.
         """
-        clip_of = {}
-        spans = self.spans if self.of_segments else {}
+        identities = []
         for clip in self.clips:
-            name = unannotated_id(clip)
-            if clip.clip_id in spans:
-                start_s, end_s = spans[clip.clip_id]
-                name = f"{start_s!r} to {end_s!r}"
-            clip_of[clip.clip_id] = f"{clip.movie_id}: {name}"
+            identity = Identity.of_clip(clip)
+            if self.of_segments:
+                # It is read from the film, also where the manifest has its times in a file.
+                in_film = self.spans.get(clip.clip_id, identity.in_film)
+                identity = identity._replace(in_film=in_film)
+            identities.append(identity)
+        clip_of = {}
+        for rows in rows_of_clips(identities):
+            clip_id = identities[rows[0]].clip_id
+            clip_of.update(dict.fromkeys([self.ids[row] for row in rows], clip_id))
         return clip_of
 
     @cached_property
