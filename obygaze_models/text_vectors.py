@@ -16,7 +16,7 @@ from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store import Store, TextTable, open_store, read_texts
-from obygaze_features.store.identity import identity_of
+from obygaze_features.store.identity import identities_of
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
@@ -214,16 +214,14 @@ def _identities(
     ids: Sequence[str], manifest: Manifest | None, store: Store | None
 ) -> list[Identity]:
     """Return what is known of the clips of rows; of rows that nobody has, the id alone."""
-    known: dict[str, Identity] = {}
-    if manifest is not None:
-        for clip_id in ids:
-            if clip_id in manifest:
-                known[clip_id] = Identity.of_clip(manifest[clip_id])
-    elif store is not None:
-        for row in store.select([name for name in ids if name in store]).rows:
-            stored = store.rows[int(row)]
-            known[stored.clip_id] = identity_of(stored, store.record)
-    return [known.get(clip_id, Identity(clip_id)) for clip_id in ids]
+    if manifest is None and store is not None:
+        return identities_of(ids, store.table, store.record)
+    known = {} if manifest is None else manifest.by_id
+    identities = []
+    for clip_id in ids:
+        clip = known.get(clip_id)
+        identities.append(Identity(clip_id) if clip is None else Identity.of_clip(clip))
+    return identities
 
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:
