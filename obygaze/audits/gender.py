@@ -88,6 +88,8 @@ class GenderAudit(Audit):
             "mean_ratio_to_woman": to_woman,
             "counts": counts,
             "printed": printed,
+            "n_ties": sum(row.score_man == row.score_woman for row in self.estimates),
+            "n_without_ratio": len(self.estimates) - len(ratios),
             "n": len(self.rows),
         }
 
@@ -128,7 +130,17 @@ def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
         f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
         "published, not rounded."
     ]
+    if summary["n_ties"]:
+        n_ties = count(summary["n_ties"], "caption")
+        sentences.append(
+            f"{n_ties} with the same score for both are counted for 'man', as published."
+        )
     mean = summary["mean_ratio_to_man"]
+    if mean is not None and summary["n_without_ratio"]:
+        n_captions = count(summary["n_without_ratio"], "caption")
+        sentences.append(
+            f"{n_captions} with two scores of 0 have no share and are left out of its average."
+        )
     if mean is not None:
         sentences.append(
             f"On average the share of 'man' in the two scores is {mean:.1f} %. Mean score "

@@ -231,8 +231,14 @@ def audit_levels(
         unit=manifest.header.unit,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
-        n_without_level=sum(not clip.level for clip in manifest),
+        n_without_level=_n_without_level(manifest),
     )
+
+
+def _n_without_level(manifest: Manifest) -> int:
+    """Return the number of clips to which no annotator gave a level."""
+    clips = clips_of_rows(list(manifest))
+    return sum(not any(row.level for row in rows) for rows in clips)
 
 
 def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
