@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.manifest.expression import parse
@@ -222,37 +222,11 @@ def _remarks(
             if clip.clip_id in viewed
             and (expression is None or expression.holds(clip.values))
         )
-        lost = raw.levels_lost
-        if lost:
-            remarks["levels lost"] = f"{lost}."
-        if data.view == "visual":
-            changed = _levels_changed(raw, viewed)
-            if changed:
-                remarks["levels changed"] = changed
+        changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}
+        for name, sentence in changes.items():
+            if sentence:
+                remarks[name] = f"{sentence}."
     return remarks
-
-
-def _levels_changed(selected: Manifest, viewed: Manifest) -> str:
-    """Return a sentence on clips that are EN in the visual view as no concept of theirs is visual.
-
-    It is "" where there are none.
-    """
-    changed = []
-    for clip in selected:
-        if clip.concepts and clip.level != viewed[clip.clip_id].level:
-            changed.append(clip)
-    if not changed:
-        return ""
-    n_of_level = Counter(clip.level for clip in changed)
-    levels = [f"{n_of_level[level]} {level}" for level in sorted(n_of_level)]
-    names: set[str] = set()
-    for clip in changed:
-        names.update(clip.concepts)
-    return (
-        f"{count(len(changed), selected.header.unit)} with concepts, but no visual one "
-        f"({', '.join(levels)}; {few(sorted(names), 3)}): EN in the visual view; "
-        "--set data.view=raw keeps the levels."
-    )
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
