@@ -79,7 +79,8 @@ class Identity(NamedTuple):
             in_film=in_film,
             in_file=in_file,
             in_either=one_time if has_one_time else None,
-            video=file_of(clip),
+            # A clip without times may be one whose times are not known: only a store knows better.
+            video=file_of(clip) if in_file else "",
             annotator=ascii_id(clip.extra.get("annotator", "")),
         )
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
+from obygaze_features.manifest.model import Clip, Manifest, Windows
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
@@ -324,16 +324,14 @@ def long_clips(manifest: Manifest) -> str:
     if any(clip.extra.get("annotator") for clip in clips):
         clips = [rows[0] for rows in clips_of_rows(clips)]
     n_clips_of_film = Counter(clip.movie_id for clip in clips)
-    ids_of_file: dict[str, set[str]] = {}
-    for clip in manifest.clips:
-        ids_of_file.setdefault(clip.video, set()).add(unannotated_id(clip))
+    n_clips_of_file = Counter(clip.video for clip in clips)
     long = []
     for clip in clips:
         if clip.start_s is not None and clip.end_s is not None:
             is_long = clip.end_s - clip.start_s > LONG_S
         else:
             is_film = n_clips_of_film[clip.movie_id] == 1 and clip.scene is None
-            is_shared = len(ids_of_file[clip.video]) > 1
+            is_shared = n_clips_of_file[clip.video] > 1
             is_long = bool(clip.video) and (is_film or is_shared)
         if is_long:
             long.append(clip.clip_id)
