@@ -237,8 +237,10 @@ def audit_levels(
 
 def _n_without_level(manifest: Manifest) -> int:
     """Return the number of clips to which no annotator gave a level."""
-    clips = clips_of_rows(list(manifest))
-    return sum(not any(row.level for row in rows) for rows in clips)
+    n_clips = 0
+    for rows in clips_of_rows(list(manifest)):
+        n_clips += all(not row.level for row in rows)
+    return n_clips
 
 
 def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:

@@ -53,8 +53,8 @@ class Identity(NamedTuple):
         in_film: Start and end in the film; None if they are not known.
         in_file: Start and end in the file of the clip; None if they are not known.
         in_either: Start and end, where nobody says whether in the film or in the file.
-        video: What identifies the bytes of the video: its hash in a store, its path in a manifest;
-            "" if it is not known.
+        video: What identifies the bytes of the video: its hash in a store, its path in a manifest
+            that has times in it; "" if it is not known.
         annotator: Whose row it is; "" if nobody says.
     """
 
@@ -73,14 +73,15 @@ class Identity(NamedTuple):
         in_file = span_in_file(clip)
         one_time = (clip.start_s, clip.end_s)
         has_one_time = not in_film and not in_file and one_time != (None, None)
+        # Without times a clip may be all of its file, or its times are lost: a store knows it.
+        video = file_of(clip) if in_file else ""
         return cls(
             clip_id=unannotated_id(clip),
             movie_id=clip.movie_id,
             in_film=in_film,
             in_file=in_file,
             in_either=one_time if has_one_time else None,
-            # A clip without times may be one whose times are not known: only a store knows better.
-            video=file_of(clip) if in_file else "",
+            video=video,
             annotator=ascii_id(clip.extra.get("annotator", "")),
         )
 
