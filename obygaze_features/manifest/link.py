@@ -186,9 +186,6 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
-    if "annotator" in manifest.columns:
-        # Rows of annotators that are not about the same clip are an error.
-        clips_of_rows(originals)
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []
@@ -352,7 +349,8 @@ class _Files:
         for clip in clips:
             for stem in (clip.clip_id, PurePosixPath(composed(named_file(clip))).stem):
                 self.films_of[stem].add(clip.movie_id)
-        # The file of a scene is that of a clip if the scene has no other clip.
+        # The file of a scene is that of a clip if the scene has no other clip. Rows of annotators
+        # that are not about the same clip are an error.
         self.n_clips_of_scene: Counter[Key] = Counter()
         for clip, *_ in clips_of_rows(clips):
             self.n_clips_of_scene[clip.movie_id, clip.scene] += 1
