@@ -214,13 +214,19 @@ def _identities(
     ids: Sequence[str], manifest: Manifest | None, store: Store | None
 ) -> list[Identity]:
     """Return what is known of the clips of rows; of rows that nobody has, the id alone."""
-    if manifest is None and store is not None:
-        return identities_of(ids, store.table, store.record)
-    known = {} if manifest is None else manifest.by_id
+    known = [Identity(clip_id) for clip_id in ids]
+    if store is not None:
+        known = identities_of(ids, store.table, store.record)
+    if manifest is None:
+        return known
     identities = []
-    for clip_id in ids:
-        clip = known.get(clip_id)
-        identities.append(Identity(clip_id) if clip is None else Identity.of_clip(clip))
+    for clip_id, of_store in zip(ids, known, strict=True):
+        clip = manifest.by_id.get(clip_id)
+        identity = of_store if clip is None else Identity.of_clip(clip)
+        # Only the store knows that a clip without times is all of its file.
+        if of_store.is_whole_file and not identity.video:
+            identity = identity._replace(video=of_store.video)
+        identities.append(identity)
     return identities
 
 

@@ -236,14 +236,20 @@ LABELLED = [
 ]
 
 
-def test_an_association_without_a_manifest_is_of_whole_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_manifest", [False, True])
+def test_an_association_counts_whole_files_once(
+    tmp_path: Path, with_manifest: bool
+) -> None:
     """Rows of annotators with ids of their own were counted each."""
     rows = manifest_of(LABELLED, by_annotator=True)
     renamed = [
         replace(clip, clip_id=f"row-{i}", extra={}) for i, clip in enumerate(rows)
     ]
-    store = store_of(tmp_path / "s", rows.with_clips(renamed), (None, None))
-    audit = audit_eat(store, x=["row-0", "row-1"], y=["row-2"], text=texts_in(tmp_path))
+    manifest = rows.with_clips(renamed)
+    store = store_of(tmp_path / "s", manifest, (None, None))
+    groups: dict[str, Any] = {"x": ["row-0", "row-1"], "y": ["row-2"]}
+    used = manifest if with_manifest else None
+    audit = audit_eat(store, used, **groups, text=texts_in(tmp_path))
     assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
 
 
