@@ -32,7 +32,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.identity import identity_of
+from obygaze_features.store.identity import identities_of, identity_of
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
@@ -364,7 +364,10 @@ def predict(
         of_films=of_films,
     )
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
-    films = film_columns(predicted.clip_ids, movie_ids, rows)
+    identities = list(map(Identity, predicted.clip_ids))
+    if manifest is None:
+        identities = identities_of(predicted.clip_ids, opened.table, opened.record)
+    films = film_columns(identities, movie_ids, rows)
     return replace(predicted, films=films)
 
 
