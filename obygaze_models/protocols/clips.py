@@ -21,6 +21,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     unannotated_id,
 )
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -286,10 +287,21 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
-    """Return hashes of what a run reads: levels and concepts, and the classes of each task."""
-    levels = [[clip.clip_id, clip.level, *clip.concepts] for clip in table.clips]
-    classes = {name: sha256_bytes(of.tobytes()) for name, of in labels.items()}
-    return {"levels": sha256_bytes(canonical_json(levels)), "classes": classes}
+    """Return hashes of what a run reads: clips, levels and concepts, and the classes of each task.
+
+    A clip is a film and a span: an id that stands for another one is another clip.
+    """
+    places = []
+    levels = []
+    for clip in table.clips:
+        span = span_in_film(clip) or (clip.start_s, clip.end_s)
+        places.append([clip.clip_id, clip.movie_id, *span])
+        levels.append([clip.clip_id, clip.level, *clip.concepts])
+    return {
+        "clips": sha256_bytes(canonical_json(places)),
+        "levels": sha256_bytes(canonical_json(levels)),
+        "classes": {name: sha256_bytes(of.tobytes()) for name, of in labels.items()},
+    }
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
