@@ -18,8 +18,9 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
+from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS, ROUNDING
+from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Row, Run
