@@ -129,6 +129,11 @@ class CellRows:
         return int(self.of_metric["prevalence"]["films"])
 
     @property
+    def tested(self) -> str:
+        """What is equal for cells that tested the same clips; an old run knows only how many."""
+        return str(self.facts.get("tested") or self.n_clips)
+
+    @property
     def leaked(self) -> int:
         """The tested clips that trained or chose, or whose features did under another name."""
         return int(self.of_metric["prevalence"]["leaked"])
@@ -239,19 +244,21 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     hashes = {cell.facts.get("tested") for cell in cells}
     if len(hashes) == 1 and None not in hashes:
         return list(cells)
-    tested = [run.tested_cells.get(cell.name) for cell in cells]
-    known = [cell for cell in tested if cell is not None]
+    found = [run.tested_cells.get(cell.name) for cell in cells]
+    known = [cell for cell in found if cell is not None]
     if len(known) < len(cells):
         return []
     shared = on_shared_clips(known)
     if shared.problem:
         return []
+    of_all = [rows for rows in cells if rows.n_clips == shared.n_clips]
+    tested = of_all[0].facts.get("tested") if of_all else None
     cut = []
     for rows, cell in zip(cells, shared.cells, strict=True):
         if rows.n_clips == shared.n_clips:
             cut.append(rows)
         else:
-            cut.append(_rows_of(run, rows.facts, cell))
+            cut.append(_rows_of(run, {**rows.facts, "tested": tested}, cell))
     return cut
 
 
