@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
@@ -99,19 +100,33 @@ def read_store_vectors(
     *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
     for group in selected:
-        # The rows of several annotators have the same vector: the first that is there is read.
-        ids = []
-        for rows in group.clips:
-            stored = [row for row in rows if row in store]
-            ids.append((stored or rows)[0])
         try:
-            found = store.matrix(ARRAY, clips=ids)
+            found = store.matrix(ARRAY, clips=_stored_ids(group, manifest, store))
         except NotFound as error:
             error.hint = "groups of clips that the store has"
             raise
         values = np.asarray(found.values, dtype=np.float64)
         groups.append(VectorGroup(group.name, values, store.movie_ids_of(found.rows)))
     return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
+
+
+def _stored_ids(group: ClipGroup, manifest: Manifest | None, store: Store) -> list[str]:
+    """Return the id that a store has for each clip of a group, or the first one if it has none.
+
+    The rows of several annotators have the same vector: the first that is there is read.
+    """
+    rows = list(itertools.chain.from_iterable(group.clips))
+    asked: list[str | Clip] = []
+    for row in rows:
+        is_listed = manifest is not None and row in manifest
+        asked.append(manifest[row] if manifest is not None and is_listed else row)
+    numbers = store.select(asked).rows.tolist()
+    number_of = dict(zip(rows, numbers, strict=True))
+    ids = []
+    for rows_of_clip in group.clips:
+        stored = [number_of[row] for row in rows_of_clip if number_of[row] >= 0]
+        ids.append(store.rows[stored[0]].clip_id if stored else rows_of_clip[0])
+    return ids
 
 
 def in_view(

@@ -19,8 +19,8 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     Clip,
     Manifest,
-    unannotated_id,
 )
+from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
@@ -64,18 +64,18 @@ class ClipTable:
 
     @cached_property
     def clip_of(self) -> Mapping[str, str]:
-        """What is read for each row, by its id: rows of several annotators may be about one clip.
-
-        Segments of one film with the same start and end are one clip.
-        """
-        clip_of = {}
+        """The first row about the clip of each row, by their ids."""
+        identities = []
         spans = self.spans if self.of_segments else {}
         for clip in self.clips:
-            name = unannotated_id(clip)
+            identity = Identity.of_clip(clip)
             if clip.clip_id in spans:
-                start_s, end_s = spans[clip.clip_id]
-                name = f"{start_s!r} to {end_s!r}"
-            clip_of[clip.clip_id] = f"{clip.movie_id}: {name}"
+                identity = identity._replace(in_film=spans[clip.clip_id])
+            identities.append(identity)
+        clip_of = {}
+        for rows in rows_of_clips(identities):
+            for row in rows:
+                clip_of[self.ids[row]] = self.ids[rows[0]]
         return clip_of
 
     @cached_property

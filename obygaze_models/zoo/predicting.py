@@ -30,7 +30,7 @@ from obygaze_features.core.written_tables import Columns, check_output, write_ta
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
-from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
+from obygaze_features.manifest.same_clip import Identity, Sameness
 from obygaze_features.store import Matrix, Segments, Store, open_store
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
@@ -574,17 +574,16 @@ def _read_segments(
 
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     """Return the ids of clips; those of the clips themselves where the store has no annotators."""
-    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
-    if any(clip in store for clip in ids):
-        return ids
-    unannotated = [
-        unannotated_id(clip) if isinstance(clip, Clip) else clip for clip in listed
-    ]
-    return (
-        list(dict.fromkeys(unannotated))
-        if any(clip in store for clip in unannotated)
-        else ids
+    clips = [clip for clip in listed if isinstance(clip, Clip)]
+    if not clips:
+        return [str(clip) for clip in listed]
+    id_of = dict(
+        zip((clip.clip_id for clip in clips), store.match(clips).ids, strict=True)
     )
+    ids = []
+    for clip in listed:
+        ids.append(id_of[clip.clip_id] if isinstance(clip, Clip) else clip)
+    return list(dict.fromkeys(ids))
 
 
 def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
@@ -631,18 +630,11 @@ def _identities(
         of_store = identity_of(row, store.record)
         named = of_manifest.get(clip_id)
         if named is not None:
-            named = named._replace(clip_id=of_store.clip_id)
-            comparison = compare_clips(named, of_store)
-            if not comparison.sameness.is_same:
-                raise FixInput(
-                    f"clip {clip_id!r} of the manifest is another clip in this store:"
-                    f" {comparison.contradiction}",
-                    where=store.location,
-                    hint="--manifest NAME, the manifest of the clips of this store",
-                )
             # Times of the store may be unknown, and so may its films.
             of_store = named._replace(
-                in_either=of_store.in_either, video=of_store.video
+                clip_id=of_store.clip_id,
+                in_either=of_store.in_either,
+                video=of_store.video,
             )
         identities[clip_id] = of_store
     return identities
