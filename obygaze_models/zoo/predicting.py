@@ -632,9 +632,7 @@ def _identities(
         if named is not None:
             # Times of the store may be unknown, and so may its films.
             of_store = named._replace(
-                clip_id=of_store.clip_id,
-                in_either=of_store.in_either,
-                video=of_store.video,
+                in_either=of_store.in_either, video=of_store.video
             )
         identities[clip_id] = of_store
     return identities
@@ -651,9 +649,10 @@ def _training_rows(
     rows = {}
     n_by_id = 0
     for clip_id, identity in identities.items():
-        comparison = clips.compare(clip_id, identity)
-        if comparison is None:
+        found = clips.find(clip_id, identity)
+        if found is None:
             continue
+        row, comparison = found
         if not comparison.sameness.is_same:
             raise FixInput(
                 f"clip {clip_id!r} is another one than the training clip of this id:"
@@ -661,7 +660,7 @@ def _training_rows(
                 where=where,
                 hint="other ids for the clips of this data set, in its manifest",
             )
-        rows[clip_id] = clips.row_of[clip_id]
+        rows[clip_id] = row
         n_by_id += comparison.sameness is Sameness.UNKNOWN
     return rows, n_by_id
 

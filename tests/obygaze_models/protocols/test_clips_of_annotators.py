@@ -170,3 +170,10 @@ def test_a_store_may_have_rows_of_annotators_and_clips_of_none(tmp_path: Path) -
     partly = store_of(tmp_path / "partly", some, planted(ONE))
     found = predict(model, partly, list(by_annotator(ONE)), in_sample=True)
     assert sorted(found.clip_ids) == sorted(clip.clip_id for clip in mixed)
+    # The row of an annotator is the clip that trained, under whichever of the two names.
+    basis_of = dict(zip(found.clip_ids, found.basis, strict=True))
+    assert {
+        basis_of[f"{clip.clip_id}.x"]
+        for clip in HALF
+        if clip.movie_id == film and clip.level != "NS"
+    } == {"in-sample"}
