@@ -118,7 +118,7 @@ def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
     guess = run.guess_of(cells[0], run.ranking)
     if guess is not None:
         if len(by_train) > 1:
-            rows.append(Heading("without video"))
+            rows.append(Heading(f"without video, trained on {guess.train}"))
         rows.append((f"best guess ({run.label(guess)})", guess))
     return rows
 

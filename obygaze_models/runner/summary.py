@@ -645,12 +645,14 @@ def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) 
             out, `of`, of how many, and `least`, the fewest clips with it, or without it.
     """
     listed = {}
-    for concepts in by_store.values():
+    for store, concepts in by_store.items():
         for name, facts in concepts.items():
-            listed[name] = (
-                f"{name} (down to {count(facts['least'], 'clip')}, "
-                f"in {facts['folds']} of {facts['of']} folds)"
-            )
+            clips = count(facts["least"], "clip")
+            folds = f"in {facts['folds']} of {facts['of']} folds"
+            # Stores that lack other clips have other numbers.
+            are_equal = all(of.get(name) == facts for of in by_store.values())
+            key = name if are_equal else f"{name} on {store}"
+            listed[key] = f"{key} (down to {clips}, {folds})"
     if not listed:
         return ""
     return (

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -511,3 +512,15 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     # Models of the same clips need no such words.
     alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
     assert "Models of a row" not in result_text(alike)
+
+
+def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
+    tmp_path: Path,
+) -> None:
+    cells = []
+    for train in ("EN_S", "HN_S"):
+        cells.append(replace(RIDGE, train=train))
+        cells.append(replace(GUESS, train=train))
+    run = ReportRun.of(made_run(tmp_path / "run", cells))
+    (figure,) = figures_of_tasks(run)
+    assert "without video, trained on EN_S" in figure.markup
