@@ -11,7 +11,7 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Store
 from obygaze_models.models.common import as_float32
@@ -210,9 +210,8 @@ class Explainer:
 
 def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
     """Return whether a model was trained on a clip, by its id or without the annotator in it."""
-    identity = Identity.of_clip(clip)
-    for clip_id in (clip.clip_id, unannotated_id(clip)):
-        comparison = listed.compare(clip_id, identity)
-        if comparison is not None and comparison.sameness.is_same:
-            return True
-    return False
+    found = listed.find(clip.clip_id, Identity.of_clip(clip))
+    if found is None:
+        return False
+    _, comparison = found
+    return comparison.sameness.is_same

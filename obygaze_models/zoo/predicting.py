@@ -32,13 +32,9 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.identity import identity_of
+from obygaze_features.store.identity import identity_of, is_guessed_film
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
-from obygaze_features.store.records import (
-    UNKNOWN_FILM,
-    WITHOUT_MANIFEST,
-    film_of_id,
-)
+from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, as_float32
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
@@ -70,8 +66,7 @@ class Predicted:
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
     - `film-seen`: the model was not trained on the clip, but on others of its film;
-    - `film-unknown`: the model was not trained on the clip, and its film is not known: the store
-      was imported without a manifest;
+    - `film-unknown`: the model was not trained on the clip, and its film is not known;
     - `in-sample`: the model was trained on the clip, and the score is its own;
     - `given`: the score is that of a table, not of a model.
 
@@ -263,9 +258,9 @@ class PredictedFiles:
         if n_unknown:
             warnings.append(
                 (
-                    f"the store was imported without a manifest, so that the films of {n_unknown}"
-                    " clips are not known: the model may have been trained on other clips of these"
-                    " films",
+                    f"the films of {n_unknown} clips are not known, as the store was imported"
+                    " without a manifest, or its manifest does not name them: the model may have"
+                    " been trained on other clips of these films",
                     "--manifest NAME, a manifest with these clips and their films",
                 )
             )
@@ -301,10 +296,10 @@ def predict(
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
-    is not known, as the store was imported without a manifest. out-of-fold: it was trained on the
-    clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
-    no margins. in-sample: it was trained on the clip, and the score is its own (only with
-    --in-sample).
+    is not known, such as in a store that was imported without a manifest. out-of-fold: it was
+    trained on the clip, and the score is from fits of its evaluation that were not; for a
+    bottleneck, these have no margins. in-sample: it was trained on the clip, and the score is its
+    own (only with --in-sample).
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
@@ -429,7 +424,7 @@ def _predict(
         ids,
         film_of,
         trained_on,
-        _clips_of_unknown_films(store, clips or ()),
+        _clips_of_unknown_films(store, film_of, clips or ()),
         in_sample=in_sample,
     )
     refused = {}
@@ -596,16 +591,15 @@ def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
     return films
 
 
-def _clips_of_unknown_films(store: Store, listed: Iterable[str | Clip]) -> set[str]:
-    """Return the clips whose film is only what an import without a manifest made of their ids."""
-    if store.record.manifest.name != WITHOUT_MANIFEST:
-        return set()
+def _clips_of_unknown_films(
+    store: Store, film_of: Mapping[str, str], listed: Iterable[str | Clip]
+) -> set[str]:
+    """Return the clips whose film nobody names: neither the store nor a manifest."""
     known = _films_of_manifest(listed)
     unknown = set()
-    for clip, film in zip(
-        store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True
-    ):
-        if clip not in known and film in (clip, film_of_id(clip)):
+    for clip, film in film_of.items():
+        is_guess = clip not in known and is_guessed_film(film, clip, store.record)
+        if film == UNKNOWN_FILM or is_guess:
             unknown.add(clip)
     return unknown
 
