@@ -236,8 +236,7 @@ def _is_listed(clip: Clip, manifest: Manifest, listed: TrainingClips) -> bool:
         of_row = Identity.of_clip(row)
         if not compare_clips(of_row, identity).sameness.is_same:
             continue
-        for clip_id in (row.clip_id, of_row.clip_id):
-            comparison = listed.compare(clip_id, of_row)
-            if comparison is not None and comparison.sameness.is_same:
-                return True
+        found = listed.find(row.clip_id, of_row)
+        if found is not None and found[1].sameness.is_same:
+            return True
     return False

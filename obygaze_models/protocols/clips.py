@@ -21,6 +21,7 @@ from obygaze_features.manifest.model import (
     Manifest,
 )
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -63,7 +64,7 @@ class ClipTable:
 
     @cached_property
     def clip_of(self) -> Mapping[str, str]:
-        """The id of the clip that each row is about, by the id of the row.
+        """The first row about the clip of each row, by their ids.
 
         Rows of several annotators may be about one clip.
         """
@@ -77,8 +78,8 @@ class ClipTable:
             identities.append(identity)
         clip_of = {}
         for rows in rows_of_clips(identities):
-            clip_id = identities[rows[0]].clip_id
-            clip_of.update(dict.fromkeys([self.ids[row] for row in rows], clip_id))
+            for row in rows:
+                clip_of[self.ids[row]] = self.ids[rows[0]]
         return clip_of
 
     @cached_property
@@ -264,10 +265,21 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
-    """Return hashes of what a run reads: levels and concepts, and the classes of each task."""
-    levels = [[clip.clip_id, clip.level, *clip.concepts] for clip in table.clips]
-    classes = {name: sha256_bytes(of.tobytes()) for name, of in labels.items()}
-    return {"levels": sha256_bytes(canonical_json(levels)), "classes": classes}
+    """Return hashes of what a run reads: clips, levels and concepts, and the classes of each task.
+
+    A clip is a film and a span: an id that stands for another one is another clip.
+    """
+    places = []
+    levels = []
+    for clip in table.clips:
+        span = span_in_film(clip) or (clip.start_s, clip.end_s)
+        places.append([clip.clip_id, clip.movie_id, *span])
+        levels.append([clip.clip_id, clip.level, *clip.concepts])
+    return {
+        "clips": sha256_bytes(canonical_json(places)),
+        "levels": sha256_bytes(canonical_json(levels)),
+        "classes": {name: sha256_bytes(of.tobytes()) for name, of in labels.items()},
+    }
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
