@@ -166,8 +166,8 @@ def read_packets(
         )
     if container.format.name == "avi":
         # The container counts pictures: all behind a missing one would be at other times.
-        last = table[-1]
-        n_absent = stream.frames - int(last["dts"] + last["duration"])
+        # How long the last one lasts is only guessed by FFmpeg.
+        n_absent = stream.frames - int(table["dts"][-1]) - 1
         seen.broken |= table["offset"] >= first_doubtful_byte(path, n_absent)
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True

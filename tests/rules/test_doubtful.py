@@ -274,6 +274,22 @@ def test_a_damaged_packet_with_another_time_does_not_move_the_others(
     assert fine[:40].all() and fine[-40:].all()
 
 
+def test_empty_chunks_that_are_missing_in_avi_move_the_pictures_behind_them(
+    tmp_path: Path,
+) -> None:
+    """The last picture lasts as long as empty chunks repeat it, and no longer."""
+    path = tmp_path / "film.avi"
+    numbers = range(60)
+    ticks = [4 * n for n in numbers]
+    encode_video(path, "mpeg4", numbers=numbers, ticks=ticks, tick=Fraction(1, 100))
+    film = path.read_bytes()
+    assert not probe(path).damaged
+    empty = b"00dc" + bytes(4)
+    at = film.index(empty, len(film) // 2)
+    path.write_bytes(film[:at] + film[at + len(empty) :])
+    assert probe(path).index.broken.all()
+
+
 @pytest.mark.parametrize("suffix", [".mp4", ".mov"])
 @pytest.mark.parametrize("step", [Fraction(1, 25), Fraction(1001, 24000)])
 @pytest.mark.parametrize(
