@@ -318,13 +318,15 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         # A damaged packet may have lost its time; without it the others keep theirs.
         shown[seen.broken & (pts == NO_PTS)] = False
         order = presentation_order(pts, shown, reorder_depth(codec))
-        is_whole = shown & ~seen.broken
-        if order is None and is_whole.any():
-            # Or it has another time.
-            order = presentation_order(pts, is_whole, reorder_depth(codec))
+        near = seen.broken.copy()
+        near[1:] |= seen.broken[:-1] & ~table["key"][1:]
+        is_far = shown & ~near
+        if order is None and is_far.any():
+            # Or it has another time, which some readers give to the next packet too.
+            order = presentation_order(pts, is_far, reorder_depth(codec))
             if order is not None:
-                pts[seen.broken] = NO_PTS
-                shown = is_whole
+                pts[near] = NO_PTS
+                shown = is_far
         if order is None:
             # The times of decoding increase in an intact film.
             set_back = _set_back(table["dts"], reorder_depth(codec))
