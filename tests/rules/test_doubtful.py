@@ -206,6 +206,29 @@ def test_empty_chunks_at_the_end_of_avi_are_pictures_that_are_there(
     assert probe(path).damaged == (n_repeats < 3)
 
 
+def test_the_packet_after_a_damaged_one_may_have_its_time(tmp_path: Path) -> None:
+    """In FLV, a reader that has lost its place may give one time to two packets."""
+    whole = write_video(tmp_path / "whole.flv", "flv", options={"g": "20"})
+    data = bytearray(whole.read_bytes())
+    with av.open(str(whole)) as film:
+        places = [packet.pos for packet in film.demux(video=0) if packet.size]
+    for place in places[50:52]:
+        assert data[place] == 9
+        data[place + 4 : place + 8] = bytes([0, 10, 20, 0])
+    # The size of the packet before, by which the reader finds out.
+    data[places[51] - 2] ^= 1
+    path = tmp_path / "mismatch.flv"
+    path.write_bytes(data)
+    index = probe(path, decode=True).index
+    assert index.timed
+    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    fine = ~clip.substituted
+    numbers = np.array(read_numbers(clip.pictures))
+    times_s = clip.time_s - clip.time_s[0]
+    assert numbers[fine].tolist() == np.rint(25 * times_s[fine]).tolist()
+    assert fine[:40].all() and fine[-40:].all()
+
+
 def test_chapters_that_are_gone_are_no_damage(tmp_path: Path) -> None:
     """FFmpeg logs an error where a film names a track of chapters that it does not have."""
     plain = write_video(tmp_path / "plain.mp4")
