@@ -14,10 +14,11 @@ GAP = 1.5
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
-# The chunks of AVI that hold others, the table at its end, and how names of pictures end.
+# The chunks of AVI that hold others, the table at its end, and how names end.
 _AVI_LISTS = (b"RIFF", b"LIST")
 _AVI_TABLE = b"idx1"
 _AVI_PICTURES = (b"dc", b"db")
+_AVI_SOUND = b"wb"
 # Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
 _LATE = 16
 
@@ -101,8 +102,10 @@ def first_doubtful_byte(path: Path, n_absent: int) -> int:
             # Names such as "ID3 " and "_PMX" are in use too.
             if not name.translate(None, b" _").isalnum():
                 return last
-            last = at
             size = int.from_bytes(head[4:], "little")
+            # Pictures that are gone behind empty chunks or sound may come before the last picture.
+            if size and name[2:] != _AVI_SOUND:
+                last = at
             if name[2:] in _AVI_PICTURES:
                 n_repeats = 0 if size else n_repeats + 1
             if name in _AVI_LISTS:

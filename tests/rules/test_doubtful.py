@@ -297,6 +297,30 @@ def test_a_damaged_packet_with_another_time_does_not_move_the_others(
     assert fine[:40].all() and fine[-40:].all()
 
 
+def test_b_pictures_that_are_missing_behind_an_empty_chunk_of_avi(
+    tmp_path: Path,
+) -> None:
+    """They are shown before the last picture that is there, so that its place is not known."""
+    path = write_video(tmp_path / "film.avi", "mpeg1video", options={"bf": "2"})
+    film = path.read_bytes()
+    with av.open(str(path)) as opened:
+        frames = list(opened.decode(video=0))
+    table = film.rindex(b"idx1")
+    chunks = [at for at in range(table) if film[at : at + 4] == b"00dc"]
+    types = [frame.pict_type for frame in frames]
+    # The last B picture, and all that is stored from there on.
+    n_kept = max(n for n, kind in enumerate(types) if kind == 3)
+    lost_at = chunks[n_kept + 1]
+    empty = b"00dc" + bytes(4)
+    path.write_bytes(film[:lost_at] + empty + bytes(len(film) - lost_at))
+    index = probe(path, decode=True).index
+    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    fine = ~clip.substituted
+    numbers = np.array(read_numbers(clip.pictures))
+    assert numbers[fine].tolist() == clip.index[fine].tolist()
+    assert clip.substituted[-1] and fine[:80].all()
+
+
 def test_empty_chunks_that_are_missing_in_avi_move_the_pictures_behind_them(
     tmp_path: Path,
 ) -> None:
