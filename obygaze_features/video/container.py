@@ -123,8 +123,12 @@ class OpenVideo(NamedTuple):
 
 
 @contextmanager
-def open_video(path: Path) -> Iterator[OpenVideo]:
-    """Open a media file and choose its stream; BadVideo explains why it cannot be opened."""
+def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
+    """Open a media file and choose its stream; BadVideo explains why it cannot be opened.
+
+    Without chapters, what is wrong with those of MP4 is not reported, but a track of pictures for
+    them may count as the film.
+    """
     library = av()
     if not path.exists():
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
@@ -136,6 +140,8 @@ def open_video(path: Path) -> Iterator[OpenVideo]:
         )
         allowed = picture or ",".join(CONTAINERS)
         options = {"protocol_whitelist": "file", "format_whitelist": allowed}
+        if not has_chapters:
+            options["ignore_chapters"] = "1"
         # Without the prefix, a name with a colon would be read as an address.
         with logged_errors() as count_errors:
             container = library.open(

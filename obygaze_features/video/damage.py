@@ -14,9 +14,11 @@ GAP = 1.5
 _REGULAR_SHARE = 0.9
 _JITTER = 0.25
 _FEWEST_STEPS = 8
-# The chunks of AVI that hold others, and the table at its end.
+# The chunks of AVI that hold others, the table at its end, and how names end.
 _AVI_LISTS = (b"RIFF", b"LIST")
 _AVI_TABLE = b"idx1"
+_AVI_PICTURES = (b"dc", b"db")
+_AVI_SOUND = b"wb"
 # Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
 _LATE = 16
 
@@ -35,7 +37,9 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
             return []
         after = gaps(slots) + 1
         # Some writers leave slots empty behind the first picture, for those stored late.
-        return [int(position) for position in index.order[after[after > 1]]]
+        after = after[after > 1]
+        # Times of decoding that FFmpeg computes from those of showing tell it one picture late.
+        return [int(position) for position in index.order[np.union1d(after - 1, after)]]
     pictures = np.sort(index.order)
     places = np.empty(index.frames, dtype=np.int64)
     places[index.ranks[pictures]] = np.arange(index.frames)
@@ -78,13 +82,14 @@ def gaps(times: Ints | Floats) -> Ints:
     return np.flatnonzero(is_regular & (steps > GAP * step))
 
 
-def first_doubtful_byte(path: Path, is_short: bool) -> int:
+def first_doubtful_byte(path: Path, n_absent: int) -> int:
     """Return the byte of an AVI file from which pictures may be missing; its size if none are.
 
-    Each chunk of the file tells where the next one begins. `is_short` tells that the header counts
-    more pictures than there are.
+    Each chunk of the file tells where the next one begins. `n_absent` tells how many more pictures
+    the header counts than there are up to the last one. Empty chunks, which repeat it, are some.
     """
     name = b""
+    n_repeats = 0
     last = 0
     at = 0
     with path.open("rb") as stream:
@@ -94,10 +99,15 @@ def first_doubtful_byte(path: Path, is_short: bool) -> int:
             stream.seek(at)
             head = stream.read(8)
             name = head[:4]
-            if not name.isalnum():
+            # Names such as "ID3 " and "_PMX" are in use too.
+            if not name.translate(None, b" _").isalnum():
                 return last
-            last = at
             size = int.from_bytes(head[4:], "little")
+            # Pictures that are gone behind empty chunks or sound may come before the last picture.
+            if size and name[2:] != _AVI_SOUND:
+                last = at
+            if name[2:] in _AVI_PICTURES:
+                n_repeats = 0 if size else n_repeats + 1
             if name in _AVI_LISTS:
                 at += 12
             else:
@@ -108,7 +118,7 @@ def first_doubtful_byte(path: Path, is_short: bool) -> int:
         return last
     is_cut = n_bytes < n_declared and not has_table
     # Whole chunks were taken out, and nothing tells where.
-    return 0 if is_short and not is_cut else n_bytes
+    return 0 if n_absent > n_repeats and not is_cut else n_bytes
 
 
 def ends_inside_a_packet(path: Path) -> bool:

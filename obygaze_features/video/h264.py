@@ -6,6 +6,7 @@ The standard is ITU-T H.264, sections 7.3 and 7.4.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 # Types of NAL units: a picture or the first part of one, a picture that needs no other, parameters.
@@ -87,9 +88,11 @@ class H264Reader:
         if extradata[0] != 1:
             self.read(extradata)
             return
-        for unit in _units_of_header(extradata):
-            self._read_parameters(unit)
-        self._size_bytes = (extradata[4] & 3) + 1
+        # What is missing in a damaged header may come with the packets.
+        with suppress(ValueError, IndexError):
+            self._size_bytes = (extradata[4] & 3) + 1
+            for unit in _units_of_header(extradata):
+                self._read_parameters(unit)
 
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
         """Return what the picture in a packet says; None if the packet has none to read."""

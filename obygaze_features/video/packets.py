@@ -166,10 +166,9 @@ def read_packets(
         )
     if container.format.name == "avi":
         # The container counts pictures: all behind a missing one would be at other times.
-        last = table[-1]
-        n_found = int(last["dts"] + last["duration"])
-        is_short = n_found < stream.frames
-        seen.broken |= table["offset"] >= first_doubtful_byte(path, is_short)
+        # How long the last one lasts is only guessed by FFmpeg.
+        n_absent = stream.frames - int(table["dts"][-1]) - 1
+        seen.broken |= table["offset"] >= first_doubtful_byte(path, n_absent)
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True
     index = _index_of(seen, container, stream)
@@ -206,8 +205,12 @@ def _with_errors_at_opening(path: Path, seen: _Seen, progress: Progress) -> _See
     """Return the packets of a film of which errors were reported when it was opened.
 
     FFmpeg reads the first packets then, and does not repeat what it reports of them unless they are
-    read again, from the first key frame on. If it says nothing of any packet, each may be damaged.
+    read again, from the first key frame on. If it says nothing of any packet, each may be damaged,
+    unless the errors are about chapters.
     """
+    with open_video(path, has_chapters=False) as video:
+        if not video.n_errors:
+            return seen
     with suppress(av().FFmpegError), open_video(path) as (container, stream, _):
         container.seek(0)
         again = _read_packets(container, stream, None, progress)
@@ -242,8 +245,8 @@ def _read_packets(
             for packet in demux(container, stream):
                 progress()
                 if packet.is_corrupt:
-                    # Some readers find out one packet early, some one packet late.
-                    broken.update(range(len(rows) - 1, len(rows) + 2))
+                    # Some readers find out one or two packets early, some one packet late.
+                    broken.update(range(len(rows) - 1, len(rows) + 3))
                 if h264 is not None:
                     picture = h264.read(memoryview(packet))
                     if picture is not None and gap_finder.is_after_gap(picture):
@@ -315,6 +318,15 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         # A damaged packet may have lost its time; without it the others keep theirs.
         shown[seen.broken & (pts == NO_PTS)] = False
         order = presentation_order(pts, shown, reorder_depth(codec))
+        near = seen.broken.copy()
+        near[1:] |= seen.broken[:-1] & ~table["key"][1:]
+        is_far = shown & ~near
+        if order is None and is_far.any():
+            # Or it has another time, which some readers give to the next packet too.
+            order = presentation_order(pts, is_far, reorder_depth(codec))
+            if order is not None:
+                pts[near] = NO_PTS
+                shown = is_far
         if order is None:
             # The times of decoding increase in an intact film.
             set_back = _set_back(table["dts"], reorder_depth(codec))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,175 @@ def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(
     path.write_bytes(data[: chunks[40]] + data[chunks[42] :])
     with pytest.raises(BadVideo, match="damaged"):
         decode_clip(path, View(8), start_s=0.0, end_s=1.0)
+
+
+def add_chunk(film: bytes, at: int, name: bytes, content: bytes) -> bytes:
+    """Return a film of AVI with a further chunk, counted in the size of the file."""
+    chunk = name + struct.pack("<I", len(content)) + content
+    (size,) = struct.unpack("<I", film[4:8])
+    film = film[:at] + chunk + film[at:]
+    return film[:4] + struct.pack("<I", size + len(chunk)) + film[8:]
+
+
+@pytest.mark.parametrize("name", [b"_PMX", b"ID3 ", b"JUNK"])
+def test_chunks_of_other_programs_are_no_damage_of_avi(
+    name: bytes, tmp_path: Path
+) -> None:
+    path = write_video(tmp_path / "film.avi", "mpeg4")
+    film = path.read_bytes()
+    pictures = film.index(b"movi") - 8
+    for at in (pictures, len(film)):
+        path.write_bytes(add_chunk(film, at, name, b"<x:xmpmeta"))
+        info = probe(path)
+        assert not info.damaged and info.index.frames == 100
+
+
+@pytest.mark.parametrize("n_repeats", [0, 1, 3])
+def test_empty_chunks_at_the_end_of_avi_are_pictures_that_are_there(
+    n_repeats: int, tmp_path: Path
+) -> None:
+    """A recorder that has no new picture writes an empty chunk, and the header counts it."""
+    path = write_video(tmp_path / "film.avi", "mpeg4")
+    film = bytearray(path.read_bytes())
+    n_pictures_at = film.index(b"strh") + 8 + 32
+    assert struct.unpack_from("<I", film, n_pictures_at) == (100,)
+    struct.pack_into("<I", film, n_pictures_at, 103)
+    data = bytes(film)
+    for _ in range(n_repeats):
+        data = add_chunk(data, data.rindex(b"idx1"), b"00dc", b"")
+    path.write_bytes(data)
+    assert probe(path).damaged == (n_repeats < 3)
+
+
+def test_the_packet_after_a_damaged_one_may_have_its_time(tmp_path: Path) -> None:
+    """In FLV, a reader that has lost its place may give one time to two packets."""
+    whole = write_video(tmp_path / "whole.flv", "flv", options={"g": "20"})
+    data = bytearray(whole.read_bytes())
+    with av.open(str(whole)) as film:
+        places = [packet.pos for packet in film.demux(video=0) if packet.size]
+    for place in places[50:52]:
+        assert data[place] == 9
+        data[place + 4 : place + 8] = bytes([0, 10, 20, 0])
+    # The size of the packet before, by which the reader finds out.
+    data[places[51] - 2] ^= 1
+    path = tmp_path / "mismatch.flv"
+    path.write_bytes(data)
+    index = probe(path, decode=True).index
+    assert index.timed
+    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    fine = ~clip.substituted
+    numbers = np.array(read_numbers(clip.pictures))
+    times_s = clip.time_s - clip.time_s[0]
+    assert numbers[fine].tolist() == np.rint(25 * times_s[fine]).tolist()
+    assert fine[:40].all() and fine[-40:].all()
+
+
+def test_chapters_that_are_gone_are_no_damage(tmp_path: Path) -> None:
+    """FFmpeg logs an error where a film names a track of chapters that it does not have."""
+    plain = write_video(tmp_path / "plain.mp4")
+    path = tmp_path / "chapters.mp4"
+    chapter = {"time_base": Fraction(1), "metadata": {"title": "One"}}
+    with av.open(str(plain)) as source, av.open(str(path), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        target.set_chapters([{"id": 1, "start": 0, "end": 4, **chapter}])
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                target.mux(packet)
+    data = path.read_bytes()
+    assert data.count(b"chap\0\0\0\2") == 1
+    path.write_bytes(data.replace(b"chap\0\0\0\2", b"chap\0\0\0\7"))
+    info = probe(path)
+    assert not info.damaged and info.index.frames == 100
+
+
+@pytest.mark.parametrize("codec", ["libx264", "mpeg2video"])
+def test_a_receiver_that_says_that_a_packet_has_an_error(
+    codec: str, tmp_path: Path
+) -> None:
+    """FFmpeg says it of a picture up to two places early if it is the first of the packet."""
+    whole = write_video(tmp_path / "whole.ts", codec, options={"g": "20", "bf": "0"})
+    data = whole.read_bytes()
+    with av.open(str(whole)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+    for position in (27, 45):
+        damaged = bytearray(data)
+        start = packets[position].pos
+        damaged[start + 1] |= 0x80
+        path = tmp_path / f"{position}.ts"
+        path.write_bytes(damaged)
+        clip = decode_views(path, [View(100)]).popitem()[1]
+        # Whatever its bits are now, the pictures from it to the next key picture are doubtful.
+        end = position // 20 * 20 + 20
+        assert clip.substituted[position:end].all()
+        assert clip.substituted.sum() <= end - position + 3
+
+
+def test_a_damaged_packet_with_another_time_does_not_move_the_others(
+    tmp_path: Path,
+) -> None:
+    """The container says that the packet is damaged, so that its time is not one to count on."""
+    whole = write_video(tmp_path / "whole.ts", options={"g": "20", "bf": "0"})
+    data = bytearray(whole.read_bytes())
+    with av.open(str(whole)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+    start = packets[50].pos
+    # The times stand behind 4 bytes, a field of which the first byte is the size, and 9 bytes.
+    times_at = start + 5 + data[start + 4] + 9
+    assert data[times_at] >> 4 in (2, 3)
+    data[times_at] ^= 0b0100
+    # The bit by which a receiver says that a packet has an error.
+    data[start + 1] |= 0x80
+    path = tmp_path / "late.ts"
+    path.write_bytes(data)
+    index = probe(path, decode=True).index
+    assert index.timed
+    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    fine = ~clip.substituted
+    numbers = np.array(read_numbers(clip.pictures))
+    times_s = clip.time_s - clip.time_s[0]
+    assert numbers[fine].tolist() == np.rint(25 * times_s[fine]).tolist()
+    assert fine[:40].all() and fine[-40:].all()
+
+
+def test_b_pictures_that_are_missing_behind_an_empty_chunk_of_avi(
+    tmp_path: Path,
+) -> None:
+    """They are shown before the last picture that is there, so that its place is not known."""
+    path = write_video(tmp_path / "film.avi", "mpeg1video", options={"bf": "2"})
+    film = path.read_bytes()
+    with av.open(str(path)) as opened:
+        frames = list(opened.decode(video=0))
+    table = film.rindex(b"idx1")
+    chunks = [at for at in range(table) if film[at : at + 4] == b"00dc"]
+    types = [frame.pict_type for frame in frames]
+    # The last B picture, and all that is stored from there on.
+    n_kept = max(n for n, kind in enumerate(types) if kind == 3)
+    lost_at = chunks[n_kept + 1]
+    empty = b"00dc" + bytes(4)
+    path.write_bytes(film[:lost_at] + empty + bytes(len(film) - lost_at))
+    index = probe(path, decode=True).index
+    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    fine = ~clip.substituted
+    numbers = np.array(read_numbers(clip.pictures))
+    assert numbers[fine].tolist() == clip.index[fine].tolist()
+    assert clip.substituted[-1] and fine[:80].all()
+
+
+def test_empty_chunks_that_are_missing_in_avi_move_the_pictures_behind_them(
+    tmp_path: Path,
+) -> None:
+    """The last picture lasts as long as empty chunks repeat it, and no longer."""
+    path = tmp_path / "film.avi"
+    numbers = range(60)
+    ticks = [4 * n for n in numbers]
+    encode_video(path, "mpeg4", numbers=numbers, ticks=ticks, tick=Fraction(1, 100))
+    film = path.read_bytes()
+    assert not probe(path).damaged
+    empty = b"00dc" + bytes(4)
+    at = film.index(empty, len(film) // 2)
+    path.write_bytes(film[:at] + film[at + len(empty) :])
+    assert probe(path).index.broken.all()
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mov"])

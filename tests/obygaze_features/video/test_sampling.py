@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.index import (
@@ -305,3 +307,12 @@ def test_a_clock_from_times_that_cannot_order() -> None:
     assert np.allclose(some, [0, 1, 2, 3, 4])
     assert clock_of(np.array([NO_PTS, 10, NO_PTS]), 0.1, 0.0) is None
     assert clock_of(np.array([10, NO_PTS, 10]), 0.1, 0.0) is None
+
+
+def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
+    """With B pictures FFmpeg computes them from the times of the pictures before, as in MXF."""
+    shown_at = np.delete(np.arange(20), 10)
+    slots = np.concatenate([[-1], shown_at[:-1]])
+    index = replace(index_of([n / 25 for n in range(19)], [0]), timed=False)
+    assert 10 in lost_in_time(index, slots, np.zeros(19, np.int64))
+    assert lost_in_time(index, np.arange(19), np.zeros(19, np.int64)) == []
