@@ -92,6 +92,7 @@ def first_doubtful_byte(path: Path, n_absent: int) -> int:
     n_repeats = 0
     last = 0
     at = 0
+    end = 0
     with path.open("rb") as stream:
         n_bytes = os.fstat(stream.fileno()).st_size
         n_declared = int.from_bytes(stream.read(8)[4:], "little")
@@ -108,13 +109,11 @@ def first_doubtful_byte(path: Path, n_absent: int) -> int:
                 last = at
             if name[2:] in _AVI_PICTURES:
                 n_repeats = 0 if size else n_repeats + 1
-            if name in _AVI_LISTS:
-                at += 12
-            else:
-                at += 8 + size + size % 2
+            end = at + (12 if name in _AVI_LISTS else 8 + size)
+            at = end + end % 2
     has_table = name == _AVI_TABLE
     # Some programs do not fill up the last chunk to an even size.
-    if at > n_bytes + 1 and not has_table:
+    if end > n_bytes and not has_table:
         return last
     is_cut = n_bytes < n_declared and not has_table
     # Whole chunks were taken out, and nothing tells where.
