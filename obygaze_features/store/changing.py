@@ -636,51 +636,52 @@ def _merged_rows(
 ) -> tuple[PickedRows, list[str]]:
     """Return the rows of all stores, each clip once, and what a person should know of them."""
     withdrawals = Withdrawals.of(stores)
-    merged_of_clip: dict[str, _Merged] = {}
-    in_both: list[_Merged] = []
-    by_ids = []
+    rows_of_clip: dict[str, list[_Merged]] = {}
+    had_features: dict[str, None] = {}
+    by_ids: dict[str, None] = {}
     for place, store in enumerate(stores):
         for number, row in enumerate(store.rows):
-            here = _Merged(row, place, number)
-            other = merged_of_clip.setdefault(row.clip_id, here)
-            if other is here:
-                continue
-            compared = compare_clips(
-                identity_of(other.row, stores[other.place].record),
-                identity_of(row, store.record),
-            )
-            if compared.contradiction:
-                raise _two_clips(row.clip_id, compared, stores[other.place], store)
-            if compared.sameness is UNKNOWN:
-                by_ids.append(row.clip_id)
-            second = here
-            if _is_better(here, other, stores):
-                merged_of_clip[row.clip_id] = here
-                second = other
-            if row.is_ok and other.row.is_ok:
-                in_both.append(second)
-    merged = list(merged_of_clip.values())
-    rows = []
-    lost = []
-    for row, place, _ in merged:
-        reason = withdrawals.reason(row, stores[place].record)
-        if reason and row.is_ok:
-            lost.append(row.clip_id)
-        rows.append(row._replace(status=WITHDRAWN, reason=reason) if reason else row)
+            known = rows_of_clip.setdefault(row.clip_id, [])
+            for other in known:
+                first = stores[other.place]
+                compared = compare_clips(
+                    identity_of(other.row, first.record), identity_of(row, store.record)
+                )
+                if compared.contradiction:
+                    raise _two_clips(row.clip_id, compared, first, store)
+                if compared.sameness is UNKNOWN:
+                    by_ids[row.clip_id] = None
+            # A row that may be withdrawn gives nothing, also where another row knows better.
+            reason = withdrawals.reason(row, store.record)
+            if reason and row.is_ok:
+                had_features[row.clip_id] = None
+            if reason:
+                row = row._replace(status=WITHDRAWN, reason=reason)
+            known.append(_Merged(row, place, number))
+    merged: list[_Merged] = []
+    pairs = []
+    for rows in rows_of_clip.values():
+        best = rows[0]
+        for other in rows[1:]:
+            if _is_better(other, best, stores):
+                best = other
+        for other in rows:
+            if other.row.is_ok and other is not best:
+                pairs.append((len(merged), other.place, other.number))
+        merged.append(best)
     source = PickedRows(
-        rows,
+        [each.row for each in merged],
         stores,
         np.array([each.place for each in merged], np.int64),
         np.array([each.number for each in merged], np.int64),
     )
-    row_of_clip = {clip: number for number, clip in enumerate(merged_of_clip)}
-    pairs = []
-    for row, place, number in in_both:
-        merged_row = row_of_clip[row.clip_id]
-        if rows[merged_row].is_ok:
-            pairs.append((merged_row, place, number))
+    lost = [
+        each.row.clip_id
+        for each in merged
+        if each.row.clip_id in had_features and not each.row.is_ok
+    ]
     _check_equal(source, pairs, arrays)
-    return source, [_sentence_on(lost, LOST), _sentence_on(by_ids, BY_IDS)]
+    return source, [_sentence_on(lost, LOST), _sentence_on(list(by_ids), BY_IDS)]
 
 
 LOST = "with features in one of the stores, withdrawn in the new one"
