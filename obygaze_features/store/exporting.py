@@ -271,7 +271,7 @@ class Export:
             terms=store.terms,
             labels=labels,
             progress=progress or Quiet(),
-            warnings=_check_labels(rows, labels),
+            warnings=_check_labels(store, rows, labels),
         )
 
     def origin(self) -> dict[str, Any]:
@@ -396,13 +396,18 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
             )
 
 
-def _check_labels(rows: Sequence[Row], labels: Manifest | None) -> list[str]:
-    """Return a sentence on clips without labels; an error if no clip has any."""
+def _check_labels(
+    store: Store, rows: Sequence[Row], labels: Manifest | None
+) -> list[str]:
+    """Return a sentence on clips without labels; an error if none has any, or those of another."""
     if labels is None:
         return []
     if isinstance(labels.clips, Windows):
         raise FixUsage("windows have no labels", where=labels.name)
-    n_missing = sum(row.clip_id not in labels.by_id for row in rows)
+    by_id = labels.by_id
+    labelled = [by_id[row.clip_id] for row in rows if row.clip_id in by_id]
+    store.match(labelled)
+    n_missing = len(rows) - len(labelled)
     if n_missing == len(rows):
         raise FixInput(
             f"the manifest {labels.name} has none of the clips of this store: the first clip here"

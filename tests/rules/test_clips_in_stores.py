@@ -458,8 +458,8 @@ WITHDRAWAL = {
 }
 
 
-# The film alba is withdrawn. The clip alba-1 is of the film brug, and the second store, which has no
-# manifest, only guesses alba from the id: once with other numbers, once with the same ones.
+# The film alba is withdrawn. The clip alba-1 is of the film brug, and the second store, which has
+# no manifest, only guesses alba from the id: once with other numbers, once with the same ones.
 GUESSED = [
     {
         "tables": (

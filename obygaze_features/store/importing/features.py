@@ -54,6 +54,7 @@ from obygaze_features.store.making import new_store, rows_not_finite, write_stor
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
+    UNKNOWN_FILM,
     WITHOUT_MANIFEST,
     Manifest,
     Origin,
@@ -380,7 +381,14 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         id_of = as_id if reader.export is None else str
         clip_ids = list(map(id_of, reader.clip_ids))
         _check_unique(clip_ids, reader)
-        rows = list(map(Row, clip_ids, map(id_of, _films_of(reader))))
+        films = list(map(id_of, _films_of(reader)))
+        if not any(reader.movie_ids):
+            # A guess is known again by the id of the clip; another one would count as known.
+            films = [
+                film if film == film_of_id(clip) else UNKNOWN_FILM
+                for clip, film in zip(clip_ids, films, strict=True)
+            ]
+        rows = list(map(Row, clip_ids, films))
         for number, (start_s, end_s) in enumerate(reader.times):
             rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
         record = _manifest_record(WITHOUT_MANIFEST, rows)
