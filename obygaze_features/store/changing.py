@@ -296,7 +296,9 @@ class _Named(NamedTuple):
     def of(cls, store: Store, names: Sequence[str]) -> Self:
         """Return what the names are: a film, or else a clip; an error for an unknown name."""
         known_films = store.table.films.runs_of_film
-        films = [name for name in dict.fromkeys(names) if name in known_films]
+        # Ids of NumPy, as `Store.clip_ids` has them, are no texts of JSON.
+        names = list(dict.fromkeys(map(str, names)))
+        films = [name for name in names if name in known_films]
         for film, row in zip(films, store.table.find(films).tolist(), strict=True):
             if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
                 raise FixInput(
@@ -304,7 +306,7 @@ class _Named(NamedTuple):
                     where=store.location,
                     hint="--without CLIP for each clip that you mean",
                 )
-        clips = [name for name in dict.fromkeys(names) if name not in known_films]
+        clips = [name for name in names if name not in known_films]
         rows = store.table.find(clips)
         for clip, row in zip(clips, rows.tolist(), strict=True):
             if row < 0:

@@ -381,13 +381,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         id_of = as_id if reader.export is None else str
         clip_ids = list(map(id_of, reader.clip_ids))
         _check_unique(clip_ids, reader)
-        films = list(map(id_of, _films_of(reader)))
-        if not any(reader.movie_ids):
-            # A guess is known again by the id of the clip; another one would count as known.
-            films = [
-                film if film == film_of_id(clip) else UNKNOWN_FILM
-                for clip, film in zip(clip_ids, films, strict=True)
-            ]
+        films = map(id_of, _films_of(reader, clip_ids))
         rows = list(map(Row, clip_ids, films))
         for number, (start_s, end_s) in enumerate(reader.times):
             rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
@@ -481,14 +475,20 @@ def _manifest_record(name: str, rows: Sequence[Row]) -> Manifest:
     return Manifest(name, model.clips_sha256(pairs))
 
 
-def _films_of(reader: Reader) -> list[str]:
+def _films_of(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
 
-    If they say it of some clips only, the others might get another name for the same film.
+    If they say it of some clips only, the others might get another name for the same film. A film
+    that is guessed must be the one by which `is_guessed_film` knows a guess: of an id that has
+    changed too much, none is.
     """
     named = [film for film in reader.movie_ids if film is not None]
     if not named:
-        return [film_of_id(clip) for clip in reader.clip_ids]
+        films = [film_of_id(clip) for clip in reader.clip_ids]
+        for place, clip_id in enumerate(clip_ids):
+            if as_id(films[place]) != film_of_id(clip_id):
+                films[place] = UNKNOWN_FILM
+        return films
     if len(named) == len(reader.clip_ids):
         return named
     pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)

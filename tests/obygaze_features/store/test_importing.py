@@ -26,6 +26,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing.features import import_features, open_features
 from obygaze_features.store.reading import Store, open_store
@@ -51,6 +52,16 @@ def made(source: Any, path: Path, format: Any = "npz", **options: Any) -> Store:
 def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
     """Rows of an array."""
     return np.asarray(store.matrix(array, clips=clips))
+
+
+def test_a_film_that_is_guessed_never_counts_as_known(tmp_path: Path) -> None:
+    """Ids that become others name other films than the ids in the files do."""
+    ids = ["Зеркало-1", "Les Yeux - 2", "lake-3", "-x", "4"]
+    store = made(saved(tmp_path / "x.npz", clip_id=ids, clip=np.eye(5)), tmp_path / "s")
+    films = store.movie_ids.tolist()
+    assert films == ["unknown", "unknown", "lake", "unknown", "unknown"]
+    for row in store.rows:
+        assert identity_of(row, store.record).movie_id == ""
 
 
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:
