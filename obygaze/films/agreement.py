@@ -39,6 +39,7 @@ from obygaze.films.projection import (
     ClipSpan,
     Projection,
     as_threshold,
+    one_of_each,
     threshold_text,
 )
 from obygaze_features.core.console import few, table
@@ -153,13 +154,7 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     threshold) says nothing of agreement, and is not counted as an easy negative. The same pictures
     of a film are one clip, though several rows of a table are about it.
     """
-    film_of: dict[str, str] = {}
-    seen: set[tuple[str, int, int]] = set()
-    for span in spans:
-        pictures = (span.movie_id, span.start_frame, span.end_frame)
-        if pictures not in seen:
-            seen.add(pictures)
-            film_of[span.clip_id] = span.movie_id
+    film_of = {span.clip_id: span.movie_id for span in one_of_each(spans)}
     films: dict[str, dict[str, list[ClipLevel]]] = {}
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
@@ -296,8 +291,8 @@ class Agreement:
 
     @property
     def notes(self) -> list[str]:
-        """What the mean of Krippendorff's alpha means."""
-        return [_meaning(self.measures["alpha"])]
+        """What the mean of Krippendorff's alpha means, and of which pairs the means are."""
+        return [_meaning(self.measures["alpha"]), *_pairs_of_means(self.measures)]
 
 
 def measure_agreement(
@@ -394,6 +389,29 @@ def _meaning(alpha: float | None) -> str:
     else:
         answer = "below .667, the labels depend on who gave them"
     return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
+
+
+def _pairs_of_means(measures: Mapping[str, Any]) -> list[str]:
+    """Return a sentence if the means that stand side by side are not of the same pairs."""
+    pairs = measures["pairs"]
+    parts = []
+    numbers: set[int] = set()
+    for title, records in (
+        ("all levels", pairs),
+        ("without NS", [pair["without_ns"] for pair in pairs]),
+    ):
+        gammas = [record["gamma"] for record in records]
+        shown = []
+        for null in NULLS:
+            n_pairs = sum(gamma[null] is not None for gamma in gammas)
+            numbers.add(n_pairs)
+            shown.append(f"{null} {n_pairs}")
+        parts.append(f"{title}: {', '.join(shown)}")
+    if len(numbers) == 1:
+        return []
+    return [
+        f"Not all means are of the same pairs. Pairs with a gamma, {'; '.join(parts)}."
+    ]
 
 
 def _alpha_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:

@@ -24,7 +24,6 @@ from obygaze_models.runner.summary import (
     without_value,
 )
 from obygaze_models.runner.tables import Row, Run
-from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 
@@ -80,14 +79,19 @@ def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[Row]]:
 def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
-    `positive` is what most fits decided, and `correct` whether that is the label.
+    `positive` is what most fits decided, or if as many decided otherwise, what the mean score does;
+    `correct` is whether that is the label.
     """
     score_of_clip = {}
     for clip, fits in predictions_by_clip(run, cell).items():
         values = [fit["score"] for fit in fits]
-        positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
+        score = fmean(values)
+        n_positive = sum(fit["decision"] for fit in fits)
+        positive = 2 * n_positive > len(fits)
+        if 2 * n_positive == len(fits):
+            positive = score > cell.threshold
         score_of_clip[clip] = {
-            "score": fmean(values),
+            "score": score,
             "low": min(values),
             "high": max(values),
             "fits": len(fits),
@@ -179,7 +183,6 @@ class Explainer:
         """Return what each concept adds for a clip, and the probability."""
         info = self.model.info
         bottleneck = self.model.estimator
-        listed = self.model.clips
         rows, _ = read_features(
             self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
         )
@@ -194,9 +197,6 @@ class Explainer:
             concepts.append({"name": name, "adds": parts[0, column]})
         # A hybrid bottleneck also reads the features themselves.
         rest = parts[0, -1] if parts.shape[1] > n else None
-        trained_on_it = None
-        if listed is not None:
-            trained_on_it = _is_listed(self.manifest[clip_id], listed)
         return {
             "model": info.name,
             "class": f"{info.classes[-1]} ({info.task})",
@@ -204,15 +204,27 @@ class Explainer:
             "base": base,
             "probability": probabilities[0, -1],
             "rest": rest,
-            "trained_on_it": trained_on_it,
+            "training": training_text(self.model, self.manifest[clip_id]),
         }
 
 
-def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
-    """Return whether a model was trained on a clip, by its id or without the annotator in it."""
+def training_text(model: SavedModel, clip: Clip) -> str:
+    """Return a sentence if a model has seen a clip or its film, or may have; else ""."""
+    training = model.info.training
+    listed = model.clips
+    if listed is None and training.n_clips and not training.films:
+        return "It is not known on which clips the model was trained."
     identity = Identity.of_clip(clip)
+    # Its id, or that without the annotator in it.
     for clip_id in (clip.clip_id, unannotated_id(clip)):
-        comparison = listed.compare(clip_id, identity)
+        comparison = listed.compare(clip_id, identity) if listed else None
         if comparison is not None and comparison.sameness.is_same:
-            return True
-    return False
+            return (
+                "The model was trained on this clip: this explains the model, it does not"
+                " test it."
+            )
+    if clip.movie_id not in training.films:
+        return ""
+    if listed is None:
+        return "The model was trained on this film, perhaps on this clip."
+    return "The model was trained on other clips of this film."

@@ -215,8 +215,13 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
             for name, cell in row.cells.items()
             if _SCORE.fullmatch(name)
         ]
-        level = row.cells.get("decision", "")
-        yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
+        # Whether the model has seen the clip, or others of its film.
+        facts = [*scores, row.cells.get("basis", "")]
+        decision = row.cells.get("decision", "")
+        level = canonical_level(decision) or ""
+        if decision and not level:
+            facts.insert(0, f"decision {decision}")
+        yield row["clip_id"], who, level, (), ", ".join(filter(None, facts))
     violations.raise_if_any("the predictions are not of these clips")
 
 
@@ -299,13 +304,15 @@ class ExportedSegments:
         files: The files.
         without_times: The clips that are left out, as nobody knows where they are.
         n_watched: The segments that are left out because they were only watched.
-        header: What a table does not say, of the header of the manifest.
+        header: What the files do not say, of the header of the manifest.
+        changed: A sentence if predictions are those of a run with other labels or clips, else "".
     """
 
     files: tuple[Path, ...]
     without_times: tuple[str, ...] = ()
     n_watched: int = 0
     header: tuple[str, ...] = ()
+    changed: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -314,6 +321,7 @@ class ExportedSegments:
             "without_times": list(self.without_times),
             "watched_left_out": self.n_watched,
             "header_left_out": list(self.header),
+            "changed": self.changed,
         }
 
     def __str__(self) -> str:
@@ -333,7 +341,9 @@ class ExportedSegments:
                 " keep this"
             )
         if self.header:
-            sentences.append(f"a table does not say: {', '.join(self.header)}")
+            sentences.append(f"the files do not say: {', '.join(self.header)}")
+        if self.changed:
+            sentences.append(self.changed.removesuffix("."))
         return sentences
 
 
@@ -381,6 +391,8 @@ def export_segments(
         path = write_table(folder, marked.cells_by_column(), force=force)
         return ExportedSegments((path,), header=_header_left_out(marked.header))
     without_times: list[str] = []
+    left_out: tuple[str, ...] = ()
+    changed = ""
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
         if table is not None:
@@ -391,6 +403,10 @@ def export_segments(
     else:
         marked = read_manifest(manifest, workspace=workspace)
         films, without_times = films_of(marked, table, fps=fps)
+        if table is None:
+            left_out = _header_left_out(marked.header)
+        else:
+            changed = _changed_since_run(table, marked)
     files = export(films, kind, Path(folder))
     if not files:
         raise FixInput(
@@ -401,15 +417,39 @@ def export_segments(
     n_watched = 0
     if kind == "vtt":
         n_watched = sum(len(film.segments) - len(film.marks) for film in films)
-    return ExportedSegments(tuple(files), tuple(without_times), n_watched)
+    return ExportedSegments(
+        tuple(files), tuple(without_times), n_watched, left_out, changed
+    )
+
+
+def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
+    """Return a sentence if a table is that of a run which was made with other labels, else ""."""
+    if predictions.name != "predictions.csv":
+        return ""
+    # Late: other exports do not need what runs need.
+    from obygaze_models.runner.labels import labels_since
+    from obygaze_models.runner.tables import RUN_FILE, read_folder
+
+    folder = predictions.absolute().parent
+    if not (folder / RUN_FILE).is_file():
+        return ""
+    run = read_folder(folder)
+    if run.about["manifest"]["name"] != manifest.name:
+        return ""
+    return labels_since(run, manifest).changed
 
 
 def _header_left_out(header: Header) -> tuple[str, ...]:
-    """Return what the header of a manifest says of its clips, and a table of them does not."""
+    """Return what the header of a manifest says of its clips, and its clips do not."""
     left_out = [name for name in ("licence", "citation") if getattr(header, name)]
     if header.view != "raw":
         left_out.append(f"that the levels are those of the {header.view} view")
-    own = [name for name in header.concepts if name not in concepts()]
+    known = concepts()
+    own = [
+        name
+        for name, modality in header.concepts.items()
+        if known.get(name, "unknown") != modality
+    ]
     if own:
         left_out.append(f"the modality of {few(own, 3)}")
     return tuple(left_out)

@@ -61,9 +61,18 @@ def video_rate(path: Path) -> Fraction | None:
     return rate_and_length(path)[0]
 
 
-@lru_cache(maxsize=256)
 def rate_and_length(path: Path) -> tuple[Fraction | None, float]:
     """Return the frames per second of a video, None if unknown, and its seconds, 0 if unknown."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None, 0.0
+    return _rate_and_length(path.absolute(), facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _rate_and_length(path: Path, *_: int) -> tuple[Fraction | None, float]:
+    """Return rate and seconds of a video as they are kept, until the file is another one."""
     from obygaze_features.video.container import open_video
 
     try:

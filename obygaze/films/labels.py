@@ -16,6 +16,7 @@ from obygaze.films.projection import (
     ClipSpan,
     Projection,
     as_threshold,
+    one_of_each,
     project,
     projection_to_csv,
 )
@@ -27,6 +28,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.model import Manifest, view_words
 from obygaze_features.manifest.times import times_of_films
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
@@ -48,10 +50,12 @@ class ProjectedClips:
 class ProjectedLabels:
     """The labels of clips; `output` is the file that they were written to, if there is one.
 
-    `without_rate` are the films of which the file has no times.
+    `n_clips` is the number of clips: a table may have several rows of one. `without_rate` are the
+    films of which the file has no times.
     """
 
     projection: Projection
+    n_clips: int
     warnings: tuple[str, ...] = ()
     output: Path | None = None
     without_rate: tuple[str, ...] = ()
@@ -69,7 +73,11 @@ class ProjectedLabels:
         projection = self.projection
         counts = ", ".join(f"{level} {n}" for level, n in projection.counts().items())
         unlabelled = f"without a label {len(projection.unlabelled)}"
-        summary = f"{count(len(projection.merged), 'clip')}: {counts}, {unlabelled}"
+        counted = count(self.n_clips, "clip")
+        n_rows = len(projection.merged)
+        if n_rows > self.n_clips:
+            counted = f"{counted} in {n_rows} rows, of which"
+        summary = f"{counted}: {counts}, {unlabelled}"
         if self.output is None:
             return [summary]
         notes = [f"wrote {self.output}", summary]
@@ -125,13 +133,14 @@ def project_segments(
         data = projection_to_csv(projected.projection, projected.spans)
         write_new(path, data, force=force)
     labelled = {row.clip_id for row in projected.projection.merged}
-    without_rate = {
-        span.movie_id
-        for span in projected.spans
-        if span.fps is None and span.clip_id in labelled
-    }
+    spans = [span for span in projected.spans if span.clip_id in labelled]
+    without_rate = {span.movie_id for span in spans if span.fps is None}
     return ProjectedLabels(
-        projected.projection, projected.warnings, path, tuple(sorted(without_rate))
+        projected.projection,
+        len(one_of_each(spans)),
+        projected.warnings,
+        path,
+        tuple(sorted(without_rate)),
     )
 
 
@@ -148,11 +157,22 @@ def project_tables(
     names = table_names(segments)
     paths = [_table_path(name, workspace) for name in names]
     marks = read_marks(paths, fps=fps)
+    view_of: dict[PathLike, str] = {}
     of_clips = [] if clips is None else [clips]
-    for name in [*names, *of_clips]:
+    for name in [*of_clips, *names]:
         path = _table_path(name, workspace)
+        view_of[name] = "raw"
         if path != Path(name):  # a manifest
-            _compare_with_videos(marks, path.with_suffix(".toml"))
+            linked = read_manifest(path.with_suffix(".toml"))
+            _compare_with_videos(marks, linked)
+            view_of[name] = linked.header.view
+    views = sorted({view_of[name] for name in names})
+    if len(views) > 1:
+        raise FixInput(
+            f"the levels of these tables are those of different views: {', '.join(views)}",
+            where=", ".join(map(str, names)),
+            hint="the manifests that the views were made of",
+        )
     spans = _spans_of(cut, marks)
     concepts: set[str] = set()
     for segment in marks.segments:
@@ -170,15 +190,19 @@ def project_tables(
             hint="use a smaller number for --every",
         )
     warnings = _warnings(projection, unknown_concepts(concepts, paths))
+    warnings += [
+        f"the levels of the segments are those of the {view_words(view)}"
+        for view in views
+        if view != "raw"
+    ]
     if every is not None:
         warnings.append(where_films_end(marks))
     warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))
 
 
-def _compare_with_videos(marks: Marks, manifest: Path) -> None:
+def _compare_with_videos(marks: Marks, linked: Manifest) -> None:
     """Raise an error for marks that cannot be of the films that a manifest is linked to."""
-    linked = read_manifest(manifest)
     videos = {
         film: video_of_film(times, linked.header.video_root)
         for film, times in times_of_films(linked).items()
@@ -188,7 +212,7 @@ def _compare_with_videos(marks: Marks, manifest: Path) -> None:
         video = videos.get(film)
         rate = marks.rates.get(film)
         if video is not None and rate is not None:
-            compare_with_video(segment, video, rate, manifest.stem)
+            compare_with_video(segment, video, rate, linked.name)
 
 
 def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:

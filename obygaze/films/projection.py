@@ -56,6 +56,15 @@ class ClipSpan:
         return self.end_frame - self.start_frame + 1
 
 
+def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
+    """Return a span for each clip: the same pictures of a film are one, whatever the rows say."""
+    of_pictures: dict[tuple[str, int, int], ClipSpan] = {}
+    for span in spans:
+        pictures = (span.movie_id, span.start_frame, span.end_frame)
+        of_pictures.setdefault(pictures, span)
+    return list(of_pictures.values())
+
+
 @dataclass(frozen=True, slots=True)
 class ClipLevel:
     """The level of a clip, from one annotator or merged from all of them.

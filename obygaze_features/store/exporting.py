@@ -399,13 +399,12 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
 def _check_labels(
     store: Store, rows: Sequence[Row], labels: Manifest | None
 ) -> list[str]:
-    """Return a sentence on clips without labels; an error if none has any, or those of another."""
+    """Return a sentence on clips without labels; an error if no clip has any, or another clip."""
     if labels is None:
         return []
     if isinstance(labels.clips, Windows):
         raise FixUsage("windows have no labels", where=labels.name)
-    by_id = labels.by_id
-    labelled = [by_id[row.clip_id] for row in rows if row.clip_id in by_id]
+    labelled = [labels[row.clip_id] for row in rows if row.clip_id in labels.by_id]
     store.match(labelled)
     n_missing = len(rows) - len(labelled)
     if n_missing == len(rows):

@@ -421,6 +421,15 @@ class Site:
         return title_of_clip(self.films[film][0]) or film_title(film)
 
     @cached_property
+    def ids_in_store(self) -> dict[str, str]:
+        """The id in the store of each clip: rows of annotators have that of the clip itself."""
+        if self.store is None:
+            return {}
+        clips = list(self.manifest)
+        ids = self.store.match(clips).ids
+        return {clip.clip_id: own for clip, own in zip(clips, ids, strict=True)}
+
+    @cached_property
     def features(self) -> tuple[list[str], NDArray[np.float64]]:
         """The clips with features, and a row of length 1 for each."""
         if self.store is None:
@@ -444,11 +453,12 @@ class Site:
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
         clips, vectors = self.features
-        if clip_id not in clips:
+        own_id = self.ids_in_store.get(clip_id)
+        if own_id not in clips:
             return []
-        cosines = vectors @ vectors[clips.index(clip_id)]
+        cosines = vectors @ vectors[clips.index(own_id)]
         pairs = zip(clips, cosines, strict=True)
-        others = [(other, cosine) for other, cosine in pairs if other != clip_id]
+        others = [(other, cosine) for other, cosine in pairs if other != own_id]
         return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
 
     def _marks_of_others(
@@ -519,11 +529,10 @@ class Site:
         if self.blind:
             return []
         tables = self._tables()
-        if self.marks and self.marks.path in tables:
-            tables.remove(self.marks.path)
-        if self.segments and self.segments not in tables:
+        if self.segments and self.segments.resolve() not in map(Path.resolve, tables):
             tables.append(self.segments)
-        return tables
+        own = self.marks.path.resolve() if self.marks else None
+        return [table for table in tables if table.resolve() != own]
 
     def _tables(self) -> list[Path]:
         """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""

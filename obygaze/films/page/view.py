@@ -5,11 +5,10 @@ What the page shows is described by `open_site` alone; the command adds how it i
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 import webbrowser
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from html import escape
@@ -87,9 +86,7 @@ def open_site(
             hint=shlex.join(words),
         )
     if scored:
-        of_run = {row["clip_id"]: row["movie_id"] for row in scored.predictions}
-        rows = itertools.starmap(Identity, of_run.items())
-        _refuse_other_clips(rows, clips, f"the run {scored.folder.name}")
+        _refuse_other_clips(scored, clips)
     marks = None
     if annotate is not None:
         path = opened_workspace.folder("segments") / f"{clips.name}.{annotate}.csv"
@@ -123,16 +120,12 @@ def _with_predictions(
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
     from obygaze_features.store import open_store
-    from obygaze_features.store.identity import identity_of
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
     root = site.workspace.root
     saved = load_model(model, workspace=root) if model else None
     features = open_store(store, workspace=root) if store else None
-    if features:
-        rows = (identity_of(row, features.record) for row in features.rows)
-        _refuse_other_clips(rows, site.manifest, f"the store {features.location}")
     explainer = None
     if saved:
         if not features or not isinstance(saved.estimator, Bottleneck):
@@ -148,25 +141,25 @@ def _with_predictions(
         explainer=explainer,
         segments=Path(segments) if segments else None,
     )
+    _ = shown.ids_in_store  # an error for a store of other clips
     if shown.segments:
         shown.table_of_marks(shown.segments)
     return shown
 
 
-def _refuse_other_clips(
-    rows: Iterable[Identity], manifest: Manifest, source: str
-) -> None:
-    """Raise an error if rows of a run or a store are of other clips than the manifest says."""
-    for row in rows:
-        clip = manifest.by_id.get(row.clip_id)
+def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
+    """Raise an error if a run is of other clips than the manifest says."""
+    film_of = {row["clip_id"]: row["movie_id"] for row in run.predictions}
+    for clip_id, film in film_of.items():
+        clip = manifest.by_id.get(clip_id)
         if clip is None:
             continue
         here = Identity.of_clip(clip)
-        there = row._replace(clip_id=here.clip_id)
-        contradiction = compare_clips(there, here).contradiction
+        contradiction = compare_clips(Identity(here.clip_id, film), here).contradiction
         if contradiction:
             raise FixInput(
-                f"clip {row.clip_id!r} is another one than in {source}: {contradiction}",
+                f"clip {clip_id!r} is another one than in the run {run.folder.name}:"
+                f" {contradiction}",
                 where=manifest.name,
                 hint="view with what was made of this manifest",
             )

@@ -432,6 +432,12 @@ def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
     return identity_of(row, reader.export)._replace(clip_id=clip_id)
 
 
+def _stored_identity(reader: Reader, place: int) -> Identity:
+    """Return what a store without a manifest says of a clip of the files."""
+    name = reader.clip_ids[place]
+    return _identity_in(reader, place, as_id(name) if reader.export is None else name)
+
+
 def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
     """Return a sentence on clips whose ids are not as in the files."""
     changes = []
@@ -816,6 +822,11 @@ class ImportedRows:
         rows_to_ask = self.clips.rows if self.withdrawals else ()
         for number, row in enumerate(rows_to_ask):
             reason = self.withdrawals.reason(row, self.clips)
+            place = int(self.places[number])
+            if place >= 0 and not reason:
+                # It may have been withdrawn under the id that it has in the files.
+                in_files = _stored_identity(self.reader, place)
+                reason = self.withdrawals.find(in_files).reason
             if reason:
                 withdrawn[number] = row._replace(status=WITHDRAWN, reason=reason)
         self.places[list(withdrawn)] = -1

@@ -356,6 +356,45 @@ def test_pairs_are_made_film_by_film_from_those_who_marked_it() -> None:
     assert pairs[2].observed == close((0.7 + 1.0) / 2)
 
 
+def test_means_of_other_pairs_side_by_side_are_told(tmp_path: Path) -> None:
+    """Where both only say EN, a pair has a gamma of 1 under one null, and none under the others."""
+    one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
+    two, two_clips = film("two", "EN EN", "EN EN")
+    told = "Not all means are of the same pairs"
+    assert told not in run(tmp_path, one, one_clips).stderr
+    of_both = run(tmp_path, [*one, *two], [*one_clips, *two_clips]).stderr
+    assert (
+        f"{told}. Pairs with a gamma, all levels: uniform 2, own 1, pooled 1; without NS:"
+        " uniform 2, own 1, pooled 1." in of_both
+    )
+
+
+def test_levels_of_two_views_are_not_compared(tmp_path: Path) -> None:
+    """The visual view makes levels lower, which looked like annotators who disagree."""
+    one, spans = film("one", "EN HN NS S", "EN HN NS S")
+    for name in ("A", "B"):
+        table = tmp_path / f"{name}.csv"
+        write_segments(table, [mark for mark in one if mark.annotator == name])
+        words = ("manifest", "import", "segments", table, "--fps", "25", "-o", name)
+        call_obygaze(*words, cwd=tmp_path).ok()
+    write_spans(tmp_path / "c.csv", spans)
+    words = ("manifest", "agree", "A", "B", "--clips", "c.csv")
+    assert "view" not in call_obygaze(*words, cwd=tmp_path).ok().stderr
+    for name, code, problem in (
+        (
+            "B",
+            1,
+            "the levels of these tables are those of different views: raw, visual",
+        ),
+        ("A", 0, "the levels of the segments are those of the visual view"),
+    ):
+        manifest = tmp_path / "manifests" / f"{name}.toml"
+        text = manifest.read_text("utf-8").replace('view = "raw"', 'view = "visual"')
+        manifest.write_text(text, "utf-8")
+        done = call_obygaze(*words, cwd=tmp_path)
+        assert (done.code, problem in done.stderr) == (code, True)
+
+
 def run(
     folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str
 ) -> Any:
@@ -635,6 +674,6 @@ def test_what_was_watched_beside_a_table_of_the_page_is_imported(
 )
 def test_the_end_says_what_the_number_means(alpha: float | None, meaning: str) -> None:
     """Krippendorff's limits are .800 and .667."""
-    (note,) = Agreement(Fraction(1, 5), {"alpha": alpha}).notes
+    (note,) = Agreement(Fraction(1, 5), {"alpha": alpha, "pairs": []}).notes
     assert note.startswith("1 is complete agreement, 0 agreement by chance")
     assert meaning in note

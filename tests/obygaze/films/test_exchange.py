@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 from support.cli import call_obygaze
+from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
 from support.servers import need_program
 
 from obygaze.films.elan import TierMapping
@@ -401,7 +402,7 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
     for table, cue in {
         "like.csv": "02.000 --> 00:00:04.000\n<v like><c.comment>cosine 0.5</c></v>",
         "predicted.csv": "00.000 --> 00:00:02.000\n<v predicted><c.level>S</c>"
-        " <c.comment>p:S 0.75</c></v>",
+        " <c.comment>p:S 0.75, unseen</c></v>",
     }.items():
         more = ("--predictions", table, "--fps", "25")
         assert cue in exported(tmp_path, "vtt", "clips", *more).read_text("utf-8")
@@ -761,6 +762,38 @@ def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize("name", ["films", "others"])
+def test_predictions_of_a_run_with_other_labels_are_said(
+    tmp_path: Path, name: str
+) -> None:
+    """The page and the report said it, the export of the same scores did not."""
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.5, seed=1))
+    run = made_run(tmp_path / "run", [ridge], manifest={**MANIFEST, "name": "films"})
+    rows = {row["clip_id"]: row["movie_id"] for row in ridge.predictions()}
+    changed = [
+        Clip(clip, film, None, "", float(place), place + 1.0)
+        for place, (clip, film) in enumerate(rows.items())
+    ]
+    manifest = Manifest(name, Header("a test", {}), changed)
+    table = run.folder / "predictions.csv"
+    output = tmp_path / "out"
+    done = export_segments("vtt", manifest, predictions=table, fps=25, folder=output)
+    told = [one for one in done.warnings if "were changed after the run run" in one]
+    assert len(told) == (name == "films")
+
+
+def test_a_decision_that_is_no_level_is_kept(tmp_path: Path) -> None:
+    """Levels of decisions were there, and those of other classes were lost."""
+    path = tmp_path / "scores.csv"
+    path.write_text("clip_id,decision,score\na-0,S,0.5\na-1,violent,0.25\n", "utf-8")
+    ((film,), _) = films_of(films_for_predictions(), path)
+    assert [(one.level, one.comment) for one in film.segments] == [
+        ("S", "score 0.5"),
+        ("", "decision violent, score 0.25"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
@@ -783,6 +816,23 @@ def test_predictions_of_other_clips_are_refused(
     with pytest.raises(FixInput, match="1 violation") as caught:
         films_of(films_for_predictions(), path)
     assert list(caught.value.details) == [f"{path}{problem}"]
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) -> None:
+    """Levels of the visual view came back from ELAN as those that people gave."""
+    clips = films_for_predictions()
+    marked = [replace(clip, level="S", concepts=("mine",)) for clip in clips]
+    header = Header(
+        "a test", {"mine": "audio", "other": "unknown"}, view="visual", licence="CC0"
+    )
+    seen = replace(clips, header=header).with_clips(marked)
+    output = tmp_path / ("out.csv" if kind == "csv" else "out")
+    (told,) = export_segments(kind, seen, folder=output).warnings
+    assert told == (
+        "the files do not say: licence, that the levels are those of the visual view,"
+        " the modality of mine"
+    )
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])

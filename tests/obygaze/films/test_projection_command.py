@@ -179,6 +179,21 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
     assert "m-003,m,HN,,41,100" in output.read_text("utf-8")
 
 
+def test_a_clip_of_two_rows_is_counted_once(tmp_path: Path) -> None:
+    """Rows of annotators were counted as clips."""
+    (tmp_path / "s.csv").write_text(
+        "movie_id,annotator,start_frame,end_frame,level\nlake,eva,0,49,S\n", "utf-8"
+    )
+    (tmp_path / "c.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame,annotator\n"
+        "a-ada,lake,0,49,ada\na-ben,lake,0,49,ben\nb-ada,lake,50,99,ada\n",
+        "utf-8",
+    )
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "2 clips in 3 rows, of which: EN 1, HN 0, NS 0, S 2," in done.stderr
+
+
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:
     table = tmp_path / "marked.csv"
     write_segments(table, marks("0-9 S Body"))

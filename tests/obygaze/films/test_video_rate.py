@@ -10,7 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.film_segments import rate_and_length, video_rate
+from obygaze.films.film_segments import video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)
@@ -53,11 +53,18 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     own = Path("own/lake.vtt").read_text(encoding="utf-8")
     assert own == Path("named/lake.vtt").read_text(encoding="utf-8")
     Path("films/lake.mp4").unlink()
-    rate_and_length.cache_clear()
     refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
     assert refused.code == 2
     assert "the frame rate of the film lake is not known" in refused.stderr
     assert "Try: --fps 24, or that of the film" in refused.stderr
+
+
+def test_a_video_that_was_replaced_has_its_own_rate(inside):
+    """The rate was that of the file before, as long as the program ran."""
+    for rate in (24, 30):
+        tick = Fraction(1, rate)
+        write_video(Path("lake.mp4"), numbers=range(rate), tick=tick, rate=rate)
+        assert video_rate(Path("lake.mp4")) == rate
 
 
 def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):

@@ -260,26 +260,13 @@ def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     other = replace(a_manifest(), clips=(Clip("x", "x"),))
     with pytest.raises(FixInput, match="has none of the clips of this store"):
         export_features(store, tmp_path / "other", "parquet", labels=other)
+    elsewhere = replace(a_manifest(), clips=(Clip("lake-0", "sea", level="S"),))
+    with pytest.raises(
+        FixInput, match="'lake-0' is another one in the store: film: sea and"
+    ):
+        export_features(store, tmp_path / "other", "parquet", labels=elsewhere)
     with pytest.raises(FixUsage, match="labels are columns of parquet only"):
         export_features(store, tmp_path / "x.npz", "npz", labels=a_manifest())
-
-
-@pytest.mark.parametrize(
-    ("clip", "words"),
-    [
-        (Clip("lake-1", "sea", level="S"), "film: sea and lake"),
-        (Clip("lake-1", "lake", start_s=7, end_s=8), "7 s to 8 s and 1 s to 1.5 s"),
-    ],
-    ids=["film", "times"],
-)
-def test_labels_of_another_clip_of_the_same_id_are_refused(
-    tmp_path: Path, store: Store, clip: Clip, words: str
-) -> None:
-    pytest.importorskip("pyarrow")
-    labels = replace(a_manifest(), clips=(clip,))
-    with pytest.raises(FixInput, match=words):
-        export_features(store, tmp_path / "out", "parquet", labels=labels)
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ function explain(why) {
   const sentences = [
     `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`,
     why.rest !== null && `What no concept explains adds ${why.rest.toFixed(2)}.`,
-    why.trained_on_it && "The model was trained on this clip: this explains the model, it does not test it.",
+    why.training,
   ];
   $("why-model").textContent = sentences.filter(Boolean).join(" ");
   const most = Math.max(...why.concepts.map((one) => Math.abs(one.adds)), EPS);

@@ -43,10 +43,12 @@ function makeLanes() {
   const lanes = [];
   const add = (kind, name, bars, label) => bars.length && lanes.push(laneOf(kind, name, bars, label));
   const clips = clipsOfFilm();
-  const byAnnotator = Map.groupBy([...film.segments, ...clips], (one) => one.annotator);
+  const marks = Map.groupBy(film.segments, (one) => one.annotator);
+  const rows = Map.groupBy(clips, (one) => one.annotator);
   if (film.can_mark) lanes.push(laneOf("watched", "watched", film.watched, "you watched"), ownLane());
-  for (const name of [...byAnnotator.keys()].filter(Boolean).sort()) add("level", name, byAnnotator.get(name));
-  add("level", "clips", byAnnotator.get("") ?? [], clipsLabel());
+  for (const name of [...marks.keys()].sort()) add("level", name, marks.get(name));
+  // In one row with the marks of the same person, they would count twice, and may be in another view.
+  for (const name of [...rows.keys()].sort()) add("level", `clips ${name}`.trim(), rows.get(name), `${name} ${clipsLabel()}`.trim());
   const scored = clips.filter((clip) => clip.score !== undefined);
   add("score", "score", scored, state.scores ? `score, line at ${cutOff().toFixed(1)}` : "");
   const sources = lanes.filter((lane) => lane.kind === "level");

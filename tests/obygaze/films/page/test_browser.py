@@ -7,6 +7,7 @@ import json
 import os
 import random
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -231,6 +232,24 @@ def test_rows_equal_the_table(browser: Any, tmp_path: Path) -> None:
         assert [bar[2] for bar in found[annotator]] == [row["level"] for row in own]
     want_clips = [[k, k + 1, "S" if k % 2 else "EN"] for k in range(10)]
     assert found["clips: annotated level"] == want_clips
+
+
+def test_marks_and_rows_of_a_manifest_of_one_person_are_two_rows(
+    browser: Any, tmp_path: Path
+) -> None:
+    """In one row they counted twice in the statistics."""
+    write_video(tmp_path / "lake.mp4", numbers=range(250), options={"g": "50"})
+    marks = write_segments(tmp_path / "marks.csv", [segment(25, 49, "ada")])
+    by = {"annotator": "ada"}
+    clips = [replace(one, extra=by) for one in film_clips("lake", "lake.mp4")]
+    with served(site(tmp_path, clips, segments=marks)) as server:
+        open_lake(browser, server)
+        shown = in_page(
+            browser,
+            "return state.lanes.filter((lane) => lane.kind === 'level')"
+            ".map((lane) => [lane.label, lane.bars.length]);",
+        )
+    assert shown == [["ada", 1], ["ada clips: annotated level", len(clips)]]
 
 
 def test_concepts_are_those_of_one_row(browser: Any, tmp_path: Path) -> None:

@@ -81,6 +81,29 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
 
 
+def test_a_table_is_shown_once_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named by a path from here, the own marks were those of somebody else, too."""
+    clips = [replace(one, extra={"framerate": "25"}) for one in film_clips("lake", "")]
+    header = Header("a test", {"Look": "visual"})
+    manifest = Manifest("films", header, clips, ("framerate",))
+    (tmp_path / "manifests").mkdir()
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    (tmp_path / "segments").mkdir()
+    for name in ("ada", "ben"):
+        path = tmp_path / "segments" / f"films.{name}.csv"
+        write_segments(path, [segment(0, 9, name)])
+    monkeypatch.chdir(tmp_path)
+    for name in ("ada", "ben"):
+        named = f"segments/films.{name}.csv"
+        page = open_site(segments=named, annotate="ada", workspace=tmp_path)
+        found = page.film("lake")
+        assert [one["annotator"] for one in found["marks"]] == ["ada"]
+        assert [one["annotator"] for one in found["segments"]] == ["ben"]
+        assert found["notes"] == []
+
+
 def test_marks_of_a_copy_at_another_rate_are_not_drawn(tmp_path: Path) -> None:
     """They were drawn by the rate of the video: 500 at 25 a second stood at 20.8 s, not at 20 s."""
     write_video(tmp_path / "lake.mp4", numbers=range(100))
@@ -206,8 +229,24 @@ def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -
     changed = manifest.with_clips([replace(first, movie_id="brug"), *others])
     path = tmp_path / "manifests" / f"{manifest.name}.toml"
     write_manifest(changed, path, force=True)
-    with pytest.raises(FixInput, match=f"film: {first.movie_id} and brug"):
+    with pytest.raises(FixInput, match=f"film: brug and {first.movie_id}"):
         open_site(store="sig", workspace=tmp_path)
+
+
+def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -> None:
+    """The features are of clips, and a row of an annotator had no similar clips."""
+    manifest = made_up_films(n_films=2)
+    write_workspace(tmp_path, manifest, planted(manifest))
+    nearest = open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
+    rows = [
+        replace(clip, clip_id=f"{clip.clip_id}.ada", extra={"annotator": "ada"})
+        for clip in manifest
+    ]
+    of_ada = replace(manifest, clips=rows, columns=("annotator",))
+    path = tmp_path / "manifests" / f"{manifest.name}.toml"
+    write_manifest(of_ada, path, force=True)
+    found = open_site(store="sig", workspace=tmp_path).clip(rows[0].clip_id)
+    assert found["nearest"] == nearest["nearest"]
 
 
 def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:
@@ -251,6 +290,23 @@ def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
         **{"positive": True, "correct": True},
     }
     assert (found["b"]["positive"], found["b"]["correct"]) == (True, False)
+
+
+@pytest.mark.parametrize("score", [0.4, 0.6])
+def test_a_tie_of_fits_is_what_the_mean_score_says(
+    tmp_path: Path, score: float
+) -> None:
+    """As many fits said yes as no: this counted as negative, whatever the score."""
+    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
+    run = run_with(tmp_path, made("ridge"))
+    (cell,) = models_of(run)
+    run.__dict__["predictions"] = [
+        {**key, "clip_id": "a", "y": 1, "score": score + more, "decision": more > 0}
+        for more in (-0.2, 0.2)
+    ]
+    found = scores_of(run, cell)["a"]
+    is_above = score > (0.5 if cell.gives_probabilities else 0)
+    assert (found["positive"], found["correct"]) == (is_above, is_above)
 
 
 def made(model: str, strength: float = 0.5, **names: Any) -> MadeCell:

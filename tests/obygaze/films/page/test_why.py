@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from support.experiments import films, planted, write_workspace
 
+from obygaze.films.decisions import training_text
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.model import Clip
 from obygaze_models.runner.experiments import train
 from obygaze_models.zoo import predict
 
@@ -50,6 +53,28 @@ def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
         total = why["base"] + sum(one["adds"] for one in why["concepts"])
         assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
         assert why["probability"] == pytest.approx(told.scores[row, -1])
+
+
+def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
+    """Nothing was said of clips of a film that the model knows, nor if nobody knows its clips."""
+    assert page.explainer is not None
+    model = page.explainer.model
+    assert model.clips is not None
+    seen = MANIFEST[model.clips.clip_ids[0]]
+    said = {
+        training_text(of_model, clip).partition(":")[0]
+        for of_model in (model, replace(model, clips=None))
+        for clip in (seen, replace(seen, clip_id="new"), Clip("new", "brug"))
+    }
+    assert said == {
+        "The model was trained on this clip",
+        "The model was trained on other clips of this film.",
+        "The model was trained on this film, perhaps on this clip.",
+        "",
+    }
+    assert page.clip(seen.clip_id)["explanation"]["training"] == training_text(
+        model, seen
+    )
 
 
 def test_similar_clips_have_the_largest_cosine(page: Site) -> None:
