@@ -663,14 +663,11 @@ def _merged_rows(
     merged: list[_Merged] = []
     pairs = []
     for rows in rows_of_clip.values():
-        best = rows[0]
-        for other in rows[1:]:
-            if _is_better(other, best, stores):
-                best = other
+        best = next((each for each in rows if each.row.is_ok), rows[0])
         for other in rows:
             if other.row.is_ok and other is not best:
                 pairs.append((len(merged), other.place, other.number))
-        merged.append(best)
+        merged.append(best._replace(row=_completed(best, rows, stores)))
     source = PickedRows(
         [each.row for each in merged],
         stores,
@@ -694,18 +691,19 @@ def _sentence_on(clips: Sequence[str], words: str) -> str:
     return f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}" if clips else ""
 
 
-def _is_better(here: _Merged, other: _Merged, stores: Sequence[Store]) -> bool:
-    """Return whether a row of a clip is taken in place of another one of the same clip.
+def _completed(best: _Merged, rows: Sequence[_Merged], stores: Sequence[Store]) -> Row:
+    """Return a row with the film and the times of its clip, where only other rows have them.
 
-    A row with features goes first, then one whose film is known.
+    Without them, the store would take another clip of this id for this one.
     """
-    if here.row.is_ok != other.row.is_ok:
-        return here.row.is_ok
-    films = [
-        identity_of(each.row, stores[each.place].record).movie_id
-        for each in (here, other)
-    ]
-    return bool(films[0]) and not films[1]
+    row = best.row
+    for other, place, _ in rows:
+        if (row.start_s, row.end_s) == (None, None):
+            row = row._replace(start_s=other.start_s, end_s=other.end_s)
+        film = identity_of(other, stores[place].record).movie_id
+        if film and not identity_of(row, stores[best.place].record).movie_id:
+            row = row._replace(movie_id=film)
+    return row
 
 
 def _two_clips(

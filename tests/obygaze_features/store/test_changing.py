@@ -756,6 +756,22 @@ def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
         merge(stores, tmp_path / "all")
 
 
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_what_one_store_knows_of_a_clip_is_kept(
+    tmp_path: Path, is_turned: bool
+) -> None:
+    """Without the times, the new store would take another clip of the film for this one."""
+    values = {"clip": np.ones((1, 4), "float32")}
+    failed = Row("1", "sea", status=FAILED, reason="damaged")
+    stores = [tmp_path / name for name in ("imported", "times", "film")]
+    rows = [Row("1", "unknown"), Row("1", "unknown", 0, 2), failed]
+    names = ["imported", "imported", "films"]
+    for store, row, name in zip(stores, rows, names, strict=True):
+        made_store(store, [row], values, manifest=Manifest(name, store.name))
+    merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
+    assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
+
+
 def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:
     values = values_of()
     halves = []
