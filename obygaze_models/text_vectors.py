@@ -16,7 +16,7 @@ from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store import Store, TextTable, open_store, read_texts
-from obygaze_features.store.identity import identity_of
+from obygaze_features.store.identity import identities_of
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
@@ -99,11 +99,7 @@ def read_store_vectors(
     *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
     for group in selected:
-        # The rows of several annotators have the same vector: the first that is there is read.
-        ids = []
-        for rows in group.clips:
-            stored = [row for row in rows if row in store]
-            ids.append((stored or rows)[0])
+        ids = _stored_ids(group.clips, manifest, store)
         try:
             found = store.matrix(ARRAY, clips=ids)
         except NotFound as error:
@@ -112,6 +108,24 @@ def read_store_vectors(
         values = np.asarray(found.values, dtype=np.float64)
         groups.append(VectorGroup(group.name, values, store.movie_ids_of(found.rows)))
     return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
+
+
+def _stored_ids(
+    clips: Sequence[Sequence[str]], manifest: Manifest | None, store: Store
+) -> list[str]:
+    """Return an id of each clip in a store; a clip of the manifest must be the one that has it.
+
+    The rows of several annotators have the same vector: the first that is there is read.
+    """
+    ids = list(itertools.chain.from_iterable(clips))
+    known = {} if manifest is None else manifest.by_id
+    rows = store.select([known.get(clip_id, clip_id) for clip_id in ids]).rows
+    row_of = dict(zip(ids, rows.tolist(), strict=True))
+    stored_ids = []
+    for ids_of_clip in clips:
+        stored = [row_of[clip_id] for clip_id in ids_of_clip if row_of[clip_id] >= 0]
+        stored_ids.append(store.clip_ids[stored[0]] if stored else ids_of_clip[0])
+    return stored_ids
 
 
 def in_view(
@@ -200,16 +214,20 @@ def _identities(
     ids: Sequence[str], manifest: Manifest | None, store: Store | None
 ) -> list[Identity]:
     """Return what is known of the clips of rows; of rows that nobody has, the id alone."""
-    known: dict[str, Identity] = {}
-    if manifest is not None:
-        for clip_id in ids:
-            if clip_id in manifest:
-                known[clip_id] = Identity.of_clip(manifest[clip_id])
-    elif store is not None:
-        for row in store.select([name for name in ids if name in store]).rows:
-            stored = store.rows[int(row)]
-            known[stored.clip_id] = identity_of(stored, store.record)
-    return [known.get(clip_id, Identity(clip_id)) for clip_id in ids]
+    known = [Identity(clip_id) for clip_id in ids]
+    if store is not None:
+        known = identities_of(ids, store.table, store.record)
+    if manifest is None:
+        return known
+    identities = []
+    for clip_id, of_store in zip(ids, known, strict=True):
+        clip = manifest.by_id.get(clip_id)
+        identity = of_store if clip is None else Identity.of_clip(clip)
+        # Only the store knows that a clip without times is all of its file.
+        if of_store.is_whole_file and not identity.video:
+            identity = identity._replace(video=of_store.video)
+        identities.append(identity)
+    return identities
 
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:

@@ -92,6 +92,8 @@ class GenderAudit(Audit):
             "counts": counts,
             "printed": printed,
             "paper": paper,
+            "n_ties": sum(row.score_man == row.score_woman for row in self.estimates),
+            "n_without_ratio": len(self.estimates) - len(ratios),
             "n": len(self.rows),
         }
 
@@ -132,7 +134,17 @@ def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
         f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
         f"published, not rounded. Printed for {SABIR}: {_ranges_of_paper(summary['paper'])}."
     ]
+    if summary["n_ties"]:
+        n_ties = count(summary["n_ties"], "caption")
+        sentences.append(
+            f"{n_ties} with the same score for both are counted for 'man', as published."
+        )
     mean = summary["mean_ratio_to_man"]
+    if mean is not None and summary["n_without_ratio"]:
+        n_captions = count(summary["n_without_ratio"], "caption")
+        sentences.append(
+            f"{n_captions} with two scores of 0 have no share and are left out of its average."
+        )
     if mean is not None:
         sentences.append(
             f"On average the share of 'man' in the two scores is {mean:.1f} %. Mean score "

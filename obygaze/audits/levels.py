@@ -231,8 +231,16 @@ def audit_levels(
         unit=manifest.header.unit,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
-        n_without_level=sum(not clip.level for clip in manifest),
+        n_without_level=_n_without_level(manifest),
     )
+
+
+def _n_without_level(manifest: Manifest) -> int:
+    """Return the number of clips to which no annotator gave a level."""
+    n_clips = 0
+    for rows in clips_of_rows(list(manifest)):
+        n_clips += all(not row.level for row in rows)
+    return n_clips
 
 
 def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:

@@ -11,8 +11,8 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
@@ -24,6 +24,7 @@ from obygaze_models.runner.summary import (
     without_value,
 )
 from obygaze_models.runner.tables import Row, Run
+from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 
@@ -204,27 +205,38 @@ class Explainer:
             "base": base,
             "probability": probabilities[0, -1],
             "rest": rest,
-            "training": training_text(self.model, self.manifest[clip_id]),
+            "training": training_text(
+                self.model, self.manifest[clip_id], self.manifest
+            ),
         }
 
 
-def training_text(model: SavedModel, clip: Clip) -> str:
+def training_text(model: SavedModel, clip: Clip, manifest: Manifest) -> str:
     """Return a sentence if a model has seen a clip or its film, or may have; else ""."""
     training = model.info.training
     listed = model.clips
     if listed is None and training.n_clips and not training.films:
         return "It is not known on which clips the model was trained."
-    identity = Identity.of_clip(clip)
-    # Its id, or that without the annotator in it.
-    for clip_id in (clip.clip_id, unannotated_id(clip)):
-        comparison = listed.compare(clip_id, identity) if listed else None
-        if comparison is not None and comparison.sameness.is_same:
-            return (
-                "The model was trained on this clip: this explains the model, it does not"
-                " test it."
-            )
+    if listed is not None and _is_listed(clip, manifest, listed):
+        return (
+            "The model was trained on this clip: this explains the model, it does not"
+            " test it."
+        )
     if clip.movie_id not in training.films:
         return ""
     if listed is None:
         return "The model was trained on this film, perhaps on this clip."
     return "The model was trained on other clips of this film."
+
+
+def _is_listed(clip: Clip, manifest: Manifest, listed: TrainingClips) -> bool:
+    """Return whether a model was trained on a clip, by any of its rows or without an annotator."""
+    identity = Identity.of_clip(clip)
+    for row in manifest:
+        of_row = Identity.of_clip(row)
+        if not compare_clips(of_row, identity).sameness.is_same:
+            continue
+        found = listed.find(row.clip_id, of_row)
+        if found is not None and found[1].sameness.is_same:
+            return True
+    return False

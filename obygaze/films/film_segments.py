@@ -76,7 +76,7 @@ def _rate_and_length(path: Path, *_size_and_time: int) -> tuple[Fraction | None,
     from obygaze_features.video.container import open_video
 
     try:
-        with open_video(path) as (container, stream, _):
+        with open_video(path) as (container, stream, _n_errors):
             average = stream.average_rate
             nominal = stream.guessed_rate
             length_s = (container.duration or 0) / 1e6

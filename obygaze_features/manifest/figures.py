@@ -120,7 +120,9 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     if levels:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)
     else:
-        axes.text(0.5, 0, "no clip has a concept", ha="center", color=MUTED)
+        axes.text(
+            0.5, 0, "no clip with a level has a concept", ha="center", color=MUTED
+        )
 
 
 command = command_of(compute_stats, "stats", then=draw_stats, then_group="Options")

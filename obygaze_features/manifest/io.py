@@ -291,6 +291,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
 
 def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     """Return the TOML and CSV files of a manifest; an error where they could not be read back."""
+    _check_columns(manifest)
     try:
         toml = header_to_toml(manifest.header).encode("utf-8")
         rows = rows_to_csv(manifest)
@@ -301,6 +302,22 @@ def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
         ) from error
     _parse(Path(f"{manifest.name}.toml"), toml, rows)
     return toml, rows
+
+
+def _check_columns(manifest: Manifest) -> None:
+    """Raise an error if a clip has a value in a column that would not be written."""
+    if isinstance(manifest.clips, Windows):
+        return
+    written = frozenset(manifest.columns)
+    for clip in manifest:
+        for column, value in clip.extra.items():
+            if value and column not in written:
+                raise FixInput(
+                    f"clip {clip.clip_id!r} has {value!r} in the column {column!r}, which is none"
+                    " of the columns of the manifest",
+                    where=manifest.name,
+                    hint="add it to Manifest.columns, or use Manifest.with_column",
+                )
 
 
 def clips_of(

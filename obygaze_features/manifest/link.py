@@ -8,7 +8,7 @@ linking again, also to another folder, has the same result.
 import os
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -186,9 +186,6 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
-    if "annotator" in manifest.columns:
-        # Rows of annotators that are not about the same clip are an error.
-        clips_of_rows(originals)
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []
@@ -352,6 +349,11 @@ class _Files:
         for clip in clips:
             for stem in (clip.clip_id, PurePosixPath(composed(named_file(clip))).stem):
                 self.films_of[stem].add(clip.movie_id)
+        # The file of a scene is that of a clip if the scene has no other clip. Rows of annotators
+        # that are not about the same clip are an error.
+        self.n_clips_of_scene: Counter[Key] = Counter()
+        for clip, *_ in clips_of_rows(clips):
+            self.n_clips_of_scene[clip.movie_id, clip.scene] += 1
         self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
         for name in names:
             # macOS, and disks that it wrote, may have accents beside their letters.
@@ -374,7 +376,8 @@ class _Files:
         if not (wanted.name and has_times):
             bare_id = unannotated_id(clip)
             keys += [("stem", clip.clip_id), ("stem", bare_id)]
-            keys += [("scene", clip.movie_id, clip.scene)]
+            if self.n_clips_of_scene[clip.movie_id, clip.scene] == 1:
+                keys.append(("scene", clip.movie_id, clip.scene))
             keys += [("stem as id", clip.clip_id), ("stem as id", bare_id)]
         for key in keys:
             files = self._same_film(clip, self.by_key.get(key, ()))

@@ -5,6 +5,7 @@ from typing import Any
 
 from obygaze_features.core.written_tables import Columns
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Windows, clock
+from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLOCK_DECIMALS = 3
@@ -39,23 +40,27 @@ def manifest_columns(manifest: Manifest) -> Columns:
 
 
 def film_columns(
-    clip_ids: Sequence[str], movie_ids: Sequence[str], manifest: Manifest | None
+    identities: Sequence[Identity], movie_ids: Sequence[str], manifest: Manifest | None
 ) -> Columns:
     """Return what is known of the films and times of clips, as columns beside `clip_id`.
 
     Args:
-        clip_ids: The clips.
+        identities: What is known of the clips.
         movie_ids: Their films.
         manifest: The manifest that has these clips, if it is at hand.
     """
     title_of_film = titles_of(set(movie_ids), manifest)
     clips = []
-    for clip_id, movie_id in zip(clip_ids, movie_ids, strict=True):
-        known_clip = None if manifest is None else manifest.by_id.get(clip_id)
-        # The manifest of this name may be another one today.
-        if known_clip is None or known_clip.movie_id != movie_id:
-            known_clip = Clip(clip_id, movie_id)
-        clips.append(known_clip)
+    for identity, movie_id in zip(identities, movie_ids, strict=True):
+        clip = Clip(identity.clip_id, movie_id)
+        if manifest is not None and clip.clip_id in manifest:
+            # The manifest of this name may be another one today.
+            listed = manifest[clip.clip_id]
+            of_manifest = Identity.of_clip(listed)._replace(clip_id=clip.clip_id)
+            is_same = compare_clips(of_manifest, identity).sameness.is_same
+            if is_same and listed.movie_id == movie_id:
+                clip = listed
+        clips.append(clip)
     titles = [title_of_film.get(movie_id) for movie_id in movie_ids]
     columns = {"movie_title": titles, **_times(clips)}
     return {"movie_id": list(movie_ids), **_filled(columns)}

@@ -308,17 +308,39 @@ class Manifest:
             for clip in self.clips
             if clip.level not in ("", "EN") and not clip.concepts
         ]
-        if not lost:
+        films = {clip.movie_id for clip in lost}
+        return self._en_in_visual_view(lost, "with a level but without concepts", films)
+
+    @property
+    def levels_heard(self) -> str:
+        """A sentence on the clips that the visual view makes EN as no concept of theirs is visual.
+
+        It is "" where there are none.
+        """
+        visible = self._visible_concepts()
+        heard = []
+        names: set[str] = set()
+        for clip in self.clips:
+            is_visible = not visible.isdisjoint(clip.concepts)
+            if clip.level not in ("", "EN") and clip.concepts and not is_visible:
+                heard.append(clip)
+                names.update(clip.concepts)
+        return self._en_in_visual_view(heard, "with concepts, but no visual one", names)
+
+    def _en_in_visual_view(
+        self, clips: Sequence[Clip], problem: str, names: Collection[str]
+    ) -> str:
+        """Return how many clips of each level are EN in the visual view; "" without any."""
+        if not clips:
             return ""
-        n_of_level = Counter(clip.level for clip in lost)
+        n_of_level = Counter(clip.level for clip in clips)
         listed = [
             f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
         ]
-        films = sorted({clip.movie_id for clip in lost})
         return (
-            f"{count(len(lost), self.header.unit)} with a level but without concepts "
-            f"({', '.join(listed)}; {few(films, 3)}): EN in the visual view; data.view=raw keeps "
-            "the levels"
+            f"{count(len(clips), self.header.unit)} {problem} "
+            f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view; "
+            "data.view=raw keeps the levels"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:

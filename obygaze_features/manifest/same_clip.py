@@ -9,11 +9,12 @@ store.
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import chain, count
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, ascii_id, unannotated_id
-from obygaze_features.manifest.spans import span_in_file, span_in_film
+from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
 # pictures a second lasts .04 s.
@@ -52,7 +53,8 @@ class Identity(NamedTuple):
         in_film: Start and end in the film; None if they are not known.
         in_file: Start and end in the file of the clip; None if they are not known.
         in_either: Start and end, where nobody says whether in the film or in the file.
-        video: What identifies the bytes of the video; "" if it is not known.
+        video: What identifies the bytes of the video: its hash in a store, its path in a manifest
+            that has times in it; "" if it is not known.
         annotator: Whose row it is; "" if nobody says.
     """
 
@@ -71,14 +73,25 @@ class Identity(NamedTuple):
         in_file = span_in_file(clip)
         one_time = (clip.start_s, clip.end_s)
         has_one_time = not in_film and not in_file and one_time != (None, None)
+        # Without times a clip may be all of its file, or its times are lost: a store knows it.
+        video = file_of(clip) if in_file else ""
         return cls(
             clip_id=unannotated_id(clip),
             movie_id=clip.movie_id,
             in_film=in_film,
             in_file=in_file,
             in_either=one_time if has_one_time else None,
+            video=video,
             annotator=ascii_id(clip.extra.get("annotator", "")),
         )
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether the clip is all of its video."""
+        # Windows of a film with an uneven rate have its video and no times; their ids have a colon.
+        is_window = ":" in self.clip_id
+        has_times = bool(self.in_file or self.in_either)
+        return bool(self.video) and not has_times and not is_window
 
 
 class Comparison(NamedTuple):
@@ -99,7 +112,7 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
 
     Rows with the same id are, unless films or times contradict it; `UNKNOWN` says that only the
     ids are known on both sides. Rows with different ids are the same clip if they name the same
-    film and the same times in it.
+    film and the same times in it, or the same part of one video.
     """
     if one.clip_id != other.clip_id:
         return Comparison(_with_other_ids(one, other))
@@ -118,14 +131,20 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
 
 
 def _with_other_ids(one: Identity, other: Identity) -> Sameness:
-    """Return what rows with different ids are: without equal times, other clips."""
+    """Return what rows with different ids are: without equal times or files, other clips."""
     if not one.movie_id or one.movie_id != other.movie_id:
         return OTHER
+    has_equal_video = bool(one.video) and one.video == other.video
     compared_times = _comparable_times(one, other)
-    if not any(_are_equal(*pair) and None not in pair[0] for pair in compared_times):
+    if not compared_times:
+        are_whole_files = one.is_whole_file and other.is_whole_file
+        is_same_file = has_equal_video and are_whole_files
+        return _same_or_annotated(one, other) if is_same_file else OTHER
+    if not any(
+        _are_equal(*pair) and None not in chain(*pair) for pair in compared_times
+    ):
         return OTHER
     are_times_in_film = bool(one.in_film and other.in_film)
-    has_equal_video = bool(one.video) and one.video == other.video
     if are_times_in_film or has_equal_video:
         return _same_or_annotated(one, other)
     return OTHER
@@ -188,13 +207,7 @@ def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
     """
     first_of_row = _rows_with_the_same_id(rows)
     # Other ids: only rows that begin at the same time of a film, or of a file, can be one clip.
-    starts = []
-    for number, row in enumerate(rows):
-        start_s, _ = row.in_film or row.in_file or row.in_either or (None, None)
-        if start_s is not None and (row.in_film or row.video):
-            video = "" if row.in_film else row.video
-            starts.append((row.movie_id, video, start_s, number))
-    starts.sort()
+    starts = sorted(chain.from_iterable(map(_starts_of, rows, count())))
     same_as: dict[int, int] = {}
 
     def first_of(number: int) -> int:
@@ -216,6 +229,24 @@ def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
     for number in range(len(rows)):
         rows_of_clip.setdefault(first_of(number), []).append(number)
     return list(rows_of_clip.values())
+
+
+def _starts_of(row: Identity, number: int) -> list[tuple[str, str, float, int]]:
+    """Return where the clip of a row begins, each with its film and its file, or none for a film.
+
+    Rows with other ids that begin nowhere together are other clips.
+    """
+    starts = []
+    if row.is_whole_file:
+        starts.append((row.movie_id, row.video, 0.0, number))
+    for times in (row.in_film, row.in_file, row.in_either):
+        if times is None or times[0] is None:
+            continue
+        if times is row.in_film:
+            starts.append((row.movie_id, "", times[0], number))
+        if row.video:
+            starts.append((row.movie_id, row.video, times[0], number))
+    return starts
 
 
 def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:

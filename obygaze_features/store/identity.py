@@ -57,6 +57,20 @@ def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
     )
 
 
+def identities_of(
+    ids: Sequence[str], table: RowTable, record: StoreRecord
+) -> list[Identity]:
+    """Return what a store says about the clips of some ids: the id alone where it has no row."""
+    rows = table.find(ids)
+    row_of = {row.clip_id: row for row in table.some(rows[rows >= 0])}
+    identities = []
+    for clip_id in ids:
+        row = row_of.get(clip_id)
+        known = Identity(clip_id) if row is None else identity_of(row, record)
+        identities.append(known)
+    return identities
+
+
 class Matched(NamedTuple):
     """The rows of clips of a manifest.
 

@@ -12,6 +12,8 @@ from obygaze_features.core.errors import FixInput
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
+# Numbers that differ by less are one: sums are rounded in other ways on other machines.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,8 @@ def tune_threshold(y: ArrayLike, score: ArrayLike) -> float | None:
     """Return the threshold with the largest F1 on validation clips; None if they have one class.
 
     All thresholds between two neighbouring scores are equivalent: the middle is taken, and of
-    equally good middles the one nearest to 0.5.
+    equally good middles the one nearest to 0.5. Scores that differ by the rounding of their sums
+    alone are one score: which of them is larger is another one on another machine.
 
     Args:
         y: The labels; 1 is positive.
@@ -113,9 +116,8 @@ def tune_threshold(y: ArrayLike, score: ArrayLike) -> float | None:
         return None
     scores = as_scores(score, truth.size)
     distinct = np.unique(scores)
-    middle = (distinct[:-1] + distinct[1:]) / 2
-    # The middle of two adjacent floats rounds to one of them; only the lower one separates them.
-    middle = np.where(middle < distinct[1:], middle, distinct[:-1])
+    are_apart = np.diff(distinct) > ROUNDING * np.abs(distinct).max()
+    middle = ((distinct[:-1] + distinct[1:]) / 2)[are_apart]
     below = np.nextafter(distinct[0], -np.inf)
     thresholds = np.unique(np.concatenate([[below], middle, [distinct[-1], 0.5]]))
     # The clips below each threshold, from one sort.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.manifest.expression import parse
@@ -19,8 +19,9 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     Clip,
     Manifest,
-    unannotated_id,
 )
+from obygaze_features.manifest.same_clip import Identity, rows_of_clips
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
@@ -63,18 +64,22 @@ class ClipTable:
 
     @cached_property
     def clip_of(self) -> Mapping[str, str]:
-        """What is read for each row, by its id: rows of several annotators may be about one clip.
+        """The first row about the clip of each row, by their ids.
 
-        Segments of one film with the same start and end are one clip.
+        Rows of several annotators may be about one clip.
         """
-        clip_of = {}
-        spans = self.spans if self.of_segments else {}
+        identities = []
         for clip in self.clips:
-            name = unannotated_id(clip)
-            if clip.clip_id in spans:
-                start_s, end_s = spans[clip.clip_id]
-                name = f"{start_s!r} to {end_s!r}"
-            clip_of[clip.clip_id] = f"{clip.movie_id}: {name}"
+            identity = Identity.of_clip(clip)
+            if self.of_segments:
+                # It is read from the film, also where the manifest has its times in a file.
+                in_film = self.spans.get(clip.clip_id, identity.in_film)
+                identity = identity._replace(in_film=in_film)
+            identities.append(identity)
+        clip_of = {}
+        for rows in rows_of_clips(identities):
+            for row in rows:
+                clip_of[self.ids[row]] = self.ids[rows[0]]
         return clip_of
 
     @cached_property
@@ -218,37 +223,11 @@ def _remarks(
             if clip.clip_id in viewed
             and (expression is None or expression.holds(clip.values))
         )
-        lost = raw.levels_lost
-        if lost:
-            remarks["levels lost"] = f"{lost}."
-        if data.view == "visual":
-            changed = _levels_changed(raw, viewed)
-            if changed:
-                remarks["levels changed"] = changed
+        changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}
+        for name, sentence in changes.items():
+            if sentence:
+                remarks[name] = f"{sentence}."
     return remarks
-
-
-def _levels_changed(selected: Manifest, viewed: Manifest) -> str:
-    """Return a sentence on clips that are EN in the visual view as no concept of theirs is visual.
-
-    It is "" where there are none.
-    """
-    changed = []
-    for clip in selected:
-        if clip.concepts and clip.level != viewed[clip.clip_id].level:
-            changed.append(clip)
-    if not changed:
-        return ""
-    n_of_level = Counter(clip.level for clip in changed)
-    levels = [f"{n_of_level[level]} {level}" for level in sorted(n_of_level)]
-    names: set[str] = set()
-    for clip in changed:
-        names.update(clip.concepts)
-    return (
-        f"{count(len(changed), selected.header.unit)} with concepts, but no visual one "
-        f"({', '.join(levels)}; {few(sorted(names), 3)}): EN in the visual view; "
-        "--set data.view=raw keeps the levels."
-    )
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
@@ -286,10 +265,21 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
-    """Return hashes of what a run reads: levels and concepts, and the classes of each task."""
-    levels = [[clip.clip_id, clip.level, *clip.concepts] for clip in table.clips]
-    classes = {name: sha256_bytes(of.tobytes()) for name, of in labels.items()}
-    return {"levels": sha256_bytes(canonical_json(levels)), "classes": classes}
+    """Return hashes of what a run reads: clips, levels and concepts, and the classes of each task.
+
+    A clip is a film and a span: an id that stands for another one is another clip.
+    """
+    places = []
+    levels = []
+    for clip in table.clips:
+        span = span_in_film(clip) or (clip.start_s, clip.end_s)
+        places.append([clip.clip_id, clip.movie_id, *span])
+        levels.append([clip.clip_id, clip.level, *clip.concepts])
+    return {
+        "clips": sha256_bytes(canonical_json(places)),
+        "levels": sha256_bytes(canonical_json(levels)),
+        "classes": {name: sha256_bytes(of.tobytes()) for name, of in labels.items()},
+    }
 
 
 def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:

@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import MISSING, count, few, table, with_interval
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.written_tables import Columns, Listing
+from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, ranking_metric
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.lookup import (
@@ -359,6 +360,7 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
     clips = ClipNumbers.of(runs)
     opened = [OpenRun(ReportRun.of(run), naming, clips) for run in runs]
     draws = Draws(_evaluation(clips, runs[0], chosen))
+    unknown = list(_not_the_same_for_sure(names, [run.run for run in opened]))
     cells = []
     found: list[tuple[ComparedCell, int, Difference]] = []
     shared_tests: dict[Key, SharedTest] = {}
@@ -383,6 +385,7 @@ def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
             p = item.row.get("p_all", math.nan)
             cell.sides[number] = replace(side, difference_p=p)
     warnings = [
+        *unknown,
         *_warnings(names, opened, shared_tests, chosen),
         *_nothing_shared(names, opened, cells),
     ]
@@ -556,6 +559,47 @@ class OpenRun:
 
 
 # ---- what two runs do not share ----
+
+
+def _not_the_same_for_sure(
+    names: Sequence[str], runs: Sequence[ReportRun]
+) -> Iterator[str]:
+    """Yield a warning for each run of which only ids and films say that its clips are the first's.
+
+    A clip that has other times in the two runs is an error. Clips of other films are no shared
+    ones.
+    """
+    first, *others = runs
+    for name, run in zip(names[1:], others, strict=True):
+        if not {*_hashes_of_clips(first)}.isdisjoint(_hashes_of_clips(run)):
+            continue
+        if not first.clips or not run.clips:
+            yield (
+                f"{name}: only ids and films say that its clips are those of {names[0]}, as their"
+                " manifests differ, and one was moved or changed after its run."
+            )
+            continue
+        tested = {(row["movie_id"], row["clip_id"]) for row in run.predictions}
+        for clip in run.clips.values():
+            there = first.clips.get(clip.clip_id)
+            is_tested = (clip.movie_id, clip.clip_id) in tested
+            if there is None or there.movie_id != clip.movie_id or not is_tested:
+                continue
+            compared = compare_clips(Identity.of_clip(there), Identity.of_clip(clip))
+            if compared.contradiction:
+                raise FixInput(
+                    f"clip {clip.clip_id!r} of {names[0]} is another one in {name}:"
+                    f" {compared.contradiction}",
+                    hint="runs whose manifests give the same id to the same clip",
+                )
+
+
+def _hashes_of_clips(run: Run) -> Iterator[str]:
+    """Yield the hashes of the rows of a run's manifest, and of its clips with their places."""
+    manifest = run.about["manifest"]
+    yield manifest["sha256"]
+    if "clips" in manifest.get("labels", {}):
+        yield manifest["labels"]["clips"]
 
 
 def _warnings(

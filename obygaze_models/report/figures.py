@@ -118,7 +118,7 @@ def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
     guess = run.guess_of(cells[0], run.ranking)
     if guess is not None:
         if len(by_train) > 1:
-            rows.append(Heading("without video"))
+            rows.append(Heading(f"without video, trained on {guess.train}"))
         rows.append((f"best guess ({run.label(guess)})", guess))
     return rows
 
@@ -152,8 +152,8 @@ def _figure_of_cells(
             drawing.text(12, drawing.height - 7, row.title, "bold")
             continue
         label, cell = row
-        n_clips = {other.n_clips for other in cells if other.test == cell.test}
-        if len(n_clips) > 1:
+        tested = {other.tested for other in cells if other.test == cell.test}
+        if len(tested) > 1:
             label = f"{label}, {count_text(cell.n_clips, 'clip')}"
         y = drawing.height + ROW_HEIGHT / 2
         drawing.label(y, label)

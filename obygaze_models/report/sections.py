@@ -119,7 +119,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
     values: dict[tuple[Pair, str], Number] = {}
     for pair, cells in by_pair.items():
-        have_same_clips = len({cell.n_clips for cell in cells}) == 1
+        have_same_clips = len({cell.tested for cell in cells}) == 1
         for cell in cells:
             n_clips = None if have_same_clips else cell.n_clips
             number = replace(_number(cell, metric), n_clips=n_clips)
@@ -195,7 +195,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         "leaked",
     )
     rows: list[Cells | Heading] = []
-    by_test = grouped(run.cells, lambda cell: (pair_of(cell), cell.n_clips))
+    by_test = grouped(run.cells, lambda cell: (pair_of(cell), cell.tested))
     for (pair, _), cells in by_test.items():
         rows.append(Heading(_heading_of_pair(run, pair, cells[0])))
         for cell in cells:

@@ -29,7 +29,7 @@ from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import FloatArray
+from obygaze_models.evaluation.predictions import ROUNDING, FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.models.registry import PERCEPTRON, UNTRAINED
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
@@ -41,7 +41,6 @@ from obygaze_models.runner.shared_clips import on_shared_clips
 # For an interval: clips of each class, and films with a positive clip.
 LEAST_CLIPS = 5
 LEAST_FILMS = 2
-ROUNDING = 1e-12
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"

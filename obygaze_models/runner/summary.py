@@ -18,8 +18,9 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
+from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS, ROUNDING
+from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Row, Run
@@ -126,6 +127,11 @@ class CellRows:
     def n_films(self) -> int:
         """The films of the tested clips."""
         return int(self.of_metric["prevalence"]["films"])
+
+    @property
+    def tested(self) -> str:
+        """What is equal for cells that tested the same clips; an old run knows only how many."""
+        return str(self.facts.get("tested") or self.n_clips)
 
     @property
     def leaked(self) -> int:
@@ -238,19 +244,21 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     hashes = {cell.facts.get("tested") for cell in cells}
     if len(hashes) == 1 and None not in hashes:
         return list(cells)
-    tested = [run.tested_cells.get(cell.name) for cell in cells]
-    known = [cell for cell in tested if cell is not None]
+    found = [run.tested_cells.get(cell.name) for cell in cells]
+    known = [cell for cell in found if cell is not None]
     if len(known) < len(cells):
         return []
     shared = on_shared_clips(known)
     if shared.problem:
         return []
+    of_all = [rows for rows in cells if rows.n_clips == shared.n_clips]
+    tested = of_all[0].facts.get("tested") if of_all else None
     cut = []
     for rows, cell in zip(cells, shared.cells, strict=True):
         if rows.n_clips == shared.n_clips:
             cut.append(rows)
         else:
-            cut.append(_rows_of(run, rows.facts, cell))
+            cut.append(_rows_of(run, {**rows.facts, "tested": tested}, cell))
     return cut
 
 
@@ -637,12 +645,14 @@ def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) 
             out, `of`, of how many, and `least`, the fewest clips with it, or without it.
     """
     listed = {}
-    for concepts in by_store.values():
+    for store, concepts in by_store.items():
         for name, facts in concepts.items():
-            listed[name] = (
-                f"{name} (down to {count(facts['least'], 'clip')}, "
-                f"in {facts['folds']} of {facts['of']} folds)"
-            )
+            clips = count(facts["least"], "clip")
+            folds = f"in {facts['folds']} of {facts['of']} folds"
+            # Stores that lack other clips have other numbers.
+            are_equal = all(of.get(name) == facts for of in by_store.values())
+            key = name if are_equal else f"{name} on {store}"
+            listed[key] = f"{key} (down to {clips}, {folds})"
     if not listed:
         return ""
     return (

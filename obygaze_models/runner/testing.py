@@ -513,7 +513,15 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
             for t in cell.tested:
                 tests_of_folds.setdefault((t.fold, t.seed), {})[cell.store] = t
         tested = [_chosen_test(tests) for tests in tests_of_folds.values()]
-        chosen.append(replace(on_stores[0], store=CHOSEN, tested=tested))
+        # A fold that only some stores lack is tested on the others.
+        names = {t.fold for t in tested}
+        skipped = {
+            fold: reason
+            for fold, reason in on_stores[0].skipped.items()
+            if fold not in names
+        }
+        of_model = replace(on_stores[0], tested=tested, skipped=skipped)
+        chosen.append(replace(of_model, store=CHOSEN))
     return chosen
 
 

@@ -34,10 +34,14 @@ def result_text(run: Run) -> str:
     ]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))
-    lines = [_about_values(run, cells), *why_this_model(run, cells)]
+    lines = [
+        _about_values(run, cells),
+        _about_clips(cells),
+        *why_this_model(run, cells),
+    ]
     lines += _choices(cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
-    safe_lines += [safe_text(line, "terminal") for line in lines]
+    safe_lines += [safe_text(line, "terminal") for line in lines if line]
     files = ", ".join(run.about["files"])
     safe_lines.append(f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)")
     return "\n".join(safe_lines)
@@ -79,20 +83,27 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         of_tasks = [cell for cell in shown if cell.tasks == tasks]
         value_of = {_column(cell, run): _value(cell, primary) for cell in of_tasks}
         first = of_tasks[0]
+        guess = _guess(run, first, cells, primary)
         n_clips = _range([cell.n_clips for cell in of_tasks])
-        if n_clips != first.n_clips:
+        if _have_other_clips(of_tasks):
+            guess += f" on {first.n_clips}"
             for cell in of_tasks:
                 value_of[_column(cell, run)] += f" on {cell.n_clips}"
         n_positive = _range([cell.n_positive for cell in of_tasks])
         row: list[object] = [tasks, n_clips, n_positive]
         row += [value_of.get(column, MISSING) for column in columns]
-        row.append(_guess(run, first, cells, primary))
+        row.append(guess)
         rows.append(row)
     headers = [metric_name(primary), "clips", "positive", *columns, "best guess"]
     if not any(cell.is_model for cell in shown):
         headers.pop()
         rows = [row[:-1] for row in rows]
     return table(headers, rows)
+
+
+def _have_other_clips(cells: Sequence[CellRows]) -> bool:
+    """Return whether cells of the same tasks were tested on other clips."""
+    return len({cell.tested for cell in cells}) > 1
 
 
 def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
@@ -161,6 +172,18 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     n_films = max(cell.n_films for cell in with_interval)
     films = count(n_films, "film")
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
+
+
+def _about_clips(cells: Sequence[CellRows]) -> str:
+    """Return the line on rows whose numbers are of other clips; "" where there are none."""
+    models = [cell for cell in cells if cell.is_model] or list(cells)
+    for tasks in dict.fromkeys(cell.tasks for cell in models):
+        if _have_other_clips([cell for cell in models if cell.tasks == tasks]):
+            return (
+                "Models of a row were tested on other clips, where each number has its clips: do"
+                " not compare these; the best guess is on the clips of the first model."
+            )
+    return ""
 
 
 # ---- sentences beside the table ----

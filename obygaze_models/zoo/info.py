@@ -169,12 +169,16 @@ class TrainingClips:
         """The row of each clip in `scores`."""
         return {clip: row for row, clip in enumerate(self.clip_ids)}
 
-    def compare(self, clip_id: str, clip: Identity) -> Comparison | None:
-        """Return what a clip is to the training clip of its id; None if no training clip has it."""
-        if clip_id not in self.row_of:
+    def find(self, clip_id: str, clip: Identity) -> tuple[int, Comparison] | None:
+        """Return the row of the training clip of an id, and what a clip is to it; None without one.
+
+        The id may be that of an annotator's row, where the training clip is the clip itself.
+        """
+        row = self.row_of.get(clip_id, self.row_of.get(clip.clip_id))
+        if row is None:
             return None
-        trained = self.identities[self.row_of[clip_id]]
-        return compare_clips(trained._replace(clip_id=clip.clip_id), clip)
+        trained = self.identities[row]._replace(clip_id=clip.clip_id)
+        return row, compare_clips(trained, clip)
 
     @cached_property
     def identities(self) -> list[Identity]:

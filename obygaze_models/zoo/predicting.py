@@ -30,15 +30,15 @@ from obygaze_features.core.written_tables import Columns, check_output, write_ta
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
-from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
+from obygaze_features.manifest.same_clip import Identity, Sameness
 from obygaze_features.store import Matrix, Segments, Store, open_store
-from obygaze_features.store.identity import identity_of
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
-from obygaze_features.store.records import (
-    UNKNOWN_FILM,
-    WITHOUT_MANIFEST,
-    film_of_id,
+from obygaze_features.store.identity import (
+    identities_of,
+    identity_of,
+    is_guessed_film,
 )
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, as_float32
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
@@ -70,8 +70,7 @@ class Predicted:
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
     - `film-seen`: the model was not trained on the clip, but on others of its film;
-    - `film-unknown`: the model was not trained on the clip, and its film is not known: the store
-      was imported without a manifest;
+    - `film-unknown`: the model was not trained on the clip, and its film is not known;
     - `in-sample`: the model was trained on the clip, and the score is its own;
     - `given`: the score is that of a table, not of a model.
 
@@ -263,9 +262,9 @@ class PredictedFiles:
         if n_unknown:
             warnings.append(
                 (
-                    f"the store was imported without a manifest, so that the films of {n_unknown}"
-                    " clips are not known: the model may have been trained on other clips of these"
-                    " films",
+                    f"the films of {n_unknown} clips are not known, as the store was imported"
+                    " without a manifest, or its manifest does not name them: the model may have"
+                    " been trained on other clips of these films",
                     "--manifest NAME, a manifest with these clips and their films",
                 )
             )
@@ -301,10 +300,10 @@ def predict(
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
-    is not known, as the store was imported without a manifest. out-of-fold: it was trained on the
-    clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
-    no margins. in-sample: it was trained on the clip, and the score is its own (only with
-    --in-sample).
+    is not known, such as in a store that was imported without a manifest. out-of-fold: it was
+    trained on the clip, and the score is from fits of its evaluation that were not; for a
+    bottleneck, these have no margins. in-sample: it was trained on the clip, and the score is its
+    own (only with --in-sample).
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
@@ -364,7 +363,10 @@ def predict(
         of_films=of_films,
     )
     movie_ids = [film_of[clip] for clip in predicted.clip_ids]
-    films = film_columns(predicted.clip_ids, movie_ids, rows)
+    identities = list(map(Identity, predicted.clip_ids))
+    if manifest is None:
+        identities = identities_of(predicted.clip_ids, opened.table, opened.record)
+    films = film_columns(identities, movie_ids, rows)
     return replace(predicted, films=films)
 
 
@@ -429,7 +431,7 @@ def _predict(
         ids,
         film_of,
         trained_on,
-        _clips_of_unknown_films(store, clips or ()),
+        _clips_of_unknown_films(store, film_of, clips or ()),
         in_sample=in_sample,
     )
     refused = {}
@@ -574,17 +576,16 @@ def _read_segments(
 
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     """Return the ids of clips; those of the clips themselves where the store has no annotators."""
-    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
-    if any(clip in store for clip in ids):
-        return ids
-    unannotated = [
-        unannotated_id(clip) if isinstance(clip, Clip) else clip for clip in listed
-    ]
-    return (
-        list(dict.fromkeys(unannotated))
-        if any(clip in store for clip in unannotated)
-        else ids
+    clips = [clip for clip in listed if isinstance(clip, Clip)]
+    if not clips:
+        return [str(clip) for clip in listed]
+    id_of = dict(
+        zip((clip.clip_id for clip in clips), store.match(clips).ids, strict=True)
     )
+    ids = []
+    for clip in listed:
+        ids.append(id_of[clip.clip_id] if isinstance(clip, Clip) else clip)
+    return list(dict.fromkeys(ids))
 
 
 def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
@@ -597,16 +598,15 @@ def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
     return films
 
 
-def _clips_of_unknown_films(store: Store, listed: Iterable[str | Clip]) -> set[str]:
-    """Return the clips whose film is only what an import without a manifest made of their ids."""
-    if store.record.manifest.name != WITHOUT_MANIFEST:
-        return set()
+def _clips_of_unknown_films(
+    store: Store, film_of: Mapping[str, str], listed: Iterable[str | Clip]
+) -> set[str]:
+    """Return the clips whose film nobody names: neither the store nor a manifest."""
     known = _films_of_manifest(listed)
     unknown = set()
-    for clip, film in zip(
-        store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True
-    ):
-        if clip not in known and film in (clip, film_of_id(clip)):
+    for clip, film in film_of.items():
+        is_guess = clip not in known and is_guessed_film(film, clip, store.record)
+        if film == UNKNOWN_FILM or is_guess:
             unknown.add(clip)
     return unknown
 
@@ -631,15 +631,6 @@ def _identities(
         of_store = identity_of(row, store.record)
         named = of_manifest.get(clip_id)
         if named is not None:
-            named = named._replace(clip_id=of_store.clip_id)
-            comparison = compare_clips(named, of_store)
-            if not comparison.sameness.is_same:
-                raise FixInput(
-                    f"clip {clip_id!r} of the manifest is another clip in this store:"
-                    f" {comparison.contradiction}",
-                    where=store.location,
-                    hint="--manifest NAME, the manifest of the clips of this store",
-                )
             # Times of the store may be unknown, and so may its films.
             of_store = named._replace(
                 in_either=of_store.in_either, video=of_store.video
@@ -659,9 +650,10 @@ def _training_rows(
     rows = {}
     n_by_id = 0
     for clip_id, identity in identities.items():
-        comparison = clips.compare(clip_id, identity)
-        if comparison is None:
+        found = clips.find(clip_id, identity)
+        if found is None:
             continue
+        row, comparison = found
         if not comparison.sameness.is_same:
             raise FixInput(
                 f"clip {clip_id!r} is another one than the training clip of this id:"
@@ -669,7 +661,7 @@ def _training_rows(
                 where=where,
                 hint="other ids for the clips of this data set, in its manifest",
             )
-        rows[clip_id] = clips.row_of[clip_id]
+        rows[clip_id] = row
         n_by_id += comparison.sameness is Sameness.UNKNOWN
     return rows, n_by_id
 

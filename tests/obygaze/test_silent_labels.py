@@ -15,6 +15,8 @@ from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.manifest.adapters import obygaze12
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.schema import Data
 
 ONE_CELL = (
     *("--set", "report.replicates=20", "--set", 'grid.models=["ridge"]'),
@@ -83,7 +85,7 @@ def test_clips_whose_concepts_are_only_heard_are_counted_in_run_and_training(
     n_s = sum(clip.level == "S" for clip in rated[:7])
     sentence = (
         f"! 7 clips with concepts, but no visual one ({7 - n_s} HN, {n_s} S; {heard}): EN in the "
-        "visual view; --set data.view=raw keeps the levels."
+        "visual view; data.view=raw keeps the levels."
     )
     call = ("-C", workspace)
     words = ("run", "honest", "--store", "x=sig", *ONE_CELL)
@@ -136,6 +138,13 @@ def test_the_published_annotation_has_none() -> None:
     table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     published = obygaze12.read(table, name="obygaze12").manifest
     assert published.levels_lost == ""
+    assert published.levels_heard.startswith(
+        "550 clips with concepts, but no visual one (402 HN, 105 NS, 43 S; "
+    )
+    fold = dict.fromkeys(published.clip_ids, "0")
+    split = published.with_column("fold:02_EN_HN_S", fold)
+    remarks = clip_table(split, Data(view="as_published")).remarks
+    assert "levels changed" in remarks
     # 550 of its clips become EN: 402 HN, 105 NS and 43 S have concepts that are only heard.
     seen = published.view("visual")
     changed = [

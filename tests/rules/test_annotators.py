@@ -101,9 +101,12 @@ def no_intervals() -> Iterator[None]:
 IDENTITIES = st.lists(
     st.builds(
         Identity,
-        st.sampled_from(("1", "2", "3")),
+        st.sampled_from(("1", "2", "3", "alba:000004")),
         st.sampled_from(("alba", "brug", "")),
         st.sampled_from((None, (0.0, 2.0), (2.0, 4.0), (0.01, 2.0))),
+        st.sampled_from((None, (0.0, 2.0))),
+        st.sampled_from((None, (0.0, 2.0), (0.0, None))),
+        st.sampled_from(("", "file")),
         annotator=st.sampled_from(("", *ANNOTATORS)),
     ),
     max_size=6,
@@ -168,11 +171,15 @@ def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
     assert compute_stats(several).different_clips == len(labelled)
 
 
-def store_of(path: Path, manifest: Manifest, labelled: list[Labelled]) -> Path:
+def store_of(
+    path: Path,
+    manifest: Manifest,
+    times: tuple[float | None, float | None] = (2.0, 4.0),
+) -> Path:
     rows = []
     values = []
     for clip in manifest:
-        row = Row(clip.clip_id, clip.movie_id, start_s=2.0, end_s=4.0)
+        row = Row(clip.clip_id, clip.movie_id, *times)
         rows.append(row._replace(video_hash=f"{clip.scene:064x}"))
         angle = 0.7 * (clip.scene or 0)
         values.append([np.cos(angle), np.sin(angle)])
@@ -189,6 +196,18 @@ def store_of(path: Path, manifest: Manifest, labelled: list[Labelled]) -> Path:
     return path
 
 
+def texts_in(folder: Path) -> Path:
+    texts = folder / "texts.npz"
+    space = space_id_of("toy/clip", "main", HASH)
+    np.savez(
+        texts,
+        embeddings=np.eye(2, dtype=np.float32),
+        attribute=np.array(["up", "down"]),
+        space_id=np.array(space),
+    )
+    return texts
+
+
 @settings(max_examples=8, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(labelled=CLIPS, with_manifest=st.booleans())
 def test_an_association_is_of_clips(
@@ -197,18 +216,11 @@ def test_an_association_is_of_clips(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("eat")
-    texts = path / "texts.npz"
-    space = space_id_of("toy/clip", "main", HASH)
-    np.savez(
-        texts,
-        embeddings=np.eye(2, dtype=np.float32),
-        attribute=np.array(["up", "down"]),
-        space_id=np.array(space),
-    )
+    texts = texts_in(path)
     results = []
     for by_annotator in (False, True):
         manifest = manifest_of(labelled, by_annotator=by_annotator)
-        store = store_of(path / f"s{by_annotator}", manifest, labelled)
+        store = store_of(path / f"s{by_annotator}", manifest)
         x = [clip.clip_id for clip in manifest if clip.level == "S"]
         y = [clip.clip_id for clip in manifest if clip.level == "EN"]
         if not x or not y:
@@ -216,6 +228,59 @@ def test_an_association_is_of_clips(
         used = manifest if with_manifest else None
         results.append(audit_eat(store, used, x=x, y=y, text=texts).to_json())
     assert results[0] == {**results[1], "source": results[0]["source"]}
+
+
+LABELLED = [
+    Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
+    Labelled("brug", "EN", (), "fear", ("ada",)),
+]
+
+
+@pytest.mark.parametrize("with_manifest", [False, True])
+def test_an_association_counts_whole_files_once(
+    tmp_path: Path, with_manifest: bool
+) -> None:
+    """Rows of annotators with ids of their own were counted each."""
+    rows = manifest_of(LABELLED, by_annotator=True)
+    renamed = [
+        replace(clip, clip_id=f"row-{i}", extra={}) for i, clip in enumerate(rows)
+    ]
+    manifest = rows.with_clips(renamed)
+    store = store_of(tmp_path / "s", manifest, (None, None))
+    groups: dict[str, Any] = {"x": ["row-0", "row-1"], "y": ["row-2"]}
+    used = manifest if with_manifest else None
+    audit = audit_eat(store, used, **groups, text=texts_in(tmp_path))
+    assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"movie_id": "lake"}, "film: lake and alba"),
+        ({"start_s": 5.0, "end_s": 9.0}, "times: 5 s to 9 s and 2 s to 4 s"),
+    ],
+)
+def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
+    tmp_path: Path, change: dict[str, Any], problem: str
+) -> None:
+    manifest = manifest_of(LABELLED, by_annotator=False)
+    store = store_of(tmp_path / "s", manifest)
+    groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
+    changed = [replace(manifest["alba-00"], **change), manifest["brug-01"]]
+    with pytest.raises(FixInput, match=problem):
+        audit_eat(
+            store, manifest.with_clips(changed), **groups, text=texts_in(tmp_path)
+        )
+
+
+def test_an_association_reads_the_clip_of_which_a_manifest_has_annotators(
+    tmp_path: Path,
+) -> None:
+    store = store_of(tmp_path / "s", manifest_of(LABELLED, by_annotator=False))
+    manifest = manifest_of(LABELLED, by_annotator=True)
+    groups: dict[str, Any] = {"x": "level == S", "y": "level == EN"}
+    audit = audit_eat(store, manifest, **groups, text=texts_in(tmp_path))
+    assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
 
 
 def test_clips_that_annotators_put_into_both_groups_are_left_out() -> None:

@@ -37,6 +37,36 @@ from obygaze_features.manifest.same_clip import (
             Identity("b", "dune", None, (0.0, 2.0)),
             OTHER,
         ),
+        # Both are all of one video, or the same part of it.
+        (
+            Identity("a", "dune", video="ef"),
+            Identity("b", "dune", video="ef", annotator="ada"),
+            SAME,
+        ),
+        (
+            Identity("a", "dune", in_either=(0.0, 2.0), video="ef"),
+            Identity("b", "dune", in_file=(0.0, 2.0), video="ef"),
+            SAME,
+        ),
+        (Identity("a", "dune", video="ef"), Identity("b", "dune", video="01"), OTHER),
+        (Identity("a", "dune", video="ef"), Identity("b", "lake", video="ef"), OTHER),
+        (
+            Identity("a", "dune", video="ef"),
+            Identity("b", "dune", in_either=(0.0, 2.0), video="ef"),
+            OTHER,
+        ),
+        # To the end of the video, or to 2 s: nobody knows.
+        (
+            Identity("a", "dune", in_either=(0.0, 2.0), video="ef"),
+            Identity("b", "dune", in_either=(0.0, None), video="ef"),
+            OTHER,
+        ),
+        # Windows of a film whose rate varies have no times.
+        (
+            Identity("dune:000001", "dune", video="ef"),
+            Identity("dune:000002", "dune", video="ef"),
+            OTHER,
+        ),
         (
             Identity("1", "dune", annotator="ada"),
             Identity("1", "dune", annotator="ben"),

@@ -393,7 +393,9 @@ def _add_times_of_frames(
     Where a file is named, they may be pictures of another one; a clip alone in its file is the
     whole file.
     """
-    n_clips_of_file = Counter(values.get("video", "") for values in cells)
+    # Annotators may have several rows of a clip.
+    files = {(values.get("video", ""), values["clip_id"]) for values in cells}
+    n_clips_of_file = Counter(video for video, _ in files)
     for row, values in zip(rows, cells, strict=True):
         frames = [values.get(column, "") for column in FRAMES]
         if values["start_s"] or values["end_s"] or not all(frames):

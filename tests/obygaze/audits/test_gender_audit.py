@@ -67,6 +67,27 @@ def test_two_zero_scores_have_no_ratio(tmp_path: Path) -> None:
     call_obygaze("audit", "gender-score", table).ok()
 
 
+def test_ties_and_captions_without_a_share_are_counted(tmp_path: Path) -> None:
+    """A tie was called a higher score, and an average had other captions than its neighbour."""
+    rows = (
+        "a [MASK] runs,0.3,0,0.1,0,0.5\n"
+        "a [MASK] sits,0.1,0,0.1,0,0.5\n"
+        "a [MASK],0.1,-1,0.1,-1,0.5\n"
+    )
+    table = write(tmp_path / "t.csv", ESTIMATION + rows)
+    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
+    assert (document["n_ties"], document["n_without_ratio"]) == (2, 1)
+    # (75 + 50) / 2 over two captions, and 0.4 / 0.6 of the sums over three.
+    assert document["mean_ratio_to_man"] == pytest.approx(62.5)
+    assert document["ratio_of_means_to_man"] == pytest.approx(200 / 3)
+    shown = call_obygaze("audit", "gender-score", table).ok().stdout
+    assert (
+        "2 captions with the same score for both are counted for 'man', as published."
+        in shown
+    )
+    assert "1 caption with two scores of 0 have no share" in shown
+
+
 @pytest.mark.parametrize(
     ("cells", "message"),
     [

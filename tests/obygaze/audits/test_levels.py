@@ -171,3 +171,15 @@ def test_errors_and_the_command(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert document["rises"] and document["p"] == pytest.approx(1 / 64)
     assert [item["annotator"] for item in document["annotators"]][1:] == ["ada"]
+
+
+def test_a_clip_is_left_out_if_no_annotator_gave_it_a_level() -> None:
+    """The rows of annotators without a level were counted as clips, also of clips with one."""
+    levels = {"a-1": ("S", "", ""), "a-2": ("", ""), "a-3": ("HN", "NS")}
+    clips = []
+    for clip_id, of_annotators in levels.items():
+        for name, level in zip(("ada", "ben", "cleo"), of_annotators, strict=False):
+            extra = {"annotator": name}
+            clips.append(Clip(f"{clip_id}.{name}", "a", level=level, extra=extra))
+    several = Manifest("m", Header("m"), tuple(clips), ("annotator",))
+    assert audit_levels(several, view="raw").n_without_level == 1

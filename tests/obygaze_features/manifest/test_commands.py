@@ -270,12 +270,13 @@ def test_videos_that_are_files_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
-    rows = "clip_id,movie_id,annotator,start_frame,end_frame,level\na,film,ada,0,9,S\n"
+    columns = "clip_id,movie_id,annotator,start_frame,end_frame,level,framerate"
+    rows = f"{columns}\na,film,ada,0,9,S,10\n"
     (tmp_path / "marks.csv").write_text(rows)
     call_obygaze("manifest", "import", "csv", "marks.csv", cwd=tmp_path).ok()
     (tmp_path / "marks.csv").unlink()
     (tmp_path / "marks").mkdir()
-    words = ("manifest", "project", "marks", "--every", "1", "--fps", "10")
+    words = ("manifest", "project", "marks", "--every", "1")
     assert call_obygaze(*words, cwd=tmp_path).ok().stdout.split()[-3:] == [
         "S",
         "100.0",

@@ -373,3 +373,14 @@ def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(
     assert read_manifest("./films.csv").clip_ids == ("b-1",)
     assert read_manifest(Path("films")).clip_ids == ("b-1",)
     assert read_manifest("films", workspace=tmp_path).clip_ids == ("a-1",)
+
+
+def test_a_column_that_would_not_be_written_is_refused(tmp_path: Path) -> None:
+    """The values of clips were lost without a word."""
+    clip = Clip("a-1", "a", extra={"mood": "joy"})
+    with pytest.raises(FixInput, match="clip 'a-1' has 'joy' in the column 'mood'"):
+        write_manifest(Manifest("m", Header("m"), (clip,)), tmp_path / "m.toml")
+    assert not list(tmp_path.iterdir())
+    whole = Manifest("m", Header("m"), (clip,), ("mood",))
+    write_manifest(whole, tmp_path / "m.toml")
+    assert read_manifest(tmp_path / "m.toml") == whole

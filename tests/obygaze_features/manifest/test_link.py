@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -427,3 +428,18 @@ def test_films_that_are_named_as_their_files_are_found(tmp_path: Path) -> None:
     report = link(manifest_of(*clips), tmp_path)
     assert [clip.video for clip in report.manifest] == list(names.values())
     assert len(report.by_time) == 2
+
+
+def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(
+    tmp_path: Path,
+) -> None:
+    """Two clips of one scene got its whole file, and so the same features."""
+    first = Clip("tt01-a", "tt01", 1, start_s=0.0, end_s=5.0)
+    second = Clip("tt01-b", "tt01", 1, start_s=5.0, end_s=9.0)
+    touch(tmp_path, "tt01_scene_1.mp4")
+    assert videos(link(manifest_of(first, second), tmp_path)) == ["", ""]
+    rows = [
+        replace(first, clip_id=f"tt01-a.{name}", extra={"annotator": name})
+        for name in ("ada", "ben")
+    ]
+    assert videos(link(manifest_of(*rows), tmp_path)) == ["tt01_scene_1.mp4"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from obygaze_features.manifest.listing import film_columns, manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.same_clip import Identity
 
 
 def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
@@ -16,11 +17,18 @@ def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
     assert columns["movie_title"] == ["Juno"]
 
 
-def test_times_of_a_clip_of_another_film_are_not_taken() -> None:
+def test_times_of_another_clip_are_not_taken() -> None:
+    """The manifest of a store may have been made anew, with other clips of the same ids."""
     clips = (
         Clip("a-1", "lake", start_s=1.0, end_s=2.0),
         Clip("a-2", "sea", start_s=3.0, end_s=4.0),
+        Clip("a-3", "lake", start_s=5.0, end_s=6.0),
     )
     manifest = Manifest("m", Header("m", {}), clips)
-    columns = film_columns(["a-1", "a-2"], ["lake", "lake"], manifest)
-    assert columns["start_s"] == [1.0, None]
+    identities = [
+        Identity("a-1", "lake", in_either=(1.0, 2.0)),
+        Identity("a-2", "lake"),
+        Identity("a-3", "lake", in_either=(7.0, 8.0)),
+    ]
+    columns = film_columns(identities, ["lake"] * 3, manifest)
+    assert columns["start_s"] == [1.0, None, None]

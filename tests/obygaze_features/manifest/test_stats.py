@@ -209,3 +209,12 @@ def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> Non
         definition, _, examples = concept_meaning(name).partition(" For example: ")
         assert definition.endswith(".") and examples.endswith("."), name
     assert concept_meaning("Weather") == ""
+
+
+def test_the_figure_of_clips_without_a_level_does_not_deny_their_concepts(
+    tmp_path: Path,
+) -> None:
+    clip = Clip("a-1", "a", concepts=("Look",))
+    stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), (clip,)))
+    svg, _ = draw_stats(stats, figure=tmp_path / "f")
+    assert "no clip with a level has a concept" in svg.read_text("utf-8")

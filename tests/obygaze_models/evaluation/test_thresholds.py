@@ -39,11 +39,11 @@ def test_one_class_says_nothing(y: list[int]) -> None:
     assert tune_threshold(y, [0.1, 0.2, 0.3][: len(y)]) is None
 
 
-def test_neighbouring_floats() -> None:
-    low = 0.3
-    high = float(np.nextafter(low, 1))
-    tuned = tune_threshold([0, 1], [low, high])
-    assert tuned == low
+def test_no_threshold_is_between_scores_that_differ_by_rounding_alone() -> None:
+    high = float(np.nextafter(-1.0, 0))
+    # A cut between the two would have an F1 of 1; with both as found it is 2 / 3.
+    for scores in ([-2.0, -1.0, high], [-2.0, high, -1.0]):
+        assert tune_threshold([0, 0, 1], scores) == -1.5
 
 
 def test_one_threshold_for_each_row() -> None:

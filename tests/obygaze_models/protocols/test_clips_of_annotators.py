@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec import structs
 from support.experiments import films, planted, quick, run_on, store_of
@@ -15,6 +16,7 @@ from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.testing import store_runs
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model, predict
 
@@ -123,3 +125,55 @@ def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:
     table = clip_table(replace(both, header=header), data)
     expected = [clip.clip_id for clip in both if concept in clip.concepts]
     assert list(table.ids) == expected
+
+
+def test_no_row_with_the_film_and_times_of_a_tested_clip_trains(tmp_path: Path) -> None:
+    again = [replace(clip, clip_id=f"again-{clip.clip_id}") for clip in ONE]
+    twice = ONE.with_clips([*ONE, *again])
+    # Their features are not equal, so that nothing else tells that they are one clip.
+    store = store_of(tmp_path / "s", twice, planted(twice))
+    changes = (
+        "splits.kind=kfold",
+        "splits.folds=4",
+        "data.view=raw",
+        'grid.models=["ridge"]',
+        'grid.train=["ENHN_S"]',
+        'grid.test=["ENHN_S"]',
+    )
+    inputs = gather(quick("honest", *changes), twice, "made-up", {"s": store})
+    (run,) = store_runs(inputs, n_jobs=1)
+    n_tested = 0
+    for _, _, held in run.every_fold:
+        places = []
+        for rows in (np.concatenate([held.train, held.validation]), held.test):
+            clips = [twice.clips[row] for row in rows]
+            places.append({(clip.movie_id, clip.start_s) for clip in clips})
+        trained, tested = places
+        assert not trained & tested
+        n_tested += len(held.test)
+    assert n_tested > 100
+
+
+def test_a_store_may_have_rows_of_annotators_and_clips_of_none(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "s", HALF, planted(HALF))
+    changes = ["data.view=raw", "report.replicates=20", "report.compare=false"]
+    protocol = training_protocol("ridge", "ENHN_S", HALF, changes)
+    inputs = gather(protocol, HALF, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    model = load_model(fit_final(inputs, run, tmp_path / "model"))
+    film = HALF.clips[0].movie_id
+    mixed = []
+    for clip in ONE:
+        of_x = f"{clip.clip_id}.x" if clip.movie_id == film else clip.clip_id
+        mixed.append(replace(clip, clip_id=of_x))
+    some = ONE.with_clips(mixed)
+    partly = store_of(tmp_path / "partly", some, planted(ONE))
+    found = predict(model, partly, list(by_annotator(ONE)), in_sample=True)
+    assert sorted(found.clip_ids) == sorted(clip.clip_id for clip in mixed)
+    # The row of an annotator is the clip that trained, under whichever of the two names.
+    basis_of = dict(zip(found.clip_ids, found.basis, strict=True))
+    assert {
+        basis_of[f"{clip.clip_id}.x"]
+        for clip in HALF
+        if clip.movie_id == film and clip.level != "NS"
+    } == {"in-sample"}

@@ -99,10 +99,14 @@ def test_the_time_of_a_file_is_not_its_content(here: Path) -> None:
     assert inputs_of(here).identity == before
 
 
-def test_other_runs_have_the_identity_that_they_had(tmp_path: Path) -> None:
+def test_equal_inputs_are_one_run_and_code_that_is_not_used_is_no_input(
+    tmp_path: Path,
+) -> None:
     manifest = films(2, 10)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     inputs = gather(quick("honest"), manifest, "", {"x": store})
+    again = gather(quick("honest"), films(2, 10), "elsewhere.toml", {"x": store})
+    assert again.default_name == inputs.default_name
     models = {**inputs.protocol.models, "unused": Model("sided.py:Sided", {})}
     grid = replace(inputs.protocol.grid, models=tuple(inputs.protocol.models))
     protocol = replace(inputs.protocol, models=models, grid=grid)

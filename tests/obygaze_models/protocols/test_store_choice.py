@@ -283,11 +283,13 @@ def test_folds_without_an_inner_score_take_the_first_store_that_tested_them() ->
     of_a = [a_test("0", None, 0.1), a_test("1", None, 0.2), a_test("2", 0.4, 0.3)]
     of_b = [a_test("0", None, 0.6), a_test("1", 0.0, 0.7), a_test("2", 0.4, 0.8)]
     of_b.append(a_test("3", None, 0.9))
+    skipped = {"3": "no fit on this store", "4": "no clips"}
     cells = [
-        Cell("t", "t", "m", "a", True, of_a),
-        Cell("t", "t", "m", "b", True, of_b),
+        Cell("t", "t", "m", "a", True, of_a, skipped),
+        Cell("t", "t", "m", "b", True, of_b, {"4": "no clips"}),
     ]
     (cell,) = with_chosen_stores(cells)
+    assert cell.skipped == {"4": "no clips"}
     assert [t.chosen["store"] for t in cell.tested] == ["a", "b", "a", "b"]
     assert [t.predictions.score[0] for t in cell.tested] == [0.1, 0.7, 0.3, 0.9]
     assert cell.tested[3].chosen["inner_ap"] == {"b": None}

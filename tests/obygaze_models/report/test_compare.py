@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from support.experiments import films, quick, without_models
 from support.run_tables import (
     FILMS,
     MadeCell,
@@ -18,8 +19,11 @@ from support.run_tables import (
     scores_for,
 )
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.comparison import ComparedRuns, Side, compare_runs
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 
 CLIPS = clips_of()
@@ -211,6 +215,32 @@ def test_clips_of_other_films_are_others_whatever_their_ids_are(tmp_path: Path) 
     compared = compare_runs(runs)
     assert math.isnan(the_side(compared).difference)
     assert "b does not test the clips of a" in compared.warnings[0]
+
+
+def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
+    tmp_path: Path,
+) -> None:
+    manifest = films(3, 12)
+    first, *others = manifest.clips
+    late = replace(first, start_s=200.0, end_s=202.5)
+    moved = manifest.with_clips([late, *others])
+    changes = ('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
+    protocol = without_models(quick("honest", *changes), "neighbour")
+    runs = []
+    for name, clips in {"before": manifest, "after": moved}.items():
+        path = tmp_path / "manifests" / f"{name}.toml"
+        write_manifest(clips, path)
+        inputs = gather(protocol, clips, str(path), {})
+        runs.append(run_protocol(inputs, tmp_path / "runs" / name, n_jobs=1))
+    with pytest.raises(FixInput, match=f"clip '{first.clip_id}' of before is another"):
+        compare_runs(runs)
+    with pytest.raises(FixInput, match=r"times: 3 s to 5\.5 s and 200 s to 202\.5 s"):
+        compare_runs(runs)
+    assert compare_runs([runs[0], runs[0]]).warnings == []
+    # Where the manifest is not there any more, nobody can say it.
+    (tmp_path / "manifests" / "before.toml").unlink()
+    (warning,) = compare_runs(runs).warnings
+    assert warning.startswith("after: only ids and films say that its clips are those")
 
 
 def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:

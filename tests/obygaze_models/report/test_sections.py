@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from support.run_tables import (
     FILMS,
     STORE,
+    Clips,
     MadeCell,
     clips_of,
     difference_row,
@@ -32,10 +34,12 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import (
     Section,
+    results,
     sections_of,
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import Heading, ResultTable
+from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
@@ -475,3 +479,48 @@ def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
     assert f"{names} is {value} on {row['clips']} clips" in sentence
     alone = made_run(tmp_path / "alone", [RIDGE], [])
     assert sections_by_key(alone)["results"].sentences == []
+
+
+def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
+    tmp_path: Path,
+) -> None:
+    clips = clips_of()
+    first, second = np.flatnonzero(clips.y)[:2]
+    cells = []
+    for store, left_out in {"a": first, "b": second}.items():
+        kept = np.arange(len(clips.ids)) != left_out
+        films = tuple(np.array(clips.films)[kept].tolist())
+        part = Clips(tuple(np.array(clips.ids)[kept].tolist()), films, clips.y[kept])
+        scores = scores_for(clips, 1.0, 3)[kept]
+        facts = {"tested": store}
+        cells.append(MadeCell("ridge", part, scores, store=store, facts=facts))
+        prior = {"is_model": False, "store": store, "facts": facts}
+        cells.append(MadeCell("neighbour", part, np.zeros(len(scores)), **prior))
+    run = made_run(tmp_path / "run", cells, stores={"a": STORE, "b": STORE})
+    n_clips = len(clips.ids) - 1
+    (row,) = [
+        line for line in result_text(run).splitlines() if line.split()[:1] == ["EN_S"]
+    ]
+    # Both models, and the guess, which is that of the first.
+    assert row.count(f" on {n_clips}") == 3
+    assert "Models of a row were tested on other clips" in result_text(run)
+    page = results(ReportRun.of(run))
+    beside = next(table for table in page.tables if table.key == "summary")
+    assert sum(isinstance(row, Heading) for row in beside.rows) == 2
+    (figure,) = [figure_of_pair(ReportRun.of(run), ("EN_S", "EN_S"))]
+    assert figure.markup.count(f"{n_clips} clips") == 3
+    # Models of the same clips need no such words.
+    alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
+    assert "Models of a row" not in result_text(alike)
+
+
+def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
+    tmp_path: Path,
+) -> None:
+    cells = []
+    for train in ("EN_S", "HN_S"):
+        cells.append(replace(RIDGE, train=train))
+        cells.append(replace(GUESS, train=train))
+    run = ReportRun.of(made_run(tmp_path / "run", cells))
+    (figure,) = figures_of_tasks(run)
+    assert "without video, trained on EN_S" in figure.markup

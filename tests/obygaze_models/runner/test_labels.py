@@ -71,10 +71,35 @@ def of_other_modality(manifest: Manifest) -> Manifest:
     return replace(manifest, header=header)
 
 
+def linked_to_own_files(manifest: Manifest) -> Manifest:
+    """Once clips have files of their own, their times in the film are in other columns."""
+    clips = []
+    for clip in manifest:
+        times = {"film_start_s": repr(clip.start_s), "film_end_s": repr(clip.end_s)}
+        extra = {**clip.extra, **times, "video_name": ""}
+        of_file = replace(clip, video=f"{clip.clip_id}.mp4", extra=extra)
+        clips.append(replace(of_file, start_s=None, end_s=None))
+    return manifest.with_clips(clips)
+
+
+def of_other_times(manifest: Manifest) -> Manifest:
+    first, *others = manifest.clips
+    return manifest.with_clips([replace(first, end_s=first.end_s + 1), *others])
+
+
+def of_other_film(manifest: Manifest) -> Manifest:
+    first, *others = manifest.clips
+    film = others[-1].movie_id
+    return manifest.with_clips([replace(first, movie_id=film), *others])
+
+
 @pytest.mark.parametrize(
     ("change", "is_noticed"),
     [
         (linked, False),
+        (linked_to_own_files, False),
+        (of_other_times, True),
+        (of_other_film, True),
         (of_other_level, True),
         (of_other_concepts, True),
         (of_other_column, True),
@@ -101,6 +126,18 @@ def test_a_manifest_that_is_gone_or_of_another_view_says_so(
         labels_since(run, replace(before, header=published)),
     ):
         assert now.manifest is None and "moved or changed" in now.changed
+
+
+def test_a_run_without_a_hash_of_its_clips_is_still_found(
+    run: Run, before: Manifest
+) -> None:
+    about = {**run.about, "manifest": {**run.about["manifest"]}}
+    recorded = dict(about["manifest"]["labels"])
+    del recorded["clips"]
+    about["manifest"]["labels"] = recorded
+    earlier = Run(run.folder, about)
+    assert labels_since(earlier, before).changed == ""
+    assert labels_since(earlier, of_other_level(before)).changed
 
 
 def test_of_a_run_of_an_earlier_version_every_change_of_the_rows_counts(

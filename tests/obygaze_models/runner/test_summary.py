@@ -14,6 +14,7 @@ from obygaze_models.runner.summary import (
     answer,
     cells_of,
     many_fits,
+    rare_concepts_text,
     short,
     verdict,
     warnings_of,
@@ -409,4 +410,19 @@ def test_a_model_without_a_value_has_a_sentence_without_a_number(
     )
     assert answer(run) == (
         "ridge has no AP (EN_S): no fold tests clips of both classes."
+    )
+
+
+def test_a_rare_concept_has_the_numbers_of_each_store() -> None:
+    look = {"folds": 1, "of": 4, "least": 2}
+    body = {"folds": 4, "of": 4, "least": 0}
+    text = rare_concepts_text(
+        {
+            "a": {"Look": look, "Body": body},
+            "b": {"Look": {**look, "least": 1}, "Body": body},
+        }
+    )
+    assert text.endswith(
+        ": Look on a (down to 2 clips, in 1 of 4 folds), Body (down to 0 clips, in 4 of 4 folds),"
+        " Look on b (down to 1 clip, in 1 of 4 folds)."
     )

@@ -15,6 +15,9 @@ from support.saved_models import write_model_json
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model, predict
 
 CITATION = "Lab, Made-up features, 2026"
@@ -168,3 +171,29 @@ def test_a_clip_of_a_store_without_a_manifest_is_not_called_unseen(
     write_model_json(tmp_path / "models" / "m", document)
     with pytest.raises(FixInput, match="may have been trained on this one"):
         predict("m", "bare", workspace=tmp_path)
+
+
+def test_a_clip_whose_film_its_manifest_does_not_know_is_not_called_unseen(
+    tmp_path: Path,
+) -> None:
+    """As in LIRIS-ACCEDE, where clips of unknown films may be of one that the model has seen."""
+    manifest = films(6, 20, seed=3)
+    last = manifest.clips[-1].movie_id
+    clips = []
+    for clip in manifest:
+        is_known = clip.movie_id != last
+        clips.append(clip if is_known else replace(clip, movie_id="unknown"))
+    manifest = manifest.with_clips(clips)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    changes = ["data.where=movie_id != unknown", "report.replicates=20"]
+    protocol = training_protocol("ridge", "ENHN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    model = load_model(fit_final(inputs, run, tmp_path / "model"))
+    for asked in (None, list(manifest)):
+        found = predict(model, store, asked)
+        basis_of = dict(zip(found.clip_ids, found.basis, strict=True))
+        of_unknown = {basis_of[c.clip_id] for c in clips if c.movie_id == "unknown"}
+        assert of_unknown == {"film-unknown"}
+        others = {basis_of[c.clip_id] for c in clips if c.movie_id != "unknown"}
+        assert others == {"out-of-fold", "film-seen"}

@@ -62,9 +62,9 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
     assert model.clips is not None
     seen = MANIFEST[model.clips.clip_ids[0]]
     said = {
-        training_text(of_model, clip).partition(":")[0]
+        training_text(of_model, clip, MANIFEST).partition(":")[0]
         for of_model in (model, replace(model, clips=None))
-        for clip in (seen, replace(seen, clip_id="new"), Clip("new", "brug"))
+        for clip in (seen, Clip("new", seen.movie_id), Clip("new", "brug"))
     }
     assert said == {
         "The model was trained on this clip",
@@ -73,7 +73,7 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
         "",
     }
     assert page.clip(seen.clip_id)["explanation"]["training"] == training_text(
-        model, seen
+        model, seen, MANIFEST
     )
 
 

@@ -576,6 +576,17 @@ def test_pictures_of_a_film_are_times_or_refused(
     assert (first.start_s, first.end_s) == pytest.approx(expected)
 
 
+def test_a_file_of_a_clip_of_several_annotators_is_the_clip(tmp_path: Path) -> None:
+    """It was refused as a file of several clips."""
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "clip_id,movie_id,start_frame,end_frame,framerate,video,annotator\n"
+        "lake-1,lake,10,19,25,lake-1.mp4,ada\n"
+        "lake-1,lake,10,19,25,lake-1.mp4,ben\n"
+    )
+    assert [clip.start_s for clip in read(table).manifest] == [None, None]
+
+
 def test_times_in_the_film_may_be_clock_times(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(
