@@ -71,7 +71,7 @@ def rate_and_length(path: Path) -> tuple[Fraction | None, float]:
 
 
 @lru_cache(maxsize=256)
-def _rate_and_length(path: Path, *_: int) -> tuple[Fraction | None, float]:
+def _rate_and_length(path: Path, *_size_and_time: int) -> tuple[Fraction | None, float]:
     """Return rate and seconds of a video as they are kept, until the file is another one."""
     from obygaze_features.video.container import open_video
 

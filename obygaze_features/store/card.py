@@ -44,7 +44,7 @@ LICENCES = (
     "ODbL-1.0",
 )
 _HASH = re.compile(r"[0-9a-f]{40,64}")
-_SECTION = re.compile(r"^Licence: .*\n\n.*\n", re.MULTILINE)
+_SECTION = re.compile(r"^Licence: .*\n\r?\n.*\n", re.MULTILINE)
 _BOM = "\ufeff"
 # Keys of the head that the program writes, whatever a person has edited.
 _TERMS_KEYS = ("license", "license_name", "citation")

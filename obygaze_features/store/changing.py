@@ -296,7 +296,9 @@ class _Named(NamedTuple):
     def of(cls, store: Store, names: Sequence[str]) -> Self:
         """Return what the names are: a film, or else a clip; an error for an unknown name."""
         known_films = store.table.films.runs_of_film
-        films = [name for name in dict.fromkeys(names) if name in known_films]
+        # Ids of NumPy, as `Store.clip_ids` has them, are no texts of JSON.
+        names = list(dict.fromkeys(map(str, names)))
+        films = [name for name in names if name in known_films]
         for film, row in zip(films, store.table.find(films).tolist(), strict=True):
             if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
                 raise FixInput(
@@ -304,7 +306,7 @@ class _Named(NamedTuple):
                     where=store.location,
                     hint="--without CLIP for each clip that you mean",
                 )
-        clips = [name for name in dict.fromkeys(names) if name not in known_films]
+        clips = [name for name in names if name not in known_films]
         rows = store.table.find(clips)
         for clip, row in zip(clips, rows.tolist(), strict=True):
             if row < 0:
@@ -636,51 +638,49 @@ def _merged_rows(
 ) -> tuple[PickedRows, list[str]]:
     """Return the rows of all stores, each clip once, and what a person should know of them."""
     withdrawals = Withdrawals.of(stores)
-    merged_of_clip: dict[str, _Merged] = {}
-    in_both: list[_Merged] = []
-    by_ids = []
+    rows_of_clip: dict[str, list[_Merged]] = {}
+    had_features: dict[str, None] = {}
+    by_ids: dict[str, None] = {}
     for place, store in enumerate(stores):
         for number, row in enumerate(store.rows):
-            here = _Merged(row, place, number)
-            other = merged_of_clip.setdefault(row.clip_id, here)
-            if other is here:
-                continue
-            compared = compare_clips(
-                identity_of(other.row, stores[other.place].record),
-                identity_of(row, store.record),
-            )
-            if compared.contradiction:
-                raise _two_clips(row.clip_id, compared, stores[other.place], store)
-            if compared.sameness is UNKNOWN:
-                by_ids.append(row.clip_id)
-            second = here
-            if _is_better(here, other, stores):
-                merged_of_clip[row.clip_id] = here
-                second = other
-            if row.is_ok and other.row.is_ok:
-                in_both.append(second)
-    merged = list(merged_of_clip.values())
-    rows = []
-    lost = []
-    for row, place, _ in merged:
-        reason = withdrawals.reason(row, stores[place].record)
-        if reason and row.is_ok:
-            lost.append(row.clip_id)
-        rows.append(row._replace(status=WITHDRAWN, reason=reason) if reason else row)
+            known = rows_of_clip.setdefault(row.clip_id, [])
+            for other in known:
+                first = stores[other.place]
+                compared = compare_clips(
+                    identity_of(other.row, first.record), identity_of(row, store.record)
+                )
+                if compared.contradiction:
+                    raise _two_clips(row.clip_id, compared, first, store)
+                if compared.sameness is UNKNOWN:
+                    by_ids[row.clip_id] = None
+            # A row that may be withdrawn gives nothing, also where another row knows better.
+            reason = withdrawals.reason(row, store.record)
+            if reason and row.is_ok:
+                had_features[row.clip_id] = None
+            if reason:
+                row = row._replace(status=WITHDRAWN, reason=reason)
+            known.append(_Merged(row, place, number))
+    merged: list[_Merged] = []
+    pairs = []
+    for rows in rows_of_clip.values():
+        best = next((each for each in rows if each.row.is_ok), rows[0])
+        for other in rows:
+            if other.row.is_ok and other is not best:
+                pairs.append((len(merged), other.place, other.number))
+        merged.append(best._replace(row=_completed(best, rows, stores)))
     source = PickedRows(
-        rows,
+        [each.row for each in merged],
         stores,
         np.array([each.place for each in merged], np.int64),
         np.array([each.number for each in merged], np.int64),
     )
-    row_of_clip = {clip: number for number, clip in enumerate(merged_of_clip)}
-    pairs = []
-    for row, place, number in in_both:
-        merged_row = row_of_clip[row.clip_id]
-        if rows[merged_row].is_ok:
-            pairs.append((merged_row, place, number))
+    lost = [
+        each.row.clip_id
+        for each in merged
+        if each.row.clip_id in had_features and not each.row.is_ok
+    ]
     _check_equal(source, pairs, arrays)
-    return source, [_sentence_on(lost, LOST), _sentence_on(by_ids, BY_IDS)]
+    return source, [_sentence_on(lost, LOST), _sentence_on(list(by_ids), BY_IDS)]
 
 
 LOST = "with features in one of the stores, withdrawn in the new one"
@@ -691,18 +691,19 @@ def _sentence_on(clips: Sequence[str], words: str) -> str:
     return f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}" if clips else ""
 
 
-def _is_better(here: _Merged, other: _Merged, stores: Sequence[Store]) -> bool:
-    """Return whether a row of a clip is taken in place of another one of the same clip.
+def _completed(best: _Merged, rows: Sequence[_Merged], stores: Sequence[Store]) -> Row:
+    """Return a row with the film and the times of its clip, where only other rows have them.
 
-    A row with features goes first, then one whose film is known.
+    Without them, the store would take another clip of this id for this one.
     """
-    if here.row.is_ok != other.row.is_ok:
-        return here.row.is_ok
-    films = [
-        identity_of(each.row, stores[each.place].record).movie_id
-        for each in (here, other)
-    ]
-    return bool(films[0]) and not films[1]
+    row = best.row
+    for other, place, _ in rows:
+        if (row.start_s, row.end_s) == (None, None):
+            row = row._replace(start_s=other.start_s, end_s=other.end_s)
+        film = identity_of(other, stores[place].record).movie_id
+        if film and not identity_of(row, stores[best.place].record).movie_id:
+            row = row._replace(movie_id=film)
+    return row
 
 
 def _two_clips(

@@ -176,11 +176,13 @@ def pull(
     finish_waiting(target)
     older = _copy_at(target, store)
     card, notes = _card_of_copy(store, older)
+    changes: list[str] = []
+    if older is not None:
+        changes = _changes_of_terms(older.terms, read_terms(card))
     if older is not None and older.seal == store.seal:
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_copies(target)
-            changes = _changes_of_terms(older.terms, read_terms(card))
             if card != older.card:
                 write_atomic(target / CARD, card)
                 notes.append("README.md is now as at the source")
@@ -201,7 +203,7 @@ def pull(
         seal=store.seal,
         n_sent=n_sent,
         n_bytes_transferred=n_bytes,
-        changes=changes_of(since),
+        changes=[*changes_of(since), *changes],
         notes=notes,
         copies=copies,
     )

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.files import csv_line
 from obygaze_features.core.leftovers import hidden_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.same_clip import (
@@ -53,7 +52,7 @@ from obygaze_features.store.records import Replaced
 from obygaze_features.store.withdrawals import Withdrawals
 
 # Tables of a store, or of one that is being made, in which the ids stand.
-_TABLES = (FILMS_CSV, ROWS_CSV, CLIPS_CSV)
+_TABLES = (ROWS_CSV, CLIPS_CSV, FILMS_CSV)
 _OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
 _SKIPPED = (".git", "__pycache__")
 EARLIER = "store that was replaced"
@@ -222,16 +221,10 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
     if (path / STORE_JSON).is_file():
         with suppress(ObygazeError, OSError):
             return _copy_of_finished(open_store(path), path, kind, withdrawals)
-    # It is not finished, or damaged: what its tables name, it may have.
-    names = {*withdrawals.reason_of_film}
-    names.update(clip.identity.clip_id for clip in withdrawals.clips)
-    cells = [csv_line([name]).rstrip("\n").encode("utf-8") for name in names]
-    for table in _TABLES:
-        with suppress(OSError):
-            data = (path / table).read_bytes()
-            if any(cell in data for cell in cells):
-                return Copy(path, kind)
-    return None
+    # It is not finished, or damaged: what its table names, it may have.
+    tables = [path / name for name in _TABLES if (path / name).is_file()]
+    remark = _remark_on(tables[0], SCORES, withdrawals, set())
+    return None if remark is None else Copy(path, kind, remark=remark)
 
 
 def _copy_of_finished(

@@ -1,7 +1,7 @@
 """Which clips a file names: an export, a table of scores, a page.
 
 The files may come from a stranger, and need not be exports of obygaze: the original of an import
-names the clips too. Only texts are read, never numbers.
+names the clips too. Only texts and ids are read, never other numbers.
 """
 
 import json
@@ -15,6 +15,7 @@ import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.lazy import need
+from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
@@ -90,7 +91,15 @@ def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
             continue
         of_rows = films if len(films) == len(column) else [""] * len(column)
         for clip_id, film in zip(column, of_rows, strict=True):
-            yield Identity(clip_id, _film(film))
+            yield from _as_stored(clip_id, film)
+
+
+def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
+    """Yield a clip as a file names it, and as an import of the file does."""
+    yield Identity(clip_id, _film(film))
+    stored_id = as_id(clip_id)
+    if stored_id != clip_id:
+        yield Identity(stored_id, _film(film and as_id(film)))
 
 
 def _texts_of_npz(path: Path) -> dict[str, list[str]]:
@@ -105,7 +114,8 @@ def _texts_of_npz(path: Path) -> dict[str, list[str]]:
                     read_header = np.lib.format.read_array_header_2_0
                 shape, _, dtype = read_header(stream)
             is_short = entry.file_size <= _MOST_TEXT_BYTES
-            if dtype.kind in "US" and len(shape) == 1 and is_short:
+            is_column = dtype.kind in "US" or (name == ID_KEY and dtype.kind in "iu")
+            if is_column and len(shape) == 1 and is_short:
                 columns[name] = [_text(value) for value in arrays[name].tolist()]
     return columns
 
@@ -116,10 +126,11 @@ def _texts_of_parquet(path: Path) -> dict[str, list[str]]:
     file = parquet.ParquetFile(path)
     names = []
     for field in file.schema_arrow:
-        if types.is_string(field.type) or types.is_large_string(field.type):
+        is_text = types.is_string(field.type) or types.is_large_string(field.type)
+        if is_text or (field.name == ID_KEY and types.is_integer(field.type)):
             names.append(field.name)
-    columns: dict[str, list[str]] = file.read(names).to_pydict()
-    return columns
+    columns = file.read(names).to_pydict()
+    return {name: list(map(_text, column)) for name, column in columns.items()}
 
 
 def _clips_of_hdf5(path: Path) -> Iterator[Identity]:
@@ -133,10 +144,12 @@ def _clips_of_hdf5(path: Path) -> Iterator[Identity]:
         for key in file:
             node = file[key]
             is_column = isinstance(node, h5py.Dataset) and node.ndim == 1
-            if is_column and h5py.check_string_dtype(node.dtype):
+            is_text = is_column and h5py.check_string_dtype(node.dtype)
+            if is_text:
                 check_texts(file, node)
+            if is_text or (is_column and key == ID_KEY and node.dtype.kind in "iu"):
                 columns[key] = [_text(value) for value in node[()].tolist()]
-            yield Identity(key, _film(_text(node.attrs.get(FILM_KEY, ""))))
+            yield from _as_stored(key, _text(node.attrs.get(FILM_KEY, "")))
         yield from _of_columns(columns)
 
 
@@ -145,4 +158,6 @@ def _film(name: str | None) -> str:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return ""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

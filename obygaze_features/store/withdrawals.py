@@ -5,7 +5,7 @@ Extraction, import, merge, copies, `info`, `verify` and the list of what is stil
 only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Self
 
@@ -228,11 +228,11 @@ def withdrawn_elsewhere(
 
 def rows_withdrawn_elsewhere(store: Store, workspace: Workspace) -> str:
     """Return that clips with features in a store were withdrawn from others of a workspace."""
-    if not stores_with_withdrawals(workspace):
-        return ""
-    clips = [
-        (identity_of(row, store.record), row.movie_id)
-        for row in store.rows
-        if row.is_ok
-    ]
-    return withdrawn_elsewhere(clips, workspace)
+    return withdrawn_elsewhere(_clips_with_features(store), workspace)
+
+
+def _clips_with_features(store: Store) -> Iterator[tuple[Identity, str]]:
+    """Yield what is known of each clip; a generator, which reads the rows where they are needed."""
+    for row in store.rows:
+        if row.is_ok:
+            yield identity_of(row, store.record), row.movie_id

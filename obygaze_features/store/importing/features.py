@@ -54,6 +54,7 @@ from obygaze_features.store.making import new_store, rows_not_finite, write_stor
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
+    UNKNOWN_FILM,
     WITHOUT_MANIFEST,
     Manifest,
     Origin,
@@ -380,7 +381,8 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         id_of = as_id if reader.export is None else str
         clip_ids = list(map(id_of, reader.clip_ids))
         _check_unique(clip_ids, reader)
-        rows = list(map(Row, clip_ids, map(id_of, _films_of(reader))))
+        films = map(id_of, _films_of(reader, clip_ids))
+        rows = list(map(Row, clip_ids, films))
         for number, (start_s, end_s) in enumerate(reader.times):
             rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
         record = _manifest_record(WITHOUT_MANIFEST, rows)
@@ -430,6 +432,12 @@ def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
     return identity_of(row, reader.export)._replace(clip_id=clip_id)
 
 
+def _stored_identity(reader: Reader, place: int) -> Identity:
+    """Return what a store without a manifest says of a clip of the files."""
+    name = reader.clip_ids[place]
+    return _identity_in(reader, place, as_id(name) if reader.export is None else name)
+
+
 def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
     """Return a sentence on clips whose ids are not as in the files."""
     changes = []
@@ -473,14 +481,20 @@ def _manifest_record(name: str, rows: Sequence[Row]) -> Manifest:
     return Manifest(name, model.clips_sha256(pairs))
 
 
-def _films_of(reader: Reader) -> list[str]:
+def _films_of(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
 
-    If they say it of some clips only, the others might get another name for the same film.
+    If they say it of some clips only, the others might get another name for the same film. A film
+    that is guessed must be the one by which `is_guessed_film` knows a guess: of an id that has
+    changed too much, none is.
     """
     named = [film for film in reader.movie_ids if film is not None]
     if not named:
-        return [film_of_id(clip) for clip in reader.clip_ids]
+        films = [film_of_id(clip) for clip in reader.clip_ids]
+        for place, clip_id in enumerate(clip_ids):
+            if as_id(films[place]) != film_of_id(clip_id):
+                films[place] = UNKNOWN_FILM
+        return films
     if len(named) == len(reader.clip_ids):
         return named
     pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)
@@ -808,6 +822,11 @@ class ImportedRows:
         rows_to_ask = self.clips.rows if self.withdrawals else ()
         for number, row in enumerate(rows_to_ask):
             reason = self.withdrawals.reason(row, self.clips)
+            place = int(self.places[number])
+            if place >= 0 and not reason:
+                # It may have been withdrawn under the id that it has in the files.
+                in_files = _stored_identity(self.reader, place)
+                reason = self.withdrawals.find(in_files).reason
             if reason:
                 withdrawn[number] = row._replace(status=WITHDRAWN, reason=reason)
         self.places[list(withdrawn)] = -1

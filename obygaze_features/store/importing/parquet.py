@@ -108,6 +108,13 @@ class _Table:
                     f"{file.name} has other columns than {files[0].name}, or of other types",
                     where=str(file),
                 )
+        key = ORIGIN_KEY.encode()
+        if len({(schema.metadata or {}).get(key) for schema in schemas}) > 1:
+            raise FixInput(
+                "these files are not exports of one store",
+                where=str(path),
+                hint="obygaze store import parquet FILE for each, then obygaze store merge",
+            )
         self.first_rows = np.array(first_rows)
         self.schema = schemas[0]
         names = self.schema.names

@@ -423,6 +423,7 @@ def test_what_a_person_edited_stays_in_a_new_card() -> None:
     assert card.endswith("\n---\nMine.\n")
     windows = a_card().replace("\n", "\r\n").encode()
     assert edits_of(windows).body == ""
+    assert b"\nLicence: MIT\n" in with_terms(windows, Terms("MIT"))
 
 
 def test_a_card_in_another_encoding_keeps_its_bytes() -> None:

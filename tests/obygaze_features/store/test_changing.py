@@ -7,12 +7,14 @@ import shlex
 import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.filled_stores import ARRAYS, plan
 from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
+from support.stores import made_store
 from support.withdrawn_stores import (
     FILM,
     KIND,
@@ -54,6 +56,7 @@ from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.finding import BY_IDS, OTHERS
+from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, Manifest
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
@@ -273,6 +276,55 @@ def test_a_store_that_is_filled_is_told_by_an_id_with_quotes(
     )
     made = subset(store, without=['the "lake"'], reason="asked", workspace=workspace)
     assert stores / "again.next" in [copy.path for copy in made.copies]
+
+
+def test_a_store_that_is_filled_is_told_by_its_clips(workspace: Workspace) -> None:
+    """Not by any text: the id 1 is also a part of the id 12, and the number of a row."""
+    stores = workspace.root / "stores"
+    rows = [Row("1", "lake", 0, 2), Row("2", "lake", 4, 6)]
+    made_store(stores / "films", rows, {"clip": np.ones((2, 4), "float32")})
+    for name, row in {
+        "same": Row("1", "lake", 0, 2),
+        "other-film": Row("1", "sea", 0, 2),
+        "other-id": Row("12", "sea", 0, 2),
+    }.items():
+        plan_filling(
+            stores / name,
+            [row, Row("3", "sea", 1, 2)],
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=KIND,
+        )
+    made = subset(stores / "films", without=["1"], reason="asked", workspace=workspace)
+    listed = {copy.path.name: copy.remark for copy in made.copies[1:]}
+    assert listed == {"same.next": "", "other-film.next": OTHERS}
+
+
+@pytest.mark.parametrize("ids", [["Nuit 1", "Nuit 2"], [1, 2], ["Зеркало-1", "x-2"]])
+@pytest.mark.parametrize("format", ["npz", "hdf5", "parquet"])
+def test_the_original_of_an_import_is_told_by_ids_that_became_others(
+    workspace: Workspace, format: str, ids: list[str | int]
+) -> None:
+    root = workspace.root
+    values = np.random.default_rng(0).standard_normal((2, 4))
+    file = root / f"original.{format}"
+    if format == "npz":
+        np.savez(file, clip_id=ids, clip=values)
+    elif format == "hdf5":
+        with h5py.File(file, "w") as out:
+            out["clip_id"] = ids
+            out["clip"] = values
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        columns = {"clip_id": ids, "clip": values.tolist()}
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.table(columns), file)
+    store = root / "stores" / "imported"
+    import_features(format, file, store, workspace=root)
+    clip = open_store(store).clip_ids[0]
+    made = subset(store, without=[clip], reason="asked", workspace=workspace)
+    assert [copy.path for copy in made.copies[1:]] == [file]
 
 
 def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
@@ -691,6 +743,33 @@ def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
     made = merge(stores, workspace.root / "both", workspace=workspace)
     (warning,) = made.warnings
     assert warning.startswith("late, new (2 clips) were withdrawn from films")
+
+
+def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
+    """The second store, which knows the film alone, contradicts neither of the others."""
+    values = {"clip": np.ones((1, 4), "float32")}
+    rows = [Row("1", "unknown", 0, 2), Row("1", "lake"), Row("1", "unknown", 4, 6)]
+    stores = [tmp_path / str(number) for number in range(3)]
+    for store, row in zip(stores, rows, strict=True):
+        made_store(store, [row], values, manifest=Manifest("imported", store.name))
+    with pytest.raises(Mismatch, match="0 s to 2 s and 4 s to 6 s"):
+        merge(stores, tmp_path / "all")
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_what_one_store_knows_of_a_clip_is_kept(
+    tmp_path: Path, is_turned: bool
+) -> None:
+    """Without the times, the new store would take another clip of the film for this one."""
+    values = {"clip": np.ones((1, 4), "float32")}
+    failed = Row("1", "sea", status=FAILED, reason="damaged")
+    stores = [tmp_path / name for name in ("imported", "times", "film")]
+    rows = [Row("1", "unknown"), Row("1", "unknown", 0, 2), failed]
+    names = ["imported", "imported", "films"]
+    for store, row, name in zip(stores, rows, names, strict=True):
+        made_store(store, [row], values, manifest=Manifest(name, store.name))
+    merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
+    assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
 
 
 def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import copying, placing
-from obygaze_features.store.card import Terms
+from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe_store
@@ -401,6 +401,21 @@ def test_a_licence_that_was_corrected_reaches_a_copy(store: Path, home: Path) ->
     card = (home / "copy" / "README.md").read_text("utf-8")
     assert card.startswith("---\nlicense: cc-by-4.0\n")
     assert card.endswith("Our note.\n")
+
+
+def test_other_terms_of_the_source_are_said(
+    store: Path, home: Path, workspace: Workspace
+) -> None:
+    push(store, home / "shared", licence="CC-BY-4.0")
+    pull(home / "shared", home / "copy")
+    for name in ("films", "shared"):
+        card = (store if name == "films" else home / name) / "README.md"
+        card.write_bytes(with_terms(card.read_bytes(), Terms("CC-BY-NC-4.0")))
+    withdraw(store, workspace)
+    push(store, home / "shared")
+    made = pull(home / "shared", home / "copy")
+    assert made.changes[0].startswith("the source was replaced on")
+    assert made.changes[1:] == ["licence of the source: CC-BY-NC-4.0 (was CC-BY-4.0)"]
 
 
 def test_a_card_that_was_edited_in_two_places(store: Path, home: Path) -> None:

@@ -26,6 +26,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import features, npz, reader
 from obygaze_features.store.importing.features import import_features, open_features
 from obygaze_features.store.reading import Store, open_store
@@ -51,6 +52,40 @@ def made(source: Any, path: Path, format: Any = "npz", **options: Any) -> Store:
 def values_of(store: Store, array: str, clips: list[str] | None = None) -> np.ndarray:
     """Rows of an array."""
     return np.asarray(store.matrix(array, clips=clips))
+
+
+def test_a_film_that_is_guessed_never_counts_as_known(tmp_path: Path) -> None:
+    """Ids that become others name other films than the ids in the files do."""
+    ids = ["Зеркало-1", "Les Yeux - 2", "lake-3", "-x", "4"]
+    store = made(saved(tmp_path / "x.npz", clip_id=ids, clip=np.eye(5)), tmp_path / "s")
+    films = store.movie_ids.tolist()
+    assert films == ["unknown", "unknown", "lake", "unknown", "unknown"]
+    for row in store.rows:
+        assert identity_of(row, store.record).movie_id == ""
+
+
+@pytest.mark.parametrize("is_export", [True, False])
+@pytest.mark.parametrize(
+    "clip",
+    [
+        Clip("lake-1.ada", "lake", extra={"annotator": "ada"}),
+        Clip("scene", "lake", video="lake-1.mp4"),
+    ],
+    ids=["annotator", "video"],
+)
+def test_what_was_withdrawn_does_not_come_back_under_another_id(
+    tmp_path: Path, clip: Clip, is_export: bool
+) -> None:
+    file = saved(tmp_path / "x.npz", clip_id=["lake-1", "lake-2"], clip=np.eye(2, 5))
+    store = tmp_path / "stores" / "s"
+    made(file, store)
+    if is_export:
+        file = tmp_path / "export.npz"
+        export_features(store, file, "npz")
+    subset(store, without=["lake-1"], reason="asked", workspace=tmp_path)
+    manifest = a_manifest([clip, Clip("lake-2", "lake")])
+    again = made(file, tmp_path / "again", manifest=manifest, workspace=tmp_path)
+    assert [row.status for row in again.rows] == [WITHDRAWN, "ok"]
 
 
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:

@@ -16,6 +16,7 @@ import pytest
 from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing.features import (
     import_features,
     open_features,
@@ -614,6 +615,19 @@ def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:
     parquet(tmp_path / "f/data/c.parquet", clip_id=["c-1"], other=[[1.0, 2.0]])
     with pytest.raises(FixInput, match="has other columns than"):
         open_features("parquet", tmp_path / "f")
+
+
+def test_exports_of_two_stores_are_not_one_table(tmp_path: Path) -> None:
+    """The terms and the withdrawals of the second one would be lost."""
+    for name in ("a", "b"):
+        file = parquet(
+            tmp_path / f"{name}.parquet", clip_id=[f"{name}-1"], clip=[[1.0]]
+        )
+        made("parquet", file, tmp_path / name)
+        export_features(tmp_path / name, tmp_path / "exports" / name, "parquet")
+    with pytest.raises(FixInput, match="not exports of one store"):
+        open_features("parquet", tmp_path / "exports")
+    assert len(made("parquet", tmp_path / "exports" / "a", tmp_path / "again")) == 1
 
 
 def test_errors_of_parquet(tmp_path: Path) -> None:
