@@ -216,7 +216,7 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
             if _SCORE.fullmatch(name)
         ]
         # Whether the model has seen the clip, or others of its film.
-        facts = [*scores, row.cells.get("basis", "")]
+        facts = [row.cells.get("basis", ""), *scores]
         decision = row.cells.get("decision", "")
         level = canonical_level(decision) or ""
         if decision and not level:

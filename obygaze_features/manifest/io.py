@@ -291,7 +291,6 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
 
 def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     """Return the TOML and CSV files of a manifest; an error where they could not be read back."""
-    _check_columns(manifest)
     try:
         toml = header_to_toml(manifest.header).encode("utf-8")
         rows = rows_to_csv(manifest)
@@ -300,6 +299,7 @@ def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
         raise FixInput(
             f"UTF-8 cannot encode {character!r}", where=manifest.name
         ) from error
+    _check_columns(manifest)
     _parse(Path(f"{manifest.name}.toml"), toml, rows)
     return toml, rows
 

@@ -402,7 +402,7 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
     for table, cue in {
         "like.csv": "02.000 --> 00:00:04.000\n<v like><c.comment>cosine 0.5</c></v>",
         "predicted.csv": "00.000 --> 00:00:02.000\n<v predicted><c.level>S</c>"
-        " <c.comment>p:S 0.75, unseen</c></v>",
+        " <c.comment>unseen, p:S 0.75</c></v>",
     }.items():
         more = ("--predictions", table, "--fps", "25")
         assert cue in exported(tmp_path, "vtt", "clips", *more).read_text("utf-8")

@@ -143,7 +143,8 @@ def test_a_page_with_a_wrong_vocabulary_is_not_opened_to_annotate(
     tmp_path: Path,
 ) -> None:
     page = page_with(tmp_path, MIRROR.replace('"Look"', '"Window"'))
-    write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
+    films = replace(page.manifest, columns=("framerate",))
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
     with pytest.raises(FixInput) as caught:
         open_site("films", annotate="ada", workspace=tmp_path)
     assert "got 'Window'; known: Look, Body" in caught.value.details[0]
