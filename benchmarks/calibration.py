@@ -156,7 +156,7 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
         world = replace(world, runs_on=True)
     for name in STORES.get(design, TWO_STORES):
         X = features_of(world, film_of_row, is_sure, signal, rng)
-        origin = {"sha256": name, "backbone": "made up"}
+        origin = {"location": name, "sha256": name, "backbone": "made up"}
         stores.append(Features(name, X, np.arange(len(rows)), {}, origin))
     return Inputs(protocol, clips, "", rows, labels, stores)
 

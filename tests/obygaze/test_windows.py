@@ -141,7 +141,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        # An index has the moment in its name at which its film was written.
+        if path.is_file() and "indexes" not in path.parts
     }
 
 

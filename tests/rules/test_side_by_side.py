@@ -234,14 +234,15 @@ def check_summary(
     ]
     (table,) = tables
     at = list(table.headers).index(BEST_GUESS)
-    by_key: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
+    by_key: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
     for cell in report.cells:
-        by_key[cell.train, cell.test, cell.n_clips].append(cell)
+        by_key[cell.train, cell.test, cell.tested].append(cell)
     in_order = [cell for of_key in by_key.values() for cell in of_key]
     rows = [row for row in table.rows if not isinstance(row, Heading)]
     headings = [row.title for row in table.rows if isinstance(row, Heading)]
     assert len(headings) == len(by_key)
-    for heading, (_, _, n_clips) in zip(headings, by_key, strict=True):
+    for heading, cells_of_key in zip(headings, by_key.values(), strict=True):
+        n_clips = cells_of_key[0].n_clips
         assert f"({n_clips:,} clips of " in heading
     for cell, row in zip(in_order, rows, strict=True):
         clips = set(clips_of(cells[cell.name]))
