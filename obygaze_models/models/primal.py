@@ -112,10 +112,13 @@ def _where_flat(slope_at: Callable[[float], float], most_slope: float) -> float:
 
     The slope rises along the step. Secants and halvings take turns.
     """
-    low, high = 0.0, 1.0
-    low_slope, high_slope = slope_at(low), slope_at(high)
+    low = 0.0
+    high = 1.0
+    low_slope = slope_at(low)
+    high_slope = slope_at(high)
     while high_slope < -most_slope:
-        low, low_slope = high, high_slope
+        low = high
+        low_slope = high_slope
         high *= 2
         high_slope = slope_at(high)
     if high_slope <= most_slope:
@@ -128,7 +131,9 @@ def _where_flat(slope_at: Callable[[float], float], most_slope: float) -> float:
         if abs(slope) <= most_slope:
             return t
         if slope < 0:
-            low, low_slope = t, slope
+            low = t
+            low_slope = slope
         else:
-            high, high_slope = t, slope
+            high = t
+            high_slope = slope
     return low
