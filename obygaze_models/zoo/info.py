@@ -26,7 +26,12 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.same_clip import Comparison, Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    Comparison,
+    Identity,
+    compare_clips,
+    rows_of_clips,
+)
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 
@@ -180,6 +185,19 @@ class TrainingClips:
         trained = self.identities[row]._replace(clip_id=clip.clip_id)
         return row, compare_clips(trained, clip)
 
+    def in_the_same_places(self, clips: Mapping[str, Identity]) -> list[str]:
+        """Return the clips of other ids with the film and the times of a training clip.
+
+        Nobody says whether times of training clips are those in the film; here they count as such.
+        """
+        names = list(clips)
+        rows = list(map(_timed_in_film, [*self.identities, *clips.values()]))
+        found = []
+        for of_one_clip in rows_of_clips(rows):
+            if of_one_clip[0] < len(self):
+                found += [row - len(self) for row in of_one_clip if row >= len(self)]
+        return [names[number] for number in sorted(found)]
+
     @cached_property
     def identities(self) -> list[Identity]:
         """What is known of each clip."""
@@ -212,6 +230,10 @@ class TrainingClips:
             names.append(name)
             columns.append(json_values(values))
         return csv_bytes(names, zip(*columns, strict=True))
+
+
+def _timed_in_film(clip: Identity) -> Identity:
+    return clip._replace(in_film=clip.in_film or clip.in_file or clip.in_either)
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
