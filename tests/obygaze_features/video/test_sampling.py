@@ -316,3 +316,19 @@ def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
     index = replace(index_of([n / 25 for n in range(19)], [0]), timed=False)
     assert 10 in lost_in_time(index, slots, np.zeros(19, np.int64))
     assert lost_in_time(index, np.arange(19), np.zeros(19, np.int64)) == []
+
+
+@pytest.mark.parametrize("apart", [5, 12, 30])
+def test_a_declared_pause_explains_its_own_time_and_no_lost_packet(apart: int) -> None:
+    """Half a second of pause from picture 50 on, and a packet that is gone some pictures on."""
+    numbers = np.arange(100)
+    numbers[50:] += 12
+    durations = np.full(100, 40)
+    durations[49] = 13 * 40
+    intact = index_of([number / 25 for number in numbers], [0])
+    assert lost_in_time(intact, numbers, durations) == []
+    gone = 50 + apart
+    shown = np.delete(numbers, gone)
+    index = index_of([number / 25 for number in shown], [0])
+    lost = lost_in_time(index, shown, np.delete(durations, gone))
+    assert lost and min(lost) <= gone
