@@ -18,6 +18,7 @@ from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import (
     SECONDS,
     as_id,
+    ids_of_names,
     manifest_path,
     read_manifest,
     update_manifest,
@@ -126,10 +127,12 @@ def join(
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
+    names = (row[targets[key]] for row in read.rows)
+    id_of_name = ids_of_names(names, "film" if key == FILM else "clip", str(csv))
     rows: dict[str, list[TableRow]] = {}
     n_without_id = 0
     for row in read.rows:
-        table_id = as_id(row[targets[key]])
+        table_id = id_of_name[row[targets[key]]]
         if table_id:
             rows.setdefault(table_id, []).append(row)
         else:
