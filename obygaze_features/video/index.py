@@ -234,7 +234,8 @@ class FrameIndex:
             return numbers
         by_time = np.argsort(times, kind="stable")
         is_last = np.maximum.accumulate(by_time) == numbers
-        return np.cumsum(is_last) - is_last
+        stretches: Ints = np.cumsum(is_last) - is_last
+        return stretches
 
     def _counted_stops(self, positions: Ints) -> Ints:
         """Return up to where packets may move the pictures at some positions by one place."""

@@ -127,12 +127,13 @@ def join(
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
-    names = (row[targets[key]] for row in read.rows)
-    id_of_name = ids_of_names(names, "film" if key == FILM else "clip", str(csv))
+    given_ids = [row[targets[key]] for row in read.rows]
+    noun = "film" if key == FILM else "clip"
+    id_of_name = ids_of_names(given_ids, noun, str(csv))
     rows: dict[str, list[TableRow]] = {}
     n_without_id = 0
-    for row in read.rows:
-        table_id = id_of_name[row[targets[key]]]
+    for given_id, row in zip(given_ids, read.rows, strict=True):
+        table_id = id_of_name[given_id]
         if table_id:
             rows.setdefault(table_id, []).append(row)
         else:
@@ -143,7 +144,6 @@ def join(
     if key == CLIP:
         n_by_id = _compare(manifest, id_in_table, rows, targets, csv)
     if rows.keys().isdisjoint(id_in_table.values()):
-        noun = "film" if key == FILM else "clip"
         known_ids = manifest.films if key == FILM else manifest.clip_ids
         raise NotFound(
             f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
