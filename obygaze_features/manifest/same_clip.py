@@ -13,7 +13,12 @@ from itertools import chain, count
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip, ascii_id, unannotated_id
+from obygaze_features.manifest.model import (
+    UNKNOWN_FILM,
+    Clip,
+    ascii_id,
+    unannotated_id,
+)
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
@@ -77,7 +82,7 @@ class Identity(NamedTuple):
         video = file_of(clip) if in_file else ""
         return cls(
             clip_id=unannotated_id(clip),
-            movie_id=clip.movie_id,
+            movie_id=known_film(clip.movie_id),
             in_film=in_film,
             in_file=in_file,
             in_either=one_time if has_one_time else None,
@@ -92,6 +97,11 @@ class Identity(NamedTuple):
         is_window = ":" in self.clip_id
         has_times = bool(self.in_file or self.in_either)
         return bool(self.video) and not has_times and not is_window
+
+
+def known_film(movie_id: str | None) -> str:
+    """Return the film of a row; "" if the row says that it is not known."""
+    return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
 
 
 class Comparison(NamedTuple):

@@ -30,6 +30,7 @@ from obygaze_features.manifest.same_clip import (
     Comparison,
     Identity,
     compare_clips,
+    known_film,
     rows_of_clips,
 )
 from obygaze_features.store.records import FileMark
@@ -206,7 +207,8 @@ class TrainingClips:
         for clip_id, (film, *times) in zip(self.clip_ids, places, strict=True):
             start_s, end_s = times
             in_either = None if start_s is None and end_s is None else (start_s, end_s)
-            identities.append(Identity(clip_id, film, in_either=in_either))
+            known = Identity(clip_id, known_film(film), in_either=in_either)
+            identities.append(known)
         return identities
 
     @cached_property

@@ -24,7 +24,12 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import COLUMNS, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    UNKNOWN,
+    Identity,
+    compare_clips,
+    known_film,
+)
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
 CLIP = "clip_id"
@@ -287,9 +292,8 @@ def _identity(
 
     in_film = (seconds("film_start_s"), seconds("film_end_s"))
     in_either = (seconds("start_s"), seconds("end_s"))
-    compared = Identity(
-        identity.clip_id, as_id(row.cells.get(targets.get(FILM, FILM), ""))
-    )
+    film = as_id(row.cells.get(targets.get(FILM, FILM), ""))
+    compared = Identity(identity.clip_id, known_film(film))
     if in_film != (None, None):
         compared = compared._replace(in_film=in_film)
     if in_either != (None, None):
