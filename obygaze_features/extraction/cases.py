@@ -359,7 +359,7 @@ def case_of_new_clip(
 
 def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: Stored) -> bool:
     for identity in clip.identities(wanted.facts):
-        if stored.withdrawals.find(identity).reason:
+        if stored.withdrawals.find(identity, clip.movie_id).reason:
             return True
     return False
 

@@ -17,7 +17,7 @@ from obygaze_features.manifest.model import (
     sort_key,
     unannotated_id,
 )
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import Film
 from obygaze_features.store.rows import NO_VIDEO
 from obygaze_features.video.decoded_clip import View
@@ -50,14 +50,13 @@ class PlannedClip(NamedTuple):
 
     def identities(self, facts: Facts) -> list[Identity]:
         """Return what is known of the clip, by its id and by that of the clip that it is about."""
+        identity = Identity(self.clip_id, known_film(self.movie_id))
         times = (self.start_s, self.end_s)
+        if times != (None, None):
+            identity = identity._replace(in_either=times)
         facts_of_video = facts.get(self.video)
-        identity = Identity(
-            self.clip_id,
-            self.movie_id,
-            in_either=None if times == (None, None) else times,
-            video=stored_hash(facts_of_video[1]) if facts_of_video else "",
-        )
+        if facts_of_video is not None:
+            identity = identity._replace(video=stored_hash(facts_of_video[1]))
         if self.about_id in ("", self.clip_id):
             return [identity]
         return [identity, identity._replace(clip_id=self.about_id)]

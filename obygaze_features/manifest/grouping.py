@@ -221,9 +221,10 @@ class GroupedManifest:
         return clips_of_rows(list(self.manifest))
 
     def _n_clips(self, group: str) -> int:
-        return sum(
-            any(group in row.concepts for row in rows) for rows in self._of_clips
-        )
+        n_clips = 0
+        for rows in self._of_clips:
+            n_clips += any(group in row.concepts for row in rows)
+        return n_clips
 
 
 def group(

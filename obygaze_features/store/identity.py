@@ -51,11 +51,13 @@ def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
         source: Of what it is a row. If this was imported without a manifest, the film may only be a
             guess from the id; then it is not known.
     """
-    is_guess = source is not None and is_guessed_film(row.movie_id, row.clip_id, source)
+    film = known_film(row.movie_id)
+    if source is not None and is_guessed_film(row.movie_id, row.clip_id, source):
+        film = ""
     times = (row.start_s, row.end_s)
     return Identity(
         clip_id=row.clip_id,
-        movie_id="" if is_guess else known_film(row.movie_id),
+        movie_id=film,
         in_either=None if times == (None, None) else times,
         video=row.video_hash,
     )
