@@ -56,6 +56,13 @@ from obygaze_features.store.rows import Row
             Identity("b", "dune", in_file=(0.0, 2.0), video="ef"),
             SAME,
         ),
+        (Identity("a", "", video="ef"), Identity("b", "dune", video="ef"), SAME),
+        (
+            Identity("a", "", in_either=(0.0, 2.0), video="ef"),
+            Identity("b", "", in_either=(2.0, 4.0), video="ef"),
+            OTHER,
+        ),
+        (Identity("a", "", (0.0, 2.0)), Identity("b", "", (0.0, 2.0)), OTHER),
         (Identity("a", "dune", video="ef"), Identity("b", "dune", video="01"), OTHER),
         (Identity("a", "dune", video="ef"), Identity("b", "lake", video="ef"), OTHER),
         (
