@@ -72,7 +72,6 @@ from obygaze_features.store.filling import (
     remove_filling,
     store_before,
 )
-from obygaze_features.store.identity import identity_of
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
@@ -314,7 +313,9 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
     for store in plan.stores:
         sentences = store.work.sentences
         if store.filling is None and not store.seal:
-            clips = [(identity_of(row), row.movie_id) for row in store.work.rows]
+            clips = []
+            for clip in plan.clips:
+                clips += [(known, clip.movie_id) for known in clip.identities({})]
             withdrawn = withdrawn_elsewhere(clips, workspace)
             sentences = []
             if withdrawn:

@@ -49,6 +49,8 @@ COLUMNS = (
 )
 FOLD_PREFIX = "fold:"
 PUBLISHED_SPLIT = "02_EN_HN_S"
+# The film of clips of which nobody says the film.
+UNKNOWN_FILM = "unknown"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
 

@@ -217,7 +217,25 @@ class FrameIndex:
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        return has_broken | has_lost
+        n_in_stretch = np.bincount(self._stretches, weights=is_broken[self.order])
+        ranks = self.ranks[positions]
+        in_stretch = n_in_stretch[self._stretches[ranks]] > 0
+        return has_broken | has_lost | ((ranks >= 0) & in_stretch)
+
+    @cached_property
+    def _stretches(self) -> Ints:
+        """Return for each picture the stretch of those that may have each other's times.
+
+        Times that cannot order the pictures are sorted: a damaged one then moves those of others.
+        """
+        numbers = np.arange(self.frames)
+        times = self.pts[self.order]
+        if self.clock_s is None or not self.pts_are_times or (times == NO_PTS).any():
+            return numbers
+        by_time = np.argsort(times, kind="stable")
+        is_last = np.maximum.accumulate(by_time) == numbers
+        stretches: Ints = np.cumsum(is_last) - is_last
+        return stretches
 
     def _counted_stops(self, positions: Ints) -> Ints:
         """Return up to where packets may move the pictures at some positions by one place."""

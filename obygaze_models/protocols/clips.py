@@ -216,13 +216,15 @@ def _remarks(
             f"{n_clips} of {len(selected)} without a level: tasks of levels leave them out."
         )
     if data.view != manifest.header.view:
-        # By their levels before the view: it may be why a clip is left out.
-        raw = manifest.with_clips(
-            clip
-            for clip in manifest
-            if clip.clip_id in viewed
-            and (expression is None or expression.holds(clip.values))
-        )
+        # The view may be why `where` selects a clip, and why it leaves a clip out.
+        in_view_or_raw = []
+        for clip in manifest:
+            is_selected = clip.clip_id in selected
+            if clip.clip_id in viewed and expression is not None:
+                is_selected |= expression.holds(clip.values)
+            if is_selected:
+                in_view_or_raw.append(clip)
+        raw = manifest.with_clips(in_view_or_raw)
         changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}
         for name, sentence in changes.items():
             if sentence:

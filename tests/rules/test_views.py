@@ -121,7 +121,8 @@ def test_stats_and_groups_count_every_clip_once_in_the_view_that_they_name(
     in_usual_view = plain_view(rows, modality_of, usual)
     of_look = [row.level for row in in_usual_view if "Look" in row.concepts]
     expected = {level: of_look.count(level) for level in LEVELS}
-    assert grouped.clips["Look"] == {**expected, NO_LEVEL: of_look.count("")}
+    expected |= {NO_LEVEL: of_look.count(""), "all": len(of_look)}
+    assert grouped.clips["Look"] == expected
     assert f"{usual} view" in grouped.manifest
 
 

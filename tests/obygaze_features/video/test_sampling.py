@@ -309,6 +309,16 @@ def test_a_clock_from_times_that_cannot_order() -> None:
     assert clock_of(np.array([10, NO_PTS, 10]), 0.1, 0.0) is None
 
 
+def test_a_damaged_time_moves_those_of_the_pictures_that_it_was_sorted_behind() -> None:
+    index = index_of([n / 25 for n in (0, 1, 2, 5, 3, 4, 6, 7)], keys=[0, 4])
+    clock_s = np.arange(8) / 25
+    index = replace(index, timed=False, pts_are_times=True, clock_s=clock_s)
+    assert np.flatnonzero(index.affected({3}, range(8))).tolist() == [3, 4, 5]
+    # Without damage, the container is only known to have times in another order.
+    assert not index.affected(set(), range(8)).any()
+    assert np.flatnonzero(index.affected({7}, range(8))).tolist() == [7]
+
+
 def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
     """With B pictures FFmpeg computes them from the times of the pictures before, as in MXF."""
     shown_at = np.delete(np.arange(20), 10)
@@ -316,3 +326,19 @@ def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
     index = replace(index_of([n / 25 for n in range(19)], [0]), timed=False)
     assert 10 in lost_in_time(index, slots, np.zeros(19, np.int64))
     assert lost_in_time(index, np.arange(19), np.zeros(19, np.int64)) == []
+
+
+@pytest.mark.parametrize("apart", [5, 12, 30])
+def test_a_declared_pause_explains_its_own_time_and_no_lost_packet(apart: int) -> None:
+    """Half a second of pause from picture 50 on, and a packet that is gone some pictures on."""
+    numbers = np.arange(100)
+    numbers[50:] += 12
+    durations = np.full(100, 40)
+    durations[49] = 13 * 40
+    intact = index_of([number / 25 for number in numbers], [0])
+    assert lost_in_time(intact, numbers, durations) == []
+    gone = 50 + apart
+    shown = np.delete(numbers, gone)
+    index = index_of([number / 25 for number in shown], [0])
+    lost = lost_in_time(index, shown, np.delete(durations, gone))
+    assert lost and min(lost) <= gone
