@@ -78,7 +78,7 @@ from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
-from obygaze_features.video.pool import DecodePool, require_decode_workers
+from obygaze_features.video.pool import DecodePool
 
 TIMEOUT_S = 300.0
 CLIPS = "Clips"
@@ -209,7 +209,6 @@ class Run:
 
 def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
-    require_decode_workers()
     with _one_sentence_for_a_full_disk(run):
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run.workspace):
