@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
+from obygaze_features.core import system
 from obygaze_features.core.console import (
     ProgressBars,
     count,
@@ -19,6 +20,7 @@ from obygaze_features.core.console import (
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
+    FixUsage,
     Mismatch,
     ObygazeError,
 )
@@ -158,6 +160,13 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
     """
+    if timeout_s != TIMEOUT_S and not system.HAS_DECODE_WORKERS:
+        raise FixUsage(
+            "on this system films are decoded without a time limit: the command is one process,"
+            " which cannot end itself and go on",
+            where="--timeout",
+            hint="the same command without --timeout",
+        )
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
         targets = chosen_targets(

@@ -126,16 +126,17 @@ _real_listdir = os.listdir
 _real_lstat = os.lstat
 
 
-def become_windows() -> None:
-    """Change this process for good."""
-    for name in FIRST:
+def become_windows(*first: str) -> None:
+    """Change this process for good; `first` are further modules that are imported before."""
+    for name in (*FIRST, *first):
         importlib.import_module(name)
     # The standard library decides at its import which of two ways it takes.
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    shutil._copyxattr = lambda *paths, **options: None  # type: ignore[attr-defined]
     shutil.disk_usage = _disk_usage(os.statvfs)
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment]
-    for name in HIDDEN:
+    for name in set(HIDDEN).difference(first):
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = _msvcrt(fcntl.flock)
     _take_away()
