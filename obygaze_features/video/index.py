@@ -283,11 +283,13 @@ class FrameIndex:
         return bool((np.diff(ranks[ranks >= 0]) > 0).all())
 
 
-def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
+def presentation_order(
+    pts: Ints, shown: Bools, key: Bools, reorder: int
+) -> Ints | None:
     """Return positions in the order of showing; None if the times are not reliable for it.
 
-    They are if each picture has one, no two are equal, and no picture is preceded in the file by
-    more pictures that are shown after it than the codec can reorder.
+    They are if each picture has one, no two are equal, no picture is preceded in the file by more
+    pictures that are shown after it than the codec can reorder, and a key frame by none.
     """
     positions = np.flatnonzero(shown)
     times = pts[positions]
@@ -295,6 +297,9 @@ def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
         return None
     if len(times) < 2:
         return positions
+    is_early = np.maximum.accumulate(times)[:-1] > times[1:]
+    if (is_early & key[positions][1:]).any():
+        return None
     # The running largest, second largest ... of the times: a value that a new largest replaces
     # is a candidate for the next place.
     remaining = times

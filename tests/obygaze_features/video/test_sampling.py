@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -167,11 +168,11 @@ def test_ranks_of_a_span_by_its_times() -> None:
     assert seconds.index[seconds.mask].tolist() == [0, 1, 2]
 
 
-def order(pts: list[int], reorder: int) -> list[int] | None:
+def order(pts: list[int], reorder: int, keys: Sequence[int] = ()) -> list[int] | None:
     """presentation_order in plain lists."""
-    found = presentation_order(
-        np.array(pts), np.ones(len(pts), dtype=np.bool_), reorder
-    )
+    is_shown = np.ones(len(pts), dtype=np.bool_)
+    is_key = np.isin(np.arange(len(pts)), keys)
+    found = presentation_order(np.array(pts), is_shown, is_key, reorder)
     return None if found is None else found.tolist()
 
 
@@ -185,6 +186,9 @@ def test_order_of_showing() -> None:
     # A pyramid holds two back: I P B b b.
     assert order([0, 4, 2, 1, 3], 2) == [0, 3, 2, 4, 1]
     assert order([0, 4, 2, 1, 3], 1) is None
+    # Pictures before a key frame are stored after it, and none after it before.
+    assert order([0, 3, 1, 2, 6, 4, 5], 1, keys=[0, 1, 4]) == [0, 2, 3, 1, 5, 6, 4]
+    assert order([0, 3, 1, 2, 6, 4, 5], 1, keys=[0, 2]) is None
 
 
 def test_runs_begin_at_key_frames_and_are_shared() -> None:
