@@ -353,8 +353,8 @@ def empty_labels(
     sentences = []
     for key, names in tasks_of.items():
         sentences.append(
-            f"{n_of[key]} of {count(len(table), 'clip')} have no {' or '.join(key)}, and are left"
-            f" out of {few(names)}."
+            f"{n_of[key]} of {count(len(table), 'clip')} have no value in the column"
+            f" {' or '.join(key)}, and are left out of {few(names)}."
         )
     return " ".join(sentences)
 

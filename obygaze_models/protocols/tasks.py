@@ -146,7 +146,7 @@ def asked_tasks(
 
 def _task_of_protocol(place: str, name: str) -> Task:
     """Return a task of the protocol that is named before a colon."""
-    tasks = load_protocol(place).tasks
+    tasks = load_protocol(place, asked=[name]).tasks
     if name not in tasks:
         raise FixUsage(
             f"{place} has no task {name!r}{near(name, tasks)}",
@@ -191,20 +191,20 @@ class _Labels:
                 hint="write another word, such as no, where it does not hold: clips with an"
                 " empty cell are left out",
             )
+        written = {value.lower(): value for value in values}
         for yes, no in YES_AND_NO:
-            if [value.lower() for value in values] == sorted((yes, no)):
-                positive = next(value for value in values if value.lower() == yes)
-                (asked,) = self.task_of_value(column, "==", positive).values()
+            if len(values) == 2 and written.keys() == {yes, no}:
+                (asked,) = self.task_of_value(column, "==", written[yes]).values()
                 return {column: asked}
-        option = f"--task {shlex.quote(f'{column}={values[0]}')}"
+        option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if all(NUMBER.fullmatch(value) for value in values):
             numbers = sorted(map(float, cells))
-            # The limit that divides the clips most evenly.
-            of_middle = {
-                abs(2 * bisect_left(numbers, n) - len(numbers)): n for n in numbers
-            }
-            limit = of_middle[min(of_middle)]
+
+            def unevenness(limit: float) -> int:
+                return abs(2 * bisect_left(numbers, limit) - len(numbers))
+
+            limit = min(numbers, key=unevenness)
             option = f"--task {shlex.quote(f'{column}>={limit:g}')}"
             problem = f"the column {column} has numbers from {numbers[0]:g} to {numbers[-1]:g}"
         elif 2 < len(values) <= MOST_WORDS:
@@ -225,15 +225,14 @@ class _Labels:
             )
         text = f"{_quoted(column)} {sign} {_quoted(value)}"
         name = f"{column}{sign}{value}".replace("==", "=")
-        title = ""
+        words = f"{column} {IN_WORDS[sign]} {value}"
+        title = words
         if len(values) <= MOST_IN_TITLE:
             condition = parse(text).holds
-            positive = [
-                word for word in values if condition({column: [word]}.__getitem__)
+            others = [
+                word for word in values if not condition({column: [word]}.__getitem__)
             ]
-            negative = [word for word in values if word not in positive]
-            title = f"{' or '.join(positive)} against {' or '.join(negative)}"
-        words = f"{column} {IN_WORDS[sign]} {value}"
+            title = f"{words}, against {' or '.join(others)}"
         return {name: AskedTask(Task(title=title, positive=text), words)}
 
 
