@@ -406,10 +406,10 @@ class Manifest:
 
     @property
     def has_honest_tasks(self) -> bool:
-        """Whether the visual view has clips of each level that the protocol `honest` names."""
-        if self.header.view not in ("raw", "visual") or self.without_modality:
+        """Whether the usual view has clips of each level that the protocol `honest` names."""
+        if self.without_modality:
             return False
-        levels = {clip.level for clip in self.view("visual")}
+        levels = {clip.level for clip in self.view()}
         return levels.issuperset(("EN", "HN", "S"))
 
     def view(self, name: str | None = None) -> Self:
