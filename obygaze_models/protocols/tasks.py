@@ -65,6 +65,13 @@ def with_tasks(
     for text in asked:
         of_name |= asked_tasks(text, protocol, manifest)
     names = tuple(of_name)
+    for name, asked_task in of_name.items():
+        if protocol.splits.kind == "published" and not asked_task.task.folds:
+            raise FixUsage(
+                f"the published splits of the protocol {protocol.name} have no folds for"
+                f" the task {name}",
+                hint="the protocol honest, which leaves out each film",
+            )
     # What a paper prints is about tasks of the protocol.
     printed = [value for value in protocol.paper if value.test in of_name]
     return replace(

@@ -202,6 +202,13 @@ def test_what_cannot_be_asked_says_what_can(
     assert advice in text
 
 
+def test_published_folds_are_of_published_tasks(ws: Workspace) -> None:
+    import_own(ws, *table_of(ties=False))
+    line = "run paper-table2 --store own --set data.view=raw --task mood=joy"
+    text = ws(line, code=2).text
+    assert "have no folds for the task mood=joy" in text
+
+
 def test_stores_that_are_compared_are_two_stores_of_one_run(ws: Workspace) -> None:
     rows, X = table_of(ties=False)
     import_own(ws, rows, X)
