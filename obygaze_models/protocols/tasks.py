@@ -142,8 +142,12 @@ def asked_tasks(
             sign = "==" if sign == "=" else sign
             return labels.task_of_value(column, sign, value)
     if re.fullmatch(r"[\w .:+-]+", text) and not re.search(r"\b(in|not)\b", text):
-        known = [*manifest.columns, "level", "concept", *protocol.tasks]
-        hint = f"one of {few(known, most=12)}; or COLUMN=VALUE, 'COLUMN>=2'"
+        columns = [*manifest.columns, "level", "concept"]
+        known = [*protocol.tasks, *columns]
+        hint = (
+            f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
+            f" columns {few(columns)}"
+        )
         if text in manifest.header.concepts:
             hint = f"--task {shlex.quote(f'concept={text}')}"
         raise FixUsage(f"unknown task or column {text!r}{near(text, known)}", hint=hint)

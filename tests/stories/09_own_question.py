@@ -24,7 +24,10 @@ FILMS = tuple(f"film{number}" for number in range(1, 9))
 PER_FILM = 8
 MOODS = ("anger", "fear", "joy")
 BAYES = """--set 'grid.models=["bayes"]' --set models.bayes.kind=sklearn.naive_bayes.GaussianNB"""
-QUICK = f"{BAYES} --set 'grid.baselines=[\"random\"]' --set report.replicates=50 --set report.compare=false --jobs 1"
+GUESS = """--set 'grid.baselines=["random"]'"""
+QUICK = (
+    f"{BAYES} {GUESS} --set report.replicates=50 --set report.compare=false --jobs 1"
+)
 ANSWER = 1000.0
 
 Array = npt.NDArray[Any]
@@ -186,7 +189,11 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     [
         ("--task 'Rating Ben'", "numbers from 0 to 3", "--task 'Rating Ben>=2'"),
         ("--task mood=jo", "has no 'jo' (did you mean 'joy'?)", "anger, fear, joy"),
-        ("--task violnt", "did you mean 'violent'?", "violent, Rating Ben, mood"),
+        (
+            "--task violnt",
+            "did you mean 'violent'?",
+            "of the columns violent, Rating Ben, mood",
+        ),
         ("", "no clip of class 0 (EN)", "--task COLUMN for another column: violent"),
         ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
         ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),
