@@ -340,8 +340,9 @@ def empty_labels(
         task = tasks[name]
         columns = [task.column or "level"]
         if task.positive:
-            parsed = _expressions(name, task, table)
-            columns = [column for part in parsed for column in part.compared]
+            columns = []
+            for expression in _expressions(name, task, table):
+                columns += expression.compared
         key = tuple(dict.fromkeys(columns))
         n_empty = 0
         for clip, label in zip(table.clips, of_task.tolist(), strict=True):
