@@ -33,6 +33,7 @@ from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 COMPARISON = re.compile(
     r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
 )
+ASKED = "Do the features of an unseen film say"
 IN_WORDS = {
     "==": "is",
     "!=": "is not",
@@ -49,10 +50,10 @@ MOST_IN_TITLE = 6
 
 @dataclass(frozen=True)
 class AskedTask:
-    """A task, and what is true of its positive clips in words; "" for a task of a protocol."""
+    """A task, and the question that it answers; "" for a task of a protocol."""
 
     task: Task
-    words: str = ""
+    question: str = ""
 
 
 def with_tasks(
@@ -92,7 +93,7 @@ def _questions(
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks.
 
-    A question that compares a model with a baseline names its task, in words.
+    A question that compares a model with a baseline is about one task, and has its words.
     """
     asked = []
     for question in questions:
@@ -100,9 +101,7 @@ def _questions(
             asked.append(replace(question, train="", test=""))
             continue
         for name, task in of_name.items():
-            text = question.text if name == question.test else ""
-            if task.words:
-                text = f"Do the features of an unseen film say for which clips {task.words}?"
+            text = question.text if name == question.test else task.question
             asked.append(replace(question, text=text, train=name, test=name))
     return tuple(asked)
 
@@ -152,7 +151,7 @@ def asked_tasks(
             hint = f"--task {shlex.quote(f'concept={text}')}"
         raise FixUsage(f"unknown task or column {text!r}{near(text, known)}", hint=hint)
     parse(text, where=f"--task {text}")
-    return {text: AskedTask(Task(positive=text), f"this holds: {text}")}
+    return {text: AskedTask(Task(positive=text), f"{ASKED} for which clips {text}?")}
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -222,7 +221,10 @@ class _Labels:
             tasks: dict[str, AskedTask] = {}
             for value in values:
                 tasks |= self.task_of_value(column, "==", value)
-            return tasks
+            question = f"{ASKED} which {column} a clip has?"
+            return {
+                name: replace(asked, question=question) for name, asked in tasks.items()
+            }
         raise FixUsage(f"{problem}; which are positive?", hint=option)
 
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
@@ -244,7 +246,8 @@ class _Labels:
                 word for word in values if not condition({column: [word]}.__getitem__)
             ]
             title = f"{words}, against {' or '.join(others)}"
-        return {name: AskedTask(Task(title=title, positive=text), words)}
+        question = f"{ASKED} for which clips {words}?"
+        return {name: AskedTask(Task(title=title, positive=text), question)}
 
 
 def _quoted(word: str) -> str:

@@ -294,7 +294,7 @@ def questions(run: ReportRun) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
     asked = run.settings["questions"]
-    rows: list[Cells | Heading] = []
+    rows_of_text: dict[str, list[Cells]] = {}
     compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:
         wanted = Question(**question)
@@ -303,12 +303,16 @@ def questions(run: ReportRun) -> Section:
             if asks_for(wanted, row):
                 of_question.append(as_asked(wanted, row))
         if of_question:
-            rows.append(Heading(question["text"] or "a question without a text"))
-            rows += [_row_of_difference(run, row) for row in of_question]
+            text = question["text"] or "a question without a text"
+            of_text = rows_of_text.setdefault(text, [])
+            of_text += [_row_of_difference(run, row) for row in of_question]
         else:
             section.sentences.append(
                 f"No difference of this run answers: {question['text']}"
             )
+    rows: list[Cells | Heading] = []
+    for text, of_text in rows_of_text.items():
+        rows += [Heading(text), *of_text]
     if rows:
         note = (
             "Difference: first minus second, with its interval over films. p: corrected for all "

@@ -162,6 +162,19 @@ def test_terminal_and_report_speak_of_the_question(ws: Workspace) -> None:
             assert word not in words, word
 
 
+def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
+    import_own(ws, *table_of(ties=False))
+    line = "run honest --store own --task mood -o moods --jobs 1 --set report.replicates=50"
+    ws(f"{line} --set 'grid.models=[\"ridge\"]' {GUESS}")
+    ws("report moods")
+    question = "Do the features of an unseen film say which mood a clip has?"
+    page = ws.read("runs/moods/report.html")
+    assert f"<h1>{question}</h1>" in page
+    rows = ws.read_table("runs/moods/tables/questions.csv")
+    assert [row["task"] for row in rows] == [f"mood={mood}" for mood in MOODS]
+    assert page.count(f">{question}</th>") == 1
+
+
 def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     ws: Workspace,
 ) -> None:
@@ -182,6 +195,32 @@ def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
     data = og.dataset("own", "films", "Rating Ben>=2", workspace=ws.folder)
     y = classes(rows, "Rating Ben", (2, 3))
     assert data.y.tolist() == y[y >= 0].tolist()
+
+
+def test_a_task_of_a_protocol_is_trained_and_one_of_set_is_run(ws: Workspace) -> None:
+    rows, X = table_of(ties=False)
+    import_own(ws, rows, X)
+    ws.write(
+        "mine.toml",
+        """schema = "obygaze-protocol/1"
+[tasks.calm]
+positive = '"Rating Ben" < 2'
+negative = '"Rating Ben" == 3.0'
+[models.ridge]
+kind = "ridge"
+""",
+    )
+    ws("train ridge own films --task mine.toml:calm -o calm --jobs 1")
+    ratings = [row["Rating Ben"] for row in rows]
+    result = the_result(ws, "calm", model="ridge")
+    assert result["clips"] == sum(rating in (0, 1, 3) for rating in ratings)
+    ws(
+        "run honest --store own --set 'tasks.glad.positive=mood == joy' --task glad"
+        f" -o glad {QUICK}"
+    )
+    result = the_result(ws, "glad", model="bayes")
+    assert result["test"] == "glad"
+    assert result["clips"] == sum(row["mood"] != "" for row in rows)
 
 
 @pytest.mark.parametrize(
