@@ -324,10 +324,30 @@ def best_guess(
 
 
 def answer(run: Run) -> str:
-    """Return one sentence: how well the model that was asked for ranks clips, beside guessing."""
+    """Return how well the model that was asked for ranks clips, beside guessing.
+
+    Where the first question is asked of several tasks, the values of the others follow.
+    """
     cells = cells_of(run)
     cell = asked_cell(run, cells)
-    return "" if cell is None else sentence_of(run, cell, cells)
+    if cell is None:
+        return ""
+    sentence = sentence_of(run, cell, cells)
+    questions = run.protocol["report"]["questions"]
+    tests = set()
+    for question in questions:
+        if question["text"] and question["text"] == questions[0]["text"]:
+            tests.add(question["test"])
+    metric = compared_metric(run)
+    others = []
+    for other in cells:
+        is_same_model = (other.model, other.store) == (cell.model, cell.store)
+        is_asked = other.train == other.test and other.test in tests - {cell.test}
+        if is_same_model and is_asked:
+            others.append(f"{value_text(other, metric)} for {other.test}")
+    if others:
+        sentence += f" It has {metric_name(metric)} {', '.join(others)}."
+    return sentence
 
 
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
