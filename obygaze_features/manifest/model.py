@@ -294,9 +294,10 @@ class Manifest:
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
-                known.update(dict.fromkeys(map(plain_value, clip.values(column))))
+                cells = clip.values(column)
+                known.update((plain_value(cell, column), None) for cell in cells)
             for value in dict.fromkeys(values):
-                if plain_value(value) not in known:
+                if plain_value(value, column) not in known:
                     sentences.append(
                         f"{self.name}: no clip has {value!r} in the column {column}"
                         f"{near(value, known)}"

@@ -154,8 +154,9 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
 
 def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
+    question = {"text": "", "first": "mlp", "second": "ridge"}
     protocol = {
-        "report": {"primary": "ap", "questions": [{"first": "mlp", "second": "ridge"}]},
+        "report": {"primary": "ap", "questions": [question]},
         "splits": {"kind": "nested", "folds": 0},
         "fit": {"choose_store": False},
     }
@@ -256,7 +257,7 @@ def test_the_answer_is_about_the_model_of_either_side_of_a_question(
     other = [{**row, "model": "mlp"} for row in rows("ridge", GOOD)]
     fits = [fit("ridge"), fit("mlp", is_model=True, store="s")]
     run = run_of(tmp_path, fits, [*rows("ridge", GOOD), *other])
-    question = {"first": "neighbour", "second": "mlp"}
+    question = {"text": "", "first": "neighbour", "second": "mlp"}
     report = {**run.protocol["report"], "questions": [question]}
     about = {**run.about, "protocol": {**run.protocol, "report": report}}
     assert "mlp ranks clips" in answer(Run(run.folder, about))
@@ -408,6 +409,16 @@ def test_a_model_without_a_value_has_a_sentence_without_a_number(
         [fit("ridge"), fit("random")],
         [*rows("ridge", nothing, []), *rows("random", GUESS, [0.5] * 12)],
     )
+    assert answer(run) == (
+        "ridge has no AP (EN_S): no fold tests clips of both classes."
+    )
+
+
+def test_a_model_whose_folds_have_one_class_each_ranks_nothing(tmp_path: Path) -> None:
+    """The AP of a fold of positive clips is 1 in each order."""
+    one_class = {"ap": 1.0, "auc": math.nan, "prevalence": 0.5}
+    found = rows("ridge", one_class, [])
+    run = run_of(tmp_path, [fit("ridge")], found)
     assert answer(run) == (
         "ridge has no AP (EN_S): no fold tests clips of both classes."
     )
