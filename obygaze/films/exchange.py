@@ -49,6 +49,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -59,7 +60,6 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
-from obygaze_features.manifest.tables import TableRow, open_file, read_table
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     FilmTimes,
@@ -68,13 +68,11 @@ from obygaze_features.manifest.times import (
     frames_between,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
-from obygaze_features.manifest.workbooks import READ as WORKBOOKS
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
 ELAN = ".eaf"
 VTT = ".vtt"
-TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
@@ -460,7 +458,7 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
     if isinstance(manifest, Manifest):
         return None
     path = Path(manifest)
-    return path if path.suffix in TABLES and path.is_file() else None
+    return path if path.suffix in TABLE_ENDINGS and path.is_file() else None
 
 
 class ImportedSegments(ImportedManifest):
@@ -554,12 +552,12 @@ class _Importer:
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
-        if path.suffix in TABLES:
+        if path.suffix in TABLE_ENDINGS:
             self._read_table(path)
         elif path.suffix in (ELAN, VTT):
             self._read_film(path)
         else:
-            shown = ", ".join((ELAN, VTT, *TABLES))
+            shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
             raise FixUsage(f"expected a file named {shown}", where=str(path))
 
     def check(self) -> None:

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
     known_frame_rate,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.times import frames_between
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -287,8 +287,6 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
     table = read_table(
         path,
         required=("movie_id", "annotator", "level"),
-        delimiter=None,
-        skip_blank=True,
         violations=violations,
         data=data,
     )

@@ -25,6 +25,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
@@ -38,7 +39,6 @@ from obygaze_features.manifest.model import (
     ascii_id,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN
-from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.windows import FILM_COLUMNS, Film
 
 SCHEMA = "obygaze-manifest/1"
@@ -138,7 +138,11 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     if header.unit == "window":
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
     table = read_table(
-        path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows
+        path.with_suffix(".csv"),
+        required=COLUMNS,
+        is_strict=True,
+        violations=violations,
+        data=rows,
     )
     columns = tuple(name for name in table.columns if name not in COLUMNS)
     clips = clips_of(((row, row.cells) for row in table.rows), header.concepts, columns)
@@ -152,7 +156,12 @@ def _windows(
     """Return the windows of the films in a table, which must be those of the header's grid."""
     csv = path.with_suffix(".csv")
     table = read_table(
-        csv, required=FILM_COLUMNS, violations=violations, content="films", data=data
+        csv,
+        required=FILM_COLUMNS,
+        is_strict=True,
+        violations=violations,
+        content="films",
+        data=data,
     )
     lines: dict[str, int] = {}
     films = []

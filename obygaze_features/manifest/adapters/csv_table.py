@@ -13,6 +13,13 @@ from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, near, whole
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    read_table,
+    whole_number,
+)
+from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     source_of,
@@ -33,19 +40,12 @@ from obygaze_features.manifest.model import (
     concept_name,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, NAME_COLUMN, RATE_COLUMN
-from obygaze_features.manifest.tables import (
-    CsvTable,
-    TableRow,
-    read_table,
-    whole_number,
-)
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,
     canonical_level,
     concepts,
 )
-from obygaze_features.manifest.workbooks import is_workbook
 
 NEEDED = ("clip_id", "movie_id")
 FRAMES = ("start_frame", "end_frame")
@@ -171,8 +171,6 @@ def read(
     table = read_table(
         path,
         required=required,
-        delimiter=None,
-        skip_blank=True,
         violations=violations,
         content="clips",
         sheet=chosen.sheet,

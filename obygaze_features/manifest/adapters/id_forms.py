@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.tables import TableRow, whole_number
+from obygaze_features.core.tables import TableRow, whole_number
 
 _PART = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 

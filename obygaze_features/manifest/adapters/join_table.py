@@ -12,6 +12,7 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_times import in_seconds
@@ -24,7 +25,6 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.model import COLUMNS, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
 CLIP = "clip_id"
 FILM = "movie_id"
@@ -192,8 +192,6 @@ def _read_table(
     read = read_table(
         path,
         required=list(dict.fromkeys([*columns.values(), *of_form])),
-        delimiter=None,
-        skip_blank=True,
         violations=violations,
     )
     if form:

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from obygaze_features.manifest.tables import TableRow
+from obygaze_features.core.tables import TableRow
 
 TIMES = ("start_s", "end_s")
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")

@@ -41,6 +41,7 @@ def mapping(tmp_path: Path, text: str) -> tuple[str, str]:
         ("utf-8-sig", ";", "\r\n"),
         ("utf-8", "\t", "\r\n"),
         ("utf-8-sig", "|", "\n"),
+        ("utf-16", "\t", "\r\n"),
     ],
 )
 def test_unicode_tables_are_read_whatever_separates_their_cells(
@@ -53,7 +54,7 @@ def test_unicode_tables_are_read_whatever_separates_their_cells(
     assert lines == ["manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"]
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "mac-roman", "latin-1", "cp850"])
+@pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
 def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) -> None:
     lines = imported(tmp_path, TEXT.encode(encoding))
     assert lines[0].startswith("t.csv:2: byte 0x")
@@ -61,8 +62,21 @@ def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) 
     assert "Error: the table cannot be imported: 2 violations" in lines
 
 
-@pytest.mark.parametrize("data", [TEXT.encode("utf-16"), bytes(range(256))])
-def test_text_in_utf_16_and_bytes_that_are_no_text_are_refused(
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_what_only_windows_1252_can_mean_is_read_and_said(
+    tmp_path: Path, encoding: str
+) -> None:
+    lines = imported(tmp_path, TEXT.encode(encoding))
+    assert lines[0] == "manifests/t.toml: 2 clips of 1 film (EN 1, S 1)"
+    assert "t.csv: not UTF-8, read as Windows-1252: 'Amélie'; save" in lines[1]
+    (title,) = {
+        clip.extra["movie_title"] for clip in read_manifest("t", workspace=tmp_path)
+    }
+    assert title == "Amélie"
+
+
+@pytest.mark.parametrize("data", [TEXT.encode("utf-16-le"), bytes(range(256))])
+def test_text_in_utf_16_without_a_mark_and_bytes_that_are_no_text_are_refused(
     tmp_path: Path, data: bytes
 ) -> None:
     assert "is not text in UTF-8; save the file as UTF-8" in imported(tmp_path, data)[0]

@@ -12,8 +12,8 @@ import xlsxwriter
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
-from obygaze_features.manifest.tables import read_table
-from obygaze_features.manifest.workbooks import cell_name, cell_text, read_sheet
+from obygaze_features.core.tables import read_table
+from obygaze_features.core.workbooks import cell_name, cell_text, read_sheet
 
 
 def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ def test_the_row_with_names_is_the_first_or_the_one_that_is_named(
 def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("Clips of 2024;;\n\nfilm;n;x\nlake;1;2\n", encoding="utf-8")
-    table = read_table(path, required=("film",), delimiter=None, header_row=3)
+    table = read_table(path, required=("film",), header_row=3)
     assert [(row.line, row["film"], row["x"]) for row in table.rows] == [
         (4, "lake", "2")
     ]
     with pytest.raises(FixInput) as caught:
-        read_table(path, required=("film",), delimiter=None, header_row=10**20)
+        read_table(path, required=("film",), header_row=10**20)
     assert caught.value.details == (
         f"{path}: the file has no line {10**20}, expected the header there",
     )
