@@ -149,7 +149,7 @@ def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
     commas.write_text("idx,util,clip\n", encoding="utf-8")
     with pytest.raises(FixInput) as caught:
         read(commas)
-    assert f"{commas}:1: column 'id': required column is missing" in (
+    assert f"{commas}:1: column 'label': required column is missing" in (
         caught.value.details
     )
     empty = write(tmp_path)
