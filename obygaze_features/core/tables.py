@@ -52,7 +52,9 @@ NO_TABLES = {
 # Files with features, and the format of `store import` that reads them.
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign.
-_OF_WINDOWS = re.compile(rb"[A-Za-z]*[a-z][\xdf-\xf6\xf8-\xff][a-z\xdf-\xf6\xf8-\xff]*")
+_OF_WINDOWS = re.compile(
+    rb"[A-Za-z\xc0-\xff]*[a-z][\xdf-\xf6\xf8-\xff][a-z\xdf-\xf6\xf8-\xff]*"
+)
 # Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
 _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"

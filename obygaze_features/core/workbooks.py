@@ -28,6 +28,8 @@ MAX_FILE = 1 << 28
 MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
+_TIME = (datetime.time, datetime.timedelta)
+_MINUTE = datetime.timedelta(minutes=1)
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 # The row and the column of a cell, from 0.
@@ -187,15 +189,25 @@ def column_name(cell: str) -> str:
 
 def _sheet(worksheet: Any) -> Sheet:
     """Return the texts of a worksheet of calamine."""
-    rows = [
-        [cell_text(value) for value in cells]
-        for cells in worksheet.to_python(skip_empty_area=False)
-    ]
-    return Sheet(worksheet.name, rows)
+    rows = worksheet.to_python(skip_empty_area=False)
+    # Who types 0:03 for three seconds gets three minutes, which Excel shows as 0:03. A column in
+    # which no time has seconds is left as it is shown, so that its meaning is asked for.
+    with_seconds = set()
+    for cells in rows:
+        for column, value in enumerate(cells):
+            if isinstance(value, _TIME) and _length(value) % _MINUTE:
+                with_seconds.add(column)
+    texts = []
+    for cells in rows:
+        of_row = []
+        for column, value in enumerate(cells):
+            of_row.append(cell_text(value, has_seconds=column in with_seconds))
+        texts.append(of_row)
+    return Sheet(worksheet.name, texts)
 
 
-def cell_text(value: Any) -> str:
-    """Return the value of a cell as a CSV file has it.
+def cell_text(value: Any, *, has_seconds: bool = True) -> str:
+    """Return the value of a cell as a CSV file has it; without seconds, a time is `h:mm`.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -204,17 +216,8 @@ def cell_text(value: Any) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, datetime.timedelta):
-        return _duration(value)
-    if isinstance(value, datetime.time):
-        return _duration(
-            datetime.timedelta(
-                hours=value.hour,
-                minutes=value.minute,
-                seconds=value.second,
-                microseconds=value.microsecond,
-            )
-        )
+    if isinstance(value, _TIME):
+        return _duration(_length(value), has_seconds=has_seconds)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     if isinstance(value, datetime.date):
@@ -222,14 +225,28 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
-def _duration(length: datetime.timedelta) -> str:
-    """Return a time as `h:mm:ss`, with milliseconds where it has them."""
+def _length(value: datetime.time | datetime.timedelta) -> datetime.timedelta:
+    """Return the time since midnight, or the duration, of a cell."""
+    if isinstance(value, datetime.timedelta):
+        return value
+    return datetime.timedelta(
+        hours=value.hour,
+        minutes=value.minute,
+        seconds=value.second,
+        microseconds=value.microsecond,
+    )
+
+
+def _duration(length: datetime.timedelta, *, has_seconds: bool) -> str:
+    """Return a time as `h:mm:ss`, with milliseconds where it has them, or as `h:mm`."""
     n_ms = round(length / datetime.timedelta(milliseconds=1))
     sign = "-" if n_ms < 0 else ""
     n_seconds, ms = divmod(abs(n_ms), 1000)
     n_minutes, seconds = divmod(n_seconds, 60)
     hours, minutes = divmod(n_minutes, 60)
     fraction = f".{ms:03d}" if ms else ""
+    if not has_seconds:
+        return f"{sign}{hours}:{minutes:02d}"
     return f"{sign}{hours}:{minutes:02d}:{seconds:02d}{fraction}"
 
 

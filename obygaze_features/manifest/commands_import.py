@@ -36,6 +36,10 @@ READERS = {
         f"{_HERE}.folder:read",
         "Read a folder of videos: one clip for each file, without labels.",
     ),
+    "xlsx": (
+        f"{_HERE}.csv_table:read",
+        "Read a sheet of a spreadsheet, as csv does.",
+    ),
     "liris-accede": (
         f"{_HERE}.liris_accede:read",
         "Read the clips of MediaEval 2015 (LIRIS-ACCEDE).",
@@ -81,9 +85,11 @@ def import_command(
 
 
 def _default_name(dataset: str, arguments: dict[str, Any]) -> str:
-    if dataset not in arguments:
+    # A spreadsheet is read by the function that reads CSV files.
+    parameter = "csv" if dataset == "xlsx" else dataset
+    if parameter not in arguments:
         return dataset
-    return ascii_id(Path(arguments[dataset]).resolve().stem) or dataset
+    return ascii_id(Path(arguments[parameter]).resolve().stem) or dataset
 
 
 class _ImportGroup(FunctionGroup):

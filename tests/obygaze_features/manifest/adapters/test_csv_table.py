@@ -17,9 +17,9 @@ from obygaze_features.core.errors import (
     FixUsage,
     NotFound,
 )
-from obygaze_features.manifest.adapters.csv_table import (
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
-    read,
     read_mapping,
 )
 from obygaze_features.manifest.io import read_manifest, update_manifest
@@ -178,7 +178,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:3: column 'shot': 'a1' is already on line 2",
         f"{table}:4: column 'shot': '' is not an id (letters, digits, . _ + -)",
     )
-    assert "--mapping" in (caught.value.hint or "")
+    assert "--write-mapping" in (caught.value.hint or "")
 
 
 def test_a_mapped_column_that_the_table_lacks_shows_those_that_it_has(
@@ -236,7 +236,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
         (
             ";0:01:10;",
             ";1:10;",
-            "'1:10' may be minutes or hours; write hours too: 0:1:10",
+            '\'1:10\' may be minutes or hours: times = "m:ss" or times = "h:mm" in a',
         ),
         (
             "Amélie 2",

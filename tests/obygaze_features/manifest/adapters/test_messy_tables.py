@@ -127,29 +127,45 @@ def test_forms_and_cells_that_make_no_id_are_refused(
         (
             "start_s,end_s",
             "1:10,1:20",
-            "may be minutes or hours; write hours too: 0:1:10",
+            "may be minutes or hours: times =",
         ),
         ("start_s,end_s", "soon,later", "'soon' is not a time"),
         ("level", "S,,", "expected 3 cells as in the header, got 5"),
     ],
 )
-def test_the_first_problems_of_many_are_listed(
+def test_a_problem_of_many_rows_is_one_line_with_its_first_row(
     tmp_path: Path, header: str, row: str, problem: str
 ) -> None:
     rows = "".join(f"c{number},m,{row}\n" for number in range(40))
     lines = imported(tmp_path, f"clip_id,movie_id,{header}\n{rows}".encode())
+    assert lines[0].startswith("t.csv:2: ")
     assert problem in lines[0]
-    assert any(line.endswith("more lines; -v shows them") for line in lines)
-    assert len(lines) < 15
-    if "unknown" in lines[0]:
-        assert "[levels] and [concepts] translate words" in lines[-1]
+    assert lines[0].endswith("(40 times)")
+    assert (
+        f"cannot be imported: {40 * header.count('_s') or 40} violations"
+        in " ".join(lines)
+    )
+    assert len(lines) < 7
+    assert "--write-mapping FILE writes a mapping to fill in" in lines[-1]
 
 
-def test_nothing_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
+def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> None:
     data = b"clip_id,movie_id,level\nc1,m,ja\n"
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert "unknown level 'ja'" in lines[0]
-    assert not (tmp_path / "m.toml").exists()
+    assert (
+        lines[-1] == "  Try: fill in the lines with ? in m.toml, then --mapping m.toml"
+    )
+    assert '"ja" = ?  # 1 times' in (tmp_path / "m.toml").read_text("utf-8")
+    assert not (tmp_path / "manifests").exists()
+    # What a person wrote into it stays.
+    (tmp_path / "m.toml").write_text("# mine\n")
+    lines = imported(tmp_path, data, "--write-mapping", "m.toml")
+    assert (
+        lines[-1]
+        == "  Try: m.toml is there: --write-mapping with another name writes a draft"
+    )
+    assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
 
 def test_a_wrong_column_of_a_form_of_ids_is_named(tmp_path: Path) -> None:
