@@ -49,6 +49,8 @@ TARGETS = (
 CONSTANT = "="
 # Columns with more words are no levels.
 MOST_LEVELS = 6
+# A column with this many times for each other cell is one of times.
+MOST_WRONG = 4
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
@@ -259,7 +261,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     for column in table.filled_columns:
         cells = _words(table.rows, column)
         unclear = [cell for cell in cells if is_short(cell)]
-        if unclear and (column in mapped or all(map(is_time, cells))):
+        if unclear and (column in mapped or _has_times(cells)):
             forms = " or ".join(map(toml_string, SHORT_TIMES))
             return [
                 "",
@@ -267,6 +269,12 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
                 "times = ?",
             ]
     return []
+
+
+def _has_times(cells: Sequence[str]) -> bool:
+    """Return whether a column looks like one of times, some of which may be typing errors."""
+    n_times = sum(map(is_time, cells))
+    return n_times > MOST_WRONG * (len(cells) - n_times)
 
 
 def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
@@ -287,10 +295,17 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
     for column in filter(None, dict.fromkeys(table.columns)):
         if column in TARGETS or column.startswith(FOLD_PREFIX):
             target_of.setdefault(column, column)
+        words = _words(table.rows, column)
+        if _has_times(words):
+            wrong = [word for word in words if not is_time(word)]
+            for row in table.rows:
+                if row[column].strip() in wrong:
+                    shown = toml_string(row[column])
+                    lines.append(f"# Line {row.line} of the table: {shown} is no time.")
         if column in target_of:
             lines += _toml_lines({target_of[column]: column})
         else:
-            first = ", ".join(_words(table.rows, column)[:3])
+            first = ", ".join(words[:3])
             shown = " ".join(first.split())[:40]
             lines.append(f"? = {toml_string(column)}  # {shown}".rstrip())
     return lines
