@@ -8,7 +8,7 @@ import shlex
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_from
 from operator import itemgetter
@@ -53,12 +53,14 @@ NO_TABLES = {
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign.
 _OF_WINDOWS = re.compile(
-    rb"[A-Za-z\xc0-\xff]*[a-z][\xdf-\xf6\xf8-\xff][a-z\xdf-\xf6\xf8-\xff]*"
+    rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z])"
+    rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
 )
 # Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
 _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
 )
+DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -166,7 +168,8 @@ def read_table(
     Cells are separated as a line `sep=;` before the header says, else by the sign with which the
     header has the required columns, else by the one that the header has most of: Excel writes
     semicolons where the comma is the decimal mark. Empty lines are skipped, and blanks around the
-    names of columns. A table that is `is_strict` is one of obygaze: UTF-8, without empty lines.
+    names of columns. Where no comma separates cells, a column of numbers with decimal commas has
+    points. A table that is `is_strict` is one of obygaze: UTF-8, without empty lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -212,6 +215,8 @@ def read_table(
         rows: tuple[TableRow, ...] = ()
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
+            if not is_strict and delimiter != ",":
+                rows = _with_decimal_points(names, rows)
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -449,6 +454,25 @@ def _rows(
             if "" in by_column:
                 by_column[""] = _without_column(header, cells)
             yield TableRow(line, by_column, violations)
+
+
+def _with_decimal_points(
+    columns: Sequence[str], rows: tuple[TableRow, ...]
+) -> tuple[TableRow, ...]:
+    """Return rows in which the decimal commas of columns of numbers are points."""
+    of_numbers = []
+    for name in columns:
+        cells = [row[name].strip() for row in rows if row[name].strip()]
+        are_numbers = all(map(DECIMAL_NUMBER.fullmatch, cells))
+        if are_numbers and any("," in cell for cell in cells):
+            of_numbers.append(name)
+    if not of_numbers:
+        return rows
+    changed = []
+    for row in rows:
+        points = {name: row[name].replace(",", ".") for name in of_numbers}
+        changed.append(replace(row, cells={**row.cells, **points}))
+    return tuple(changed)
 
 
 def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:
