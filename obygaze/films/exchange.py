@@ -42,7 +42,7 @@ from obygaze.films.mark_tables import (
     plain,
     read_marks,
 )
-from obygaze.films.vocabulary import unknown_concepts
+from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -668,6 +668,8 @@ class _Importer:
         if unknown:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
+        own = modalities_of(paths)
+        modality_of.update({name: own[name] for name in own if name in modality_of})
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)

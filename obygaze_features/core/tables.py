@@ -9,7 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from itertools import count as count_from
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +25,7 @@ from obygaze_features.core.workbooks import (
     Sheet,
     column_name,
     header_index,
+    header_place,
     is_workbook,
     read_sheet,
 )
@@ -32,6 +33,8 @@ from obygaze_features.core.workbooks import (
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 TABLE_ENDINGS = (".csv", ".tsv", *READ)
+# The lines among which that with the names of the columns is looked for.
+MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
 SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 # The line that Excel writes before the header, to say what separates the cells.
@@ -177,8 +180,8 @@ def read_table(
     is not yet written to `path`.
 
     Without a `sheet` it is the only one with data. `header_row` is the number of the line with the
-    names of the columns; lines before it are not read. [default: the first line, of a sheet the
-    first row that is not empty]
+    names of the columns; lines before it are not read. [default: the first line with the required
+    columns, else the first with two cells: a title has one]
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
@@ -200,7 +203,15 @@ def read_table(
         if named is not None:
             first = next(lines, "")
             first_line = 2
-        while first and header_row is not None and first_line < header_row:
+        header_line = header_row or 1
+        if header_row is None and not is_strict:
+            head = [first, *islice(lines, MOST_TITLES)]
+            lines = chain(head[1:], lines)
+            cells_of_lines = [
+                _cells_of_header(line, _delimiter_of(line, required)) for line in head
+            ]
+            header_line = first_line + header_place(cells_of_lines, required)
+        while first and first_line < header_line:
             first = next(lines, "")
             first_line += 1
         delimiter = named["separator"] if named else _delimiter_of(first, required)
@@ -288,7 +299,7 @@ def _read_workbook(
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")
-    index = header_index(sheet, path, header_row)
+    index = header_index(sheet, path, header_row, required)
     header = [column_name(cell) for cell in sheet.rows[index]]
     named = [name for name in header if name]
     rows: list[TableRow] = []

@@ -8,7 +8,7 @@ import datetime
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,17 +162,30 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     )
 
 
-def header_index(sheet: Sheet, path: Path, header_row: int | None = None) -> int:
-    """Return the row with the names of the columns, from 0: the first row that is not empty.
+def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
+    """Return the place of the row with the names of the columns; a title above it has one cell."""
+    places = []
+    for place, cells in enumerate(rows):
+        names = {column_name(cell) for cell in cells} - {""}
+        has_required = bool(required) and names.issuperset(required)
+        places.append((has_required, len(names) > 1, len(names) > 0, -place))
+    return -max(places, default=(False, False, False, 0))[-1]
+
+
+def header_index(
+    sheet: Sheet, path: Path, header_row: int | None, required: Collection[str]
+) -> int:
+    """Return the row with the names of the columns, from 0.
 
     Args:
         sheet: The sheet, which is not empty.
         path: The file, for the error.
-        header_row: The number of another row, as a spreadsheet program shows it.
+        header_row: The number of the row, as a spreadsheet program shows it.
+        required: The columns that are looked for where no number is given.
     """
     filled = sheet.filled_rows
     if header_row is None:
-        return filled[0]
+        return header_place(sheet.rows, required)
     if header_row - 1 not in filled:
         raise FixUsage(
             f"row {header_row} of the sheet {sheet.name!r} is empty",

@@ -22,6 +22,7 @@ from obygaze_features.core.parts import (
     label_of,
     trust,
 )
+from obygaze_features.core.tables import TABLE_ENDINGS
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.own import read_own
@@ -105,7 +106,9 @@ class _ImportGroup(FunctionGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names, which may be an own function."""
+        """Return the command that the first word names, which may be an own function or a table."""
+        if args[0].endswith(TABLE_ENDINGS) and Path(args[0]).is_file():
+            args = ["csv", *args]
         if is_own_code(args[0]):
             return args[0], self.get_command(ctx, args[0]), args[1:]
         return super().resolve_command(ctx, args)

@@ -349,7 +349,10 @@ def clips_of(
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
-            row.matching(column, ID, ID_FORM)
+            if row[column]:
+                row.matching(column, ID, ID_FORM)
+            else:
+                row.add(column, "is empty, and each row needs one")
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)

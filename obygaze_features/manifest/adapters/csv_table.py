@@ -192,7 +192,9 @@ def _read(
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    violations.raise_if_any("the table cannot be imported", _hint(table, required))
+    violations.raise_if_any(
+        "the table cannot be imported", _hint(path, table, required)
+    )
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
@@ -375,22 +377,25 @@ def _add_ids(
         counts = counts_in_films(rows, cells)
     for row, values, number in zip(rows, cells, counts, strict=True):
         named = {COUNT: number, **row.cells, **values}
-        values["clip_id"] = id_of_form(form, row, named)
+        # A row without a film is a violation already.
+        has_film = values["movie_id"].strip()
+        values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
 
 
-def _hint(table: CsvTable, required: Sequence[str]) -> str:
+def _hint(path: Path, table: CsvTable, required: Sequence[str]) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
-    draft = "--write-mapping FILE writes a mapping to fill in; or"
+    name = shlex.quote(f"{path.stem}-mapping.toml")
+    draft = f"--write-mapping {name} writes a mapping to fill in; or"
     if any(name not in table.columns for name in required):
         return (
             f"{draft} --map TARGET=COLUMN names a column, --id FORM makes clip_id of others;"
-            f" the columns of the table: {few(table.columns)}"
+            f" the columns of the table: {few([*filter(None, table.columns)])}"
         )
     return (
         f"{draft} correct the cells, or --map TARGET=COLUMN;"
-        f" the columns of the table: {few(table.columns)}"
+        f" the columns of the table: {few([*filter(None, table.columns)])}"
     )
 
 
@@ -550,19 +555,23 @@ def _check_totals(
                 only_ids.append(row)
     for row in only_ids:
         row.add(None, "only ids; delete the row if it is a row of totals")
-    if _last_is_called_total(cells) and rows[-1] not in only_ids:
+    if _last_is_called_total(cells, mapping) and rows[-1] not in only_ids:
         rows[-1].add(
             "clip_id",
             f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
         )
 
 
-def _last_is_called_total(cells: Sequence[Mapping[str, str]]) -> bool:
+def _last_is_called_total(
+    cells: Sequence[Mapping[str, str]], mapping: TableMapping
+) -> bool:
     """Return whether the last clip is called as totals are, and is alone in its film."""
+    # An id that is made of the film is never called so.
+    columns = NEEDED if mapping.id else NEEDED[:1]
     films = [values["movie_id"] for values in cells]
     return (
         len(cells) > 1
-        and cells[-1]["clip_id"].casefold() in TOTALS
+        and any(cells[-1][column].casefold() in TOTALS for column in columns)
         and films.count(films[-1]) == 1
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.schema_check import Table, read_toml, table_of
@@ -326,7 +327,8 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
                 f"# your own for the column {toml_string(column)} above, in place of level.",
             ]
         lines += [
-            f"{toml_string(word)} = ?  # {n} times" for word, n in unknown.items()
+            f"{toml_string(word)} = ?  # {count(n, 'time')}"
+            for word, n in unknown.items()
         ]
     else:
         for name in _columns_of_words(table, mapping):
@@ -334,7 +336,7 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
                 f"# Only if {toml_string(name)} is the level ({', '.join(LEVELS)}):"
             )
             for word, n_rows in _counts(table.rows, name).items():
-                lines.append(f"# {toml_string(word)} = ?  # {n_rows} times")
+                lines.append(f"# {toml_string(word)} = ?  # {count(n_rows, 'time')}")
     return ["", "[levels]", *lines] if lines else []
 
 
@@ -353,7 +355,9 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
             f"# One of {', '.join(concepts())},",
             f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
         ]
-    lines += [f"{toml_string(word)} = ?  # {n} times" for word, n in unknown.items()]
+    lines += [
+        f"{toml_string(word)} = ?  # {count(n, 'time')}" for word, n in unknown.items()
+    ]
     return ["", "[concepts]", *lines] if lines else []
 
 

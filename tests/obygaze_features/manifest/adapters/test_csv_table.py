@@ -176,7 +176,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:2: column 'tags': unknown concept 'sun'",
         f"{table}:2: column 'group': 'x' is not a whole number",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
-        f"{table}:4: column 'shot': '' is not an id (letters, digits, . _ + -)",
+        f"{table}:4: column 'shot': is empty, and each row needs one",
     )
     assert "--write-mapping" in (caught.value.hint or "")
 
