@@ -130,15 +130,15 @@ def test_the_modality_of_a_vocabulary_is_that_of_the_imported_marks(
 ) -> None:
     """It was to be written a second time, as the modality of the manifest."""
     vocabulary_path(tmp_path, "films").write_text(
-        MIRROR + 'modality = "visual"\n[[concepts]]\nname = "Window"\n', "utf-8"
+        MIRROR.replace('above = "Look"', 'modality = "visual"'), "utf-8"
     )
     marks = tmp_path / "films.ada.csv"
     marks.write_text(
         "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
-        "lake,ada,0,9,S,Mirror|Window|Look,25\n"
+        "lake,ada,0,9,S,Mirror|Silence|Look,25\n"
     )
     known = import_segments([marks], "marks").manifest.header.concepts
-    assert [known[name] for name in ("Mirror", "Window", "Look")] == [
+    assert [known[name] for name in ("Mirror", "Silence", "Look")] == [
         "visual",
         "unknown",
         "visual",
