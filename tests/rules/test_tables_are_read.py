@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+import tempfile
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.cli import ROOT
 from support.workbooks import write_workbook
@@ -21,6 +23,9 @@ from support.workbooks import write_workbook
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.tables import header_of, read_table
+from obygaze_features.manifest.adapters.csv_table import read as read_clips
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.store import export_features, import_features, open_store
 
 # Words of people, without what would make a cell a number.
 WORDS = st.sampled_from(
@@ -175,3 +180,44 @@ def test_no_other_module_reads_tables_of_people() -> None:
             ):
                 readers.add(path.relative_to(ROOT).as_posix())
     assert readers == {*OWN, "obygaze_features/core/tables.py"}
+
+
+IDS = st.from_regex(r"[+-]{0,2}[A-Za-z0-9_][A-Za-z0-9._+-]{0,11}", fullmatch=True)
+TITLES = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1
+)
+
+
+@settings(parent=SLOW, max_examples=10, phases=[Phase.generate])
+@given(
+    ids=st.lists(IDS, min_size=1, max_size=6, unique_by=str.casefold),
+    title=TITLES,
+    kind=st.sampled_from([".csv", ".xlsx"]),
+)
+def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
+    tmp_path: Path, ids: list[str], title: str, kind: str
+) -> None:
+    table = [["clip_id", "movie_id"], *[[clip_id, title] for clip_id in ids]]
+    form = ("xlsx" if kind == ".xlsx" else "utf-8", ",", "")
+    imported = read_clips(written(tmp_path, table, form, "\n"))
+    manifest = imported.manifest
+    assert list(manifest.clip_ids) == ids
+    assert not [line for line in imported.warnings if line.startswith("clip_id")]
+    titles = {clip.extra.get("movie_title", clip.movie_id) for clip in manifest}
+    assert titles == {title.strip()}
+    changed = [line for line in imported.warnings if line.startswith("movie_id")]
+    assert bool(changed) == (manifest.films[0] != title.strip())
+
+    with tempfile.TemporaryDirectory(dir=tmp_path) as place:
+        path = Path(place, "own.toml")
+        write_manifest(manifest, path)
+        again = read_manifest(path)
+        assert again.clips == manifest.clips
+        features = np.arange(len(ids) * 2, dtype=np.float32).reshape(-1, 2)
+        np.savez(Path(place, "x.npz"), clip_id=ids, clip=features)
+        import_features("npz", Path(place, "x.npz"), Path(place, "own"), manifest=again)
+        store = open_store(Path(place, "own"))
+        assert store.clip_ids.tolist() == ids
+        export_features(Path(place, "own"), Path(place, "out.npz"), "npz")
+        with np.load(Path(place, "out.npz")) as out:
+            assert out["clip_id"].tolist() == ids
