@@ -42,6 +42,7 @@ MORE_COLUMNS = ("framerate", "start_s", "end_s", "comment", "when", "mark")
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
 FRAME_COLUMNS = ("start_frame", "end_frame")
+NEEDED_COLUMNS = ("movie_id", "annotator", "level")
 TIME_COLUMNS = ("start_s", "end_s")
 MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
@@ -141,9 +142,12 @@ def read_marks(
     recorded: set[str] = set()
     sources = SourceFiles()
     all_violations = []
+    lacks_columns = False
     for path in paths:
         violations = Violations(path)
-        rows_of_table = list(_read(path, violations).rows)
+        table = _read(path, violations)
+        lacks_columns |= not {*NEEDED_COLUMNS}.issubset(table.columns)
+        rows_of_table = list(table.rows)
         all_violations.append(violations)
         beside = watched_path(path)
         if beside.is_file():
@@ -162,7 +166,10 @@ def read_marks(
         segment = segment_of(row, rates, given_rate)
         if segment is not None:
             segments.append(segment)
-    raise_together("the marks cannot be read", *all_violations)
+    hint = None
+    if lacks_columns:
+        hint = "obygaze manifest import csv --help; its manifest of such a table is read here, too"
+    raise_together("the marks cannot be read", *all_violations, hint=hint)
     segments += _seen_in_marks(segments, recorded)
     return Marks(tuple(segments), rates)
 
@@ -286,7 +293,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
     """Return a table that has the frames of segments, or their times in seconds."""
     table = read_table(
         path,
-        required=("movie_id", "annotator", "level"),
+        required=NEEDED_COLUMNS,
         violations=violations,
         data=data,
     )

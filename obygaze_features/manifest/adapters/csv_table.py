@@ -33,6 +33,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     CONSTANT,
     FRAMES,
     NEEDED,
+    SEPARATORS,
     TARGETS,
     TableMapping,
     chosen_mapping,
@@ -60,8 +61,6 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.spans import FILM_TIMES, NAME_COLUMN, RATE_COLUMN
 from obygaze_features.manifest.vocabulary import concepts
 
-# What a table may have between the concepts of a cell, beside `|`.
-SEPARATORS = (";", ",", "/")
 # A column with more different words is shown by its name alone.
 MOST_WORDS = 6
 # How the last row of a table is called if it is a row of totals.

@@ -48,8 +48,11 @@ TARGETS = (
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
 CONSTANT = "="
+# What a table may have between the concepts of a cell, beside `|`.
+SEPARATORS = (";", ",", "/")
 # Columns with more words are no levels.
 MOST_LEVELS = 6
+MOST_CONCEPTS = 20
 # A column with this many times for each other cell is one of times.
 MOST_WRONG = 4
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -215,10 +218,11 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
         reread: The command that reads the table with the draft.
     """
     lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
-    for name in ("separator", "sheet", "header_row", "dataset", "licence", "citation"):
+    for name in ("sheet", "header_row", "dataset", "licence", "citation"):
         value = getattr(mapping, name)
         if value:
             lines += _toml_lines({name: value})
+    lines += _draft_of_separator(table, mapping)
     lines += _draft_of_ids(table, mapping)
     lines += _draft_of_times(table, mapping)
     lines += _draft_of_columns(table, mapping)
@@ -276,6 +280,30 @@ def _has_times(cells: Sequence[str]) -> bool:
     """Return whether a column looks like one of times, some of which may be typing errors."""
     n_times = sum(map(is_time, cells))
     return n_times > MOST_WRONG * (len(cells) - n_times)
+
+
+def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the line on what stands between the concepts of a cell."""
+    column = mapping.columns.get("concepts", "concepts")
+    cells = _words(table.rows, column)
+    unknown = [cell for cell in cells if mapping.concept(cell) is None]
+    sign = _separator_of(unknown, mapping)
+    if sign == mapping.separator:
+        return _toml_lines({"separator": sign})
+    shown = next(cell for cell in unknown if sign in cell)
+    return [
+        "",
+        f"# Such as {toml_string(sign)} in {toml_string(shown)}.",
+        "separator = ?",
+    ]
+
+
+def _separator_of(cells: Sequence[str], mapping: TableMapping) -> str:
+    """Return what seems to stand between the concepts of cells."""
+    for sign in (mapping.separator, *SEPARATORS):
+        if any(sign in cell for cell in cells):
+            return sign
+    return mapping.separator
 
 
 def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
@@ -341,34 +369,61 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
 
 
 def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return a line for each unknown word of the column of concepts."""
+    """Return a line for each unknown word of the column of concepts, or of one that may be it."""
     lines = _toml_lines(mapping.concepts)
+    column = mapping.columns.get("concepts", "concepts")
+    known = [
+        f"# One of {', '.join(concepts())},",
+        f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
+    ]
+    if column in table.columns:
+        unknown = _parts(table, column, mapping)
+        lines += known if unknown else []
+        lines += [
+            f"{toml_string(word)} = ?  # {count(n, 'time')}"
+            for word, n in unknown.items()
+        ]
+        return ["", "[concepts]", *lines] if lines else []
+    for name in _unmapped(table, mapping):
+        sign = _separator_of(_words(table.rows, name), mapping)
+        unknown = _parts(table, name, mapping)
+        if len(unknown) < min(MOST_CONCEPTS, len(_words(table.rows, name))):
+            shown = f"separator = {toml_string(sign)}"
+            lines.append(
+                f"# Only if {toml_string(name)} has the concepts, with {shown} above:"
+            )
+            for word, n in unknown.items():
+                lines.append(f"# {toml_string(word)} = ?  # {count(n, 'time')}")
+    return ["", "[concepts]", *known, *lines] if lines else []
+
+
+def _parts(table: CsvTable, column: str, mapping: TableMapping) -> Counter[str]:
+    """Return the words between separators that are no concepts, each with its number of rows."""
+    cells = _counts(table.rows, column)
+    sign = _separator_of(
+        [cell for cell in cells if mapping.concept(cell) is None], mapping
+    )
     unknown: Counter[str] = Counter()
-    for cell, n_rows in _counts(
-        table.rows, mapping.columns.get("concepts", "concepts")
-    ).items():
-        for word in map(str.strip, cell.split(mapping.separator)):
+    for cell, n_rows in cells.items():
+        for word in map(str.strip, cell.split(sign)):
             if word and mapping.concept(word) is None:
                 unknown[word] += n_rows
-    if unknown:
-        lines += [
-            f"# One of {', '.join(concepts())},",
-            f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
-        ]
-    lines += [
-        f"{toml_string(word)} = ?  # {count(n, 'time')}" for word, n in unknown.items()
-    ]
-    return ["", "[concepts]", *lines] if lines else []
+    return unknown
+
+
+def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
+    """Yield the columns without a target that have neither numbers nor times."""
+    mapped = {*mapping.columns.values(), *TARGETS, ""}
+    for column in table.filled_columns:
+        if column not in mapped and not any(map(is_time, _words(table.rows, column))):
+            yield column
 
 
 def _columns_of_words(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
     """Yield the columns without a target that have few words, each of several rows."""
-    mapped = {*mapping.columns.values(), *TARGETS, ""}
-    for column in table.filled_columns:
-        words = _words(table.rows, column)
-        are_words = not any(is_time(word) for word in words)
-        is_short_list = 1 < len(words) <= min(MOST_LEVELS, len(table.rows) / 2)
-        if column not in mapped and are_words and is_short_list:
+    for column in _unmapped(table, mapping):
+        n_words = len(_words(table.rows, column))
+        if 1 < n_words <= min(MOST_LEVELS, len(table.rows) / 2):
             yield column
 
 
