@@ -173,7 +173,7 @@ def _read(
         )
     _check_times(table.rows, cells)
     if chosen.id:
-        _add_ids(table.rows, cells, chosen.id)
+        _add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:
         given_ids.append({column: values[column].strip() for column in NEEDED})
         for column in NEEDED:
@@ -368,14 +368,18 @@ def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str
 
 
 def _add_ids(
-    rows: Sequence[TableRow], cells: Sequence[dict[str, str]], form: str
+    rows: Sequence[TableRow],
+    cells: Sequence[dict[str, str]],
+    form: str,
+    targets: Collection[str],
 ) -> None:
-    """Add the clip ids that a form makes of the cells of the table and of the manifest."""
+    """Add the clip ids that a form makes of the cells of the table and of the targets."""
     counts = [""] * len(rows)
     if COUNT in columns_of_form(form):
         counts = counts_in_films(rows, cells)
     for row, values, number in zip(rows, cells, counts, strict=True):
-        named = {COUNT: number, **row.cells, **values}
+        of_targets = {target: values[target] for target in targets}
+        named = {COUNT: number, **row.cells, **of_targets}
         # A row without a film is a violation already.
         has_film = values["movie_id"].strip()
         values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"

@@ -51,7 +51,7 @@ CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")
 # Columns with more words are no levels.
-MOST_LEVELS = 6
+MOST_LEVELS = 5
 MOST_CONCEPTS = 20
 # A column with this many times for each other cell is one of times.
 MOST_WRONG = 4
@@ -246,15 +246,20 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             '# "{movie_id}-{count:03d}" counts the clips of each film.',
             "id = ?",
         ]
+    n_rows = _counts(table.rows, clip)
+    if film not in table.columns and max(n_rows.values(), default=0) > 1:
+        return [
+            "",
+            f"# {toml_string(clip)} has equal ids. In several films, they are",
+            f'# "{{movie_id}}-{{{clip}}}"; of several annotators, "{{{clip}}}".',
+            "id = ?",
+        ]
     films_of_clip: dict[str, set[str]] = {}
     for row in table.rows:
         films_of_clip.setdefault(row[clip], set()).add(row.cells.get(film, ""))
     if any(len(films) > 1 for films in films_of_clip.values()):
-        return [
-            "",
-            "# The ids begin anew in each film.",
-            f'id = "{{movie_id}}-{{{clip}}}"',
-        ]
+        form = toml_string(f"{{movie_id}}-{{{clip}}}")
+        return ["", "# The ids begin anew in each film.", f"id = {form}"]
     return []
 
 
@@ -387,7 +392,7 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
     for name in _unmapped(table, mapping):
         sign = _separator_of(_words(table.rows, name), mapping)
         unknown = _parts(table, name, mapping)
-        if len(unknown) < min(MOST_CONCEPTS, len(_words(table.rows, name))):
+        if _has_several(table, name, mapping) and len(unknown) <= MOST_CONCEPTS:
             shown = f"separator = {toml_string(sign)}"
             lines.append(
                 f"# Only if {toml_string(name)} has the concepts, with {shown} above:"
@@ -419,10 +424,19 @@ def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
             yield column
 
 
+def _has_several(table: CsvTable, column: str, mapping: TableMapping) -> bool:
+    """Return whether a cell of a column seems to have several words with a sign between them."""
+    cells = _words(table.rows, column)
+    sign = _separator_of(cells, mapping)
+    return any(sign in cell for cell in cells)
+
+
 def _columns_of_words(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
     """Yield the columns without a target that have few words, each of several rows."""
     for column in _unmapped(table, mapping):
         n_words = len(_words(table.rows, column))
+        if _has_several(table, column, mapping):
+            continue
         if 1 < n_words <= min(MOST_LEVELS, len(table.rows) / 2):
             yield column
 
