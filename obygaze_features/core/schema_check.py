@@ -105,11 +105,10 @@ class Violations:
         self._by_column: dict[str | None, dict[str, tuple[str, int]]] = {}
 
     def __len__(self) -> int:
-        return sum(
-            n_lines
-            for messages in self._by_column.values()
-            for _, n_lines in messages.values()
-        )
+        n_lines = 0
+        for messages in self._by_column.values():
+            n_lines += sum(n for _, n in messages.values())
+        return n_lines
 
     def add(self, line: int | None, column: str | None, message: str) -> None:
         """Add one violation; `line` and `column` are None where it has none."""

@@ -32,7 +32,6 @@ HEADERS = [
     "Urteil",
     "Gründe",
     "Wer",
-    "level",
     "concepts",
 ]
 CONCEPTS = {"Look": "Look", "corps": "Body", "lumière": "visual", "voix off": "audio"}
@@ -127,6 +126,8 @@ def tables(draw: st.DrawFn) -> Drawn:
         header_of["concepts"] = "concepts"
     if draw(st.booleans()):
         header_of["number"] = "clip_id"
+    if draw(st.booleans()):
+        header_of["label"] = "level"
     films = draw(st.lists(st.sampled_from(FILMS), min_size=2, max_size=4, unique=True))
     clips = []
     for film in films:

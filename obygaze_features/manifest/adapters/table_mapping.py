@@ -58,7 +58,7 @@ MOST_WRONG = 4
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
-_OPEN = re.compile(rb"^[^#\n]*=[ \t]*\?[ \t]*(#.*)?$")
+_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*\?[ \t]*(?:#.*)?')
 FILLED_TABLE = Table(others=filled)
 
 
@@ -106,7 +106,7 @@ def read_mapping(path: Path) -> TableMapping:
     data = _STAYS.sub(b"", path.read_bytes())
     open_lines = []
     for number, line in enumerate(data.splitlines(), start=1):
-        if _OPEN.match(line):
+        if _OPEN.fullmatch(line):
             shown = line.decode("utf-8", "replace").strip()
             open_lines.append(f"{path}:{number}: {shown}")
     if open_lines:
@@ -350,26 +350,19 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
     lines = _toml_lines(mapping.levels)
     column = mapping.columns.get("level", "level")
     if column in table.columns:
-        unknown = {}
-        for word, n_rows in _counts(table.rows, column).items():
-            if mapping.level(word) is None:
-                unknown[word] = n_rows
+        n_rows = _counts(table.rows, column)
+        unknown = {word: n for word, n in n_rows.items() if mapping.level(word) is None}
         if unknown:
             lines += [
                 f"# One of {', '.join(LEVELS)}. Where these words are no levels, write a name of",
                 f"# your own for the column {toml_string(column)} above, in place of level.",
             ]
-        lines += [
-            f"{toml_string(word)} = ?  # {count(n, 'time')}"
-            for word, n in unknown.items()
-        ]
+        lines += _asked(unknown)
     else:
         for name in _columns_of_words(table, mapping):
-            lines.append(
-                f"# Only if {toml_string(name)} is the level ({', '.join(LEVELS)}):"
-            )
-            for word, n_rows in _counts(table.rows, name).items():
-                lines.append(f"# {toml_string(word)} = ?  # {count(n_rows, 'time')}")
+            shown = toml_string(name)
+            lines.append(f"# Only if {shown} is the level ({', '.join(LEVELS)}):")
+            lines += _asked(_counts(table.rows, name), "# ")
     return ["", "[levels]", *lines] if lines else []
 
 
@@ -384,22 +377,25 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
     if column in table.columns:
         unknown = _parts(table, column, mapping)
         lines += known if unknown else []
-        lines += [
-            f"{toml_string(word)} = ?  # {count(n, 'time')}"
-            for word, n in unknown.items()
-        ]
+        lines += _asked(unknown)
         return ["", "[concepts]", *lines] if lines else []
     for name in _unmapped(table, mapping):
         sign = _separator_of(_words(table.rows, name), mapping)
         unknown = _parts(table, name, mapping)
         if _has_several(table, name, mapping) and len(unknown) <= MOST_CONCEPTS:
             shown = f"separator = {toml_string(sign)}"
-            lines.append(
-                f"# Only if {toml_string(name)} has the concepts, with {shown} above:"
-            )
-            for word, n in unknown.items():
-                lines.append(f"# {toml_string(word)} = ?  # {count(n, 'time')}")
+            has = f"{toml_string(name)} has the concepts"
+            lines.append(f"# Only if {has}, with {shown} above:")
+            lines += _asked(unknown, "# ")
     return ["", "[concepts]", *known, *lines] if lines else []
+
+
+def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
+    """Return the lines that ask for the meaning of words, each with its number of rows."""
+    return [
+        f"{start}{toml_string(word)} = ?  # {count(n, 'time')}"
+        for word, n in words.items()
+    ]
 
 
 def _parts(table: CsvTable, column: str, mapping: TableMapping) -> Counter[str]:
