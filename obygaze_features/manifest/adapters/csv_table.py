@@ -125,7 +125,8 @@ def read(
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-        obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
+        obygaze manifest import csv mine.csv --write-mapping mine.toml -o mine
+        obygaze manifest import xlsx mine.xlsx --sheet Clips --mapping mine.toml -o mine
     """
     path = Path(csv)
     chosen = chosen_mapping(
