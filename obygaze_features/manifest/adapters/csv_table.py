@@ -182,7 +182,6 @@ def _read(
         values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
-    _check_swapped(cells, chosen, path)
     _check_ids(table.rows, cells, given_ids, chosen)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     _name_by_annotator(cells)
@@ -577,34 +576,6 @@ def _last_is_called_total(
         len(cells) > 1
         and any(cells[-1][column].casefold() in TOTALS for column in columns)
         and films.count(films[-1]) == 1
-    )
-
-
-def _check_swapped(
-    cells: Sequence[Mapping[str, str]], mapping: TableMapping, path: Path
-) -> None:
-    """Raise an error if each film has one clip and a clip has several films.
-
-    Clips that are numbers may begin anew in each film, and ids of a form are of several columns.
-    """
-    clips = {values["clip_id"] for values in cells}
-    films = {values["movie_id"] for values in cells}
-    pairs = {(values["clip_id"], values["movie_id"]) for values in cells}
-    has_one_clip_a_film = len(pairs) == len(films)
-    are_names = "" not in clips and all(whole_number(clip) is None for clip in clips)
-    if (
-        mapping.id
-        or not has_one_clip_a_film
-        or len(clips) == len(films)
-        or not are_names
-    ):
-        return
-    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
-    raise FixInput(
-        f"the columns of clips and films look swapped: each film ({film!r}) has one clip,"
-        f" and a clip ({clip!r}) has several films",
-        where=str(path),
-        hint=f"--map clip_id={film} --map movie_id={clip}",
     )
 
 
