@@ -319,7 +319,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         "# A column may become, left of the =, one of: movie_id (the film, which all tables need),",
         "# start_s, end_s (or start_frame, end_frame and framerate), level, concepts, annotator,",
         '# comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
-        "# A column whose ? stays is kept under its own name, as a label of your own is.",
+        "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
     ]
     target_of = {}
     for target, source in mapping.columns.items():
