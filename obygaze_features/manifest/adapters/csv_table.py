@@ -255,7 +255,8 @@ def _write_draft(
             f"{shown} is there: --write-mapping with another name writes a draft"
         )
         return
-    error.hint = f"fill in the lines with ? in {shown}, then --mapping {shown}"
+    instead = f"--mapping {shown} in place of --write-mapping"
+    error.hint = f"fill in the lines with ? in {shown}, then {instead}"
 
 
 def _words_of(clips: Sequence[Clip], column: str) -> str:
