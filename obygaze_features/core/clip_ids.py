@@ -5,20 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import (
-    TABLE_ENDINGS,
-    header_of,
-    numbered_lines,
-    read_table,
-)
-from obygaze_features.core.workbooks import is_workbook
+from obygaze_features.core.files import SPREADSHEETS
 
 # Of a parameter; on the command line, `core/value_types.py` reads the words.
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
-_ENDINGS = {".txt", *TABLE_ENDINGS}
+_ENDINGS = {".csv", ".tsv", ".txt", *SPREADSHEETS}
 
 
 def clip_ids(clips: ClipIds) -> list[str]:
@@ -57,8 +50,12 @@ def _ids_in(path: Path) -> list[str]:
 
     A file without ids is an error: where clips are chosen, no ids would stand for all clips.
     """
+    # Each command imports this module, and few read a file of ids.
+    from obygaze_features.core.schema_check import Violations
+    from obygaze_features.core.tables import header_of, numbered_lines, read_table
+
     violations = Violations(path)
-    if is_workbook(path) or COLUMN in header_of(path):
+    if path.suffix.lower() in SPREADSHEETS or COLUMN in header_of(path):
         table = read_table(path, required=[COLUMN], violations=violations)
         for row in table.rows:
             if not row[COLUMN].strip():
