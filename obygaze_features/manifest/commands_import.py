@@ -33,13 +33,13 @@ READERS = {
         f"{_HERE}.csv_table:read",
         "Read any table, with a mapping of its columns.",
     ),
-    "folder": (
-        f"{_HERE}.folder:read",
-        "Read a folder of videos: one clip for each file, without labels.",
-    ),
     "xlsx": (
         f"{_HERE}.csv_table:read",
         "Read a sheet of a spreadsheet, as csv does.",
+    ),
+    "folder": (
+        f"{_HERE}.folder:read",
+        "Read a folder of videos: one clip for each file, without labels.",
     ),
     "liris-accede": (
         f"{_HERE}.liris_accede:read",
