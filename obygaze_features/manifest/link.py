@@ -185,7 +185,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         manifest: The clips.
         folder: The folder with the videos, in any structure.
     """
-    originals = [_original(clip) for clip in manifest]
+    originals = [original(clip) for clip in manifest]
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []
@@ -289,7 +289,7 @@ def link_manifest(
 
 def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]:
     """Return the films that have a file, but a clip without times in the film."""
-    originals = [_original(clip) for clip in manifest]
+    originals = [original(clip) for clip in manifest]
     files = _Files(videos, originals)
     films: dict[str, None] = {}
     for clip in originals:
@@ -298,7 +298,7 @@ def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]
     return list(films)
 
 
-def _original(clip: Clip) -> Clip:
+def original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
     name = named_file(clip)
     linked_stem = composed(PurePosixPath(clip.video).stem)
