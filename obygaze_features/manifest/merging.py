@@ -1,7 +1,7 @@
 """`obygaze manifest merge`: the clips of several manifests, each row with its annotator."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -34,8 +34,6 @@ ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
 # What must be the same in the headers of all manifests.
 SHARED = ("unit", "view")
-# What is kept of each header, where they differ.
-JOINED = ("licence", "citation")
 
 
 class MergedManifest(ImportedManifest):
@@ -178,25 +176,23 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         _require_one(f"the modality of the concept {concept!r}", modalities)
     first = manifests[0].header
     headers = [manifest.header for manifest in manifests]
-    joined = {}
-    for key in JOINED:
-        values = dict.fromkeys(getattr(header, key) for header in headers)
-        joined[key] = "; ".join(filter(None, values))
-    lists: dict[str, tuple[Any, ...]] = {}
-    for key in ("notes", "sources"):
-        values = dict.fromkeys(
-            one for header in headers for one in getattr(header, key)
-        )
-        lists[key] = tuple(values)
+    notes = dict.fromkeys(note for header in headers for note in header.notes)
+    sources = dict.fromkeys(source for header in headers for source in header.sources)
     datasets = {header.dataset for header in headers}
     return Header(
         dataset=first.dataset if len(datasets) == 1 else name,
         concepts=modality_of,
         unit=first.unit,
         view=first.view,
-        **joined,
-        **lists,
+        licence=_joined(header.licence for header in headers),
+        citation=_joined(header.citation for header in headers),
+        notes=tuple(notes),
+        sources=tuple(sources),
     )
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _require_one(fact: str, said: Sequence[tuple[str, str]]) -> None:

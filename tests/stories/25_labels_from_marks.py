@@ -521,7 +521,7 @@ def test_clips_that_two_labs_annotated_become_rows_of_two_annotators(
     ws: Workspace,
 ) -> None:
     spans = {f"lake-{n}": (2 * n, 2 * n + 2) for n in range(4)}
-    labels = {"paris": "EN EN S S".split(), "nice": "EN S S HN".split()}
+    labels = {"paris": ["EN", "EN", "S", "S"], "nice": ["EN", "S", "S", "HN"]}
     for lab, levels in labels.items():
         rows = []
         for (clip, (start, end)), level in zip(spans.items(), levels, strict=True):
