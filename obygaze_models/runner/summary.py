@@ -26,6 +26,8 @@ from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Row, Run
 
 # Baselines that learn from annotations and read no video.
+# Baselines that guess from the training clips of the same film.
+OF_FILMS = ("film_prior", "neighbour")
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 METRIC_NAMES = {
     "f1_binary": "F1 binary",
@@ -310,6 +312,21 @@ def best_guess(
         return round(goodness(metric, guess.value(metric)), DIGITS)
 
     return max(guesses, key=rounded_goodness, default=None)
+
+
+def cannot_guess(cells: Sequence[CellRows]) -> str:
+    """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
+    names: dict[str, None] = {}
+    for cell in cells:
+        is_of_films = cell.model in OF_FILMS and not cell.is_model
+        if is_of_films and not cell.facts["knows_films"]:
+            names[cell.model] = None
+    if not names:
+        return ""
+    return (
+        f"{' and '.join(names)} cannot guess here: no clip of a tested film trained, so that they"
+        " give every clip the share of positives in training."
+    )
 
 
 def answer(run: Run) -> str:
