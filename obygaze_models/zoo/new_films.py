@@ -13,11 +13,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.adapters.folder import (
+    is_folder_of_videos,
+    manifests_of_folder,
+)
 from obygaze_features.manifest.adapters.folder import read as read_folder
-from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
@@ -71,18 +73,10 @@ def _clips_named(
     path = Path(text)
     if is_url(text) or Path(here.store(text), STORE).exists():
         return None
-    if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
-        raise FixUsage(
-            f"{text} is a film, and scores are made of its features",
-            hint=f"{path.parent}, the folder that it is in",
-        )
-    toml = here.manifest(text)
-    if toml.is_file():
-        return read_manifest(toml)
-    if not path.is_dir() or not find_videos(path):
-        return None
-    root = path.resolve().as_posix()
-    of_folder = [one for one in _manifests(here) if one.header.video_root == root]
+    if not is_folder_of_videos(text, here):
+        toml = here.manifest(text)
+        return read_manifest(toml) if toml.is_file() else None
+    of_folder = manifests_of_folder(path, here)
     for manifest in of_folder:
         if stores_that_fit(model, here, manifest.name):
             return manifest
@@ -90,7 +84,7 @@ def _clips_named(
         if not _has_whole_films(manifest):
             return manifest
     imported = read_folder(path).manifest
-    name = shlex.quote(_new_name(imported.name, here))
+    name = shlex.quote(here.unused_manifest(imported.name))
     quoted = shlex.quote(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
     length = ""
@@ -125,7 +119,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
     if grid and is_to_be_cut:
-        cut = shlex.quote(_new_name(f"{manifest.name}-cut", here))
+        cut = shlex.quote(here.unused_manifest(f"{manifest.name}-cut"))
         return (
             f"obygaze manifest windows {name} -o {cut} {grid},"
             f" as {_trained_on(model)}; then predict {cut}"
@@ -235,20 +229,3 @@ def _as_options(grid: Mapping[str, float]) -> str:
 
 def _has_whole_films(manifest: Manifest) -> bool:
     return bool(long_clips(manifest))
-
-
-def _manifests(here: Workspace) -> Iterator[Manifest]:
-    for name in here.names("manifests"):
-        with suppress(ObygazeError, OSError):
-            yield read_manifest(here.manifest(name))
-
-
-def _new_name(name: str, here: Workspace) -> str:
-    """Return a name that no manifest has."""
-    taken = here.names("manifests")
-    new = name
-    number = 1
-    while new in taken:
-        number += 1
-        new = f"{name}-{number}"
-    return new
