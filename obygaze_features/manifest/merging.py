@@ -18,6 +18,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
+    SourceFile,
     Windows,
     ascii_id,
     unannotated_id,
@@ -176,8 +177,11 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         _require_one(f"the modality of the concept {concept!r}", modalities)
     first = manifests[0].header
     headers = [manifest.header for manifest in manifests]
-    notes = dict.fromkeys(note for header in headers for note in header.notes)
-    sources = dict.fromkeys(source for header in headers for source in header.sources)
+    notes: dict[str, None] = {}
+    sources: dict[SourceFile, None] = {}
+    for header in headers:
+        notes.update(dict.fromkeys(header.notes))
+        sources.update(dict.fromkeys(header.sources))
     datasets = {header.dataset for header in headers}
     return Header(
         dataset=first.dataset if len(datasets) == 1 else name,

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
@@ -77,9 +78,16 @@ def _clips_named(
         toml = here.manifest(text)
         return read_manifest(toml) if toml.is_file() else None
     of_folder = manifests_of_folder(path, here)
-    for manifest in of_folder:
-        if stores_that_fit(model, here, manifest.name):
-            return manifest
+    fitting = [one for one in of_folder if stores_that_fit(model, here, one.name)]
+    if len(fitting) > 1:
+        raise FixUsage(
+            "several manifests have the films of this folder:"
+            f" {few([manifest.name for manifest in fitting])}",
+            where=text,
+            hint="name one of them",
+        )
+    if fitting:
+        return fitting[0]
     for manifest in of_folder:
         if not _has_whole_films(manifest):
             return manifest
@@ -182,7 +190,9 @@ def training_length_s(model: SavedModel) -> float:
 
 def _spans(model: SavedModel) -> Iterator[tuple[str, float, float]]:
     """Yield film, start and end of the training clips that have them."""
-    for film, start_s, end_s in model.clips.places if model.clips else ():
+    if model.clips is None:
+        return
+    for film, start_s, end_s in model.clips.places:
         if start_s is not None and end_s is not None:
             yield film, start_s, end_s
 
