@@ -17,10 +17,10 @@ from obygaze.films.film_segments import (
     video_rate,
 )
 from obygaze.films.mark_tables import Fps, GivenRates, Segment
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.times import times_of_films
 
@@ -83,10 +83,9 @@ class FilmRates(GivenRates):
     def videos(self) -> dict[str, list[Path]]:
         """The videos of films that manifests of the workspace are linked to, by film."""
         videos: dict[str, dict[Path, None]] = {}
-        for name in self.workspace.names("manifests"):
-            # A manifest that cannot be read does not hide the others.
-            with suppress(ObygazeError, OSError):
-                manifest = read_manifest(self.workspace.manifest(name))
+        for manifest in manifests_with_videos(self.workspace):
+            # Rows of another manifest may contradict each other.
+            with suppress(FixInput):
                 for film, video in _videos_of(manifest):
                     videos.setdefault(film, {})[video] = None
         return {film: list(paths) for film, paths in videos.items()}
@@ -95,8 +94,6 @@ class FilmRates(GivenRates):
 def _videos_of(manifest: Manifest) -> Iterator[tuple[str, Path]]:
     """Yield the films of a manifest that are linked to the file of a whole film."""
     root = manifest.header.video_root
-    if not root:
-        return
     if isinstance(manifest.clips, Windows):
         for cut in manifest.clips.films:
             yield cut.movie_id, Path(root, cut.video)

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
     STILL_SUFFIXES,
@@ -27,6 +28,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     manifest_path,
     read_manifest,
@@ -176,6 +178,19 @@ def _walk(folder: Path) -> Iterator[str]:
             is_video = path.suffix.lower() in (*VIDEO_SUFFIXES, *STILL_SUFFIXES)
             if is_video and not name.startswith("._") and path.is_file():
                 yield path.relative_to(folder).as_posix()
+
+
+def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
+    """Yield the manifests of a workspace that have a folder of videos.
+
+    A manifest that cannot be read does not hide the others.
+    """
+    for name in workspace.names("manifests"):
+        path = workspace.manifest(name)
+        with suppress(ObygazeError, OSError):
+            # Tables of many clips without videos are not read.
+            if b"video_root" in path.read_bytes():
+                yield read_manifest(path)
 
 
 def link(manifest: Manifest, folder: Path) -> LinkReport:

@@ -108,12 +108,11 @@ def pictures_shown(start_ms: int, end_ms: int, rate: Fraction) -> tuple[int, int
 
 
 def import_back(ws: Workspace, folder: str, suffix: str) -> list[Mark]:
-    """Return the marks of the files of the films, which are imported one by one."""
-    for film, rate in RATES.items():
-        ws(
-            f"manifest import segments {folder}/{film}{suffix} --fps {rate} -o back-{film}"
-        )
-    return marks_of_manifest(ws, *[f"back-{film}" for film in RATES])
+    """Return the marks of the files of the films, each at its own rate."""
+    files = " ".join(f"{folder}/{film}{suffix}" for film in RATES)
+    rates = " ".join(f"--fps {film}={rate}" for film, rate in RATES.items())
+    ws(f"manifest import segments {files} {rates} -o back")
+    return marks_of_manifest(ws, "back")
 
 
 def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(

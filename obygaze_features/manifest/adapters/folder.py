@@ -3,20 +3,19 @@
 import os
 import re
 from collections import Counter
-from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.io import clips_of, read_manifest
-from obygaze_features.manifest.link import find_videos
+from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.link import find_videos, manifests_with_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 from obygaze_features.manifest.tables import TableRow
 
@@ -82,14 +81,8 @@ def read(
 def manifests_of_folder(folder: Path, workspace: Workspace) -> list[Manifest]:
     """Return the manifests of a workspace whose videos are those of a folder."""
     root = folder.resolve().as_posix()
-    manifests = []
-    for name in workspace.names("manifests"):
-        # A manifest that cannot be read does not hide the others.
-        with suppress(ObygazeError, OSError):
-            manifest = read_manifest(workspace.manifest(name))
-            if manifest.header.video_root == root:
-                manifests.append(manifest)
-    return manifests
+    known = manifests_with_videos(workspace)
+    return [manifest for manifest in known if manifest.header.video_root == root]
 
 
 def is_folder_of_videos(name: PathLike, workspace: Workspace) -> bool:
