@@ -61,6 +61,7 @@ CONTENTS = {
             "guide/stores",
             "guide/experiments",
             "guide/new-films",
+            "guide/questions",
             "guide/concepts",
             "guide/films",
             "guide/audits",
