@@ -220,7 +220,8 @@ def _remarks(
         for clip in manifest:
             is_selected = clip.clip_id in selected
             if clip.clip_id in viewed and expression is not None:
-                is_selected |= expression.holds(clip.values)
+                # Of an empty cell it is not known.
+                is_selected |= expression.holds(clip.values) is True
             if is_selected:
                 in_view_or_raw.append(clip)
         raw = manifest.with_clips(in_view_or_raw)
