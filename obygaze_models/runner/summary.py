@@ -353,7 +353,8 @@ def answer(run: Run) -> str:
     questions = run.protocol["report"]["questions"]
     tests = set()
     for question in questions:
-        if question["text"] and question["text"] == questions[0]["text"]:
+        text = question.get("text")
+        if text and text == questions[0]["text"]:
             tests.add(question["test"])
     metric = compared_metric(run)
     others = []
