@@ -42,7 +42,8 @@ def with_dune() -> Manifest:
         replace(clip, extra={"title": "Amélie" if clip.movie_id == "dune" else "Drive"})
         for clip in clips
     ]
-    return replace(manifest, clips=tuple(titled), columns=("title",))
+    moods = [replace(clip, extra={**clip.extra, "mood": ""}) for clip in titled]
+    return replace(manifest, clips=tuple(moods), columns=("title", "mood"))
 
 
 @pytest.fixture
@@ -129,6 +130,8 @@ def test_a_training_a_dataset_and_a_check_count_them_too(
             "15 clips with a level but without concepts (3 NS, 12 S; dune)",
         ),
         ('title == "Drive"', ""),
+        # Whether it holds is not known of clips whose cell is empty.
+        ("mood == joy or level == EN", "15 clips with a level"),
     ],
 )
 def test_clips_that_where_selects_before_or_in_the_view_are_counted(
