@@ -314,7 +314,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
         raise FixInput(
             f"{n_in_both} clips are in both classes",
             where=f"{task.positive} / {task.negative}",
-            hint="change one of the expressions: a clip has one class",
+            hint="change these cells or one of the expressions: a clip has one class",
         )
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
 

@@ -234,7 +234,10 @@ class _Labels:
         for yes, no in YES_AND_NO:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (asked,) = self.task_of_value(column, "==", written[yes]).values()
-                return {column: asked}
+                # A cell with both words is in both classes, which is an error.
+                negative = f"{_quoted(column)} == {_quoted(written[no])}"
+                task = replace(asked.task, negative=negative)
+                return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if all(NUMBER.fullmatch(value) for value in values):

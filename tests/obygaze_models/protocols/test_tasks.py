@@ -181,3 +181,14 @@ def test_a_limit_that_no_clip_reaches_is_not_a_matter_of_levels() -> None:
     with pytest.raises(FixInput, match="no clip of class 1") as error:
         task_labels("t", Task(positive="rating >= 9"), table)
     assert error.value.hint == "another value, another limit or other clips"
+
+
+def test_yes_and_no_in_one_cell_is_neither() -> None:
+    cells = ["yes", "no", "yes|no", ""]
+    (task,) = asked("stares", cells, "stares").tasks.values()
+    clips = [Clip(f"c{n}", "m", extra={"stares": c}) for n, c in enumerate(cells)]
+    with pytest.raises(FixInput, match="1 clips are in both classes"):
+        task_labels("stares", task, ClipTable("made-up", clips, ()))
+    del clips[2]
+    table = ClipTable("made-up", clips, ())
+    assert task_labels("stares", task, table).tolist() == [1, 0, -1]

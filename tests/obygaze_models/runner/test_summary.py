@@ -172,9 +172,8 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
 
 def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
-    question = {"text": "", "first": "mlp", "second": "ridge"}
     protocol = {
-        "report": {"primary": "ap", "questions": [question]},
+        "report": {"primary": "ap", "questions": [{"first": "mlp", "second": "ridge"}]},
         "splits": {"kind": "nested", "folds": 0},
         "fit": {"choose_store": False},
     }
@@ -275,7 +274,7 @@ def test_the_answer_is_about_the_model_of_either_side_of_a_question(
     other = [{**row, "model": "mlp"} for row in rows("ridge", GOOD)]
     fits = [fit("ridge"), fit("mlp", is_model=True, store="s")]
     run = run_of(tmp_path, fits, [*rows("ridge", GOOD), *other])
-    question = {"text": "", "first": "neighbour", "second": "mlp"}
+    question = {"first": "neighbour", "second": "mlp"}
     report = {**run.protocol["report"], "questions": [question]}
     about = {**run.about, "protocol": {**run.protocol, "report": report}}
     assert "mlp ranks clips" in answer(Run(run.folder, about))
