@@ -12,14 +12,12 @@ from pathlib import Path
 
 import click
 
-from obygaze.demo.films import make_films, render, write_tables
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.lazy import need
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.video.pool import require_decode_workers
 
 CARD = "tiny-xclip"
 DATA = files(__package__)
@@ -59,6 +57,9 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo
         obygaze demo -o /tmp/tour
     """
+    from obygaze.demo.films import make_films, render, write_tables
+    from obygaze_features.video.pool import require_decode_workers
+
     need("av", "video", "making the demo's films")  # before the first file is written
     require_decode_workers()
     folder = folder or session.workspace.root / "demo"
