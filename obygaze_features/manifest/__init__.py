@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 else:
     _EXPORTS = {
         "obygaze_features.manifest.adapters": ("ImportedManifest", "source_of"),
-        "obygaze_features.manifest.functions": (
-            "assign_folds",
-            "grouped",
-        ),
+        "obygaze_features.manifest.folds": ("grouped",),
+        "obygaze_features.manifest.functions": ("assign_folds",),
         "obygaze_features.manifest.grouping": (
             "ConceptVocabulary",
             "grouped_concepts",
