@@ -58,10 +58,8 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo -o /tmp/tour
     """
     from obygaze.demo.films import make_films, render, write_tables
-    from obygaze_features.video.pool import require_decode_workers
 
     need("av", "video", "making the demo's films")  # before the first file is written
-    require_decode_workers()
     folder = folder or session.workspace.root / "demo"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AlreadyThere(
