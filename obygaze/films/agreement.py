@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from obygaze.films.labels import (
     ProjectedClips,
-    Rate,
     Seconds,
     Tables,
     project_tables,
     table_names,
 )
+from obygaze.films.mark_tables import Fps
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -299,7 +299,7 @@ def measure_agreement(
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Rate = None,
+    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
     permutations: int = 9999,
     workspace: PathLike | None = None,

@@ -10,6 +10,7 @@ from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.function_commands import (
     FunctionGroup,
+    call_function,
     parameters_of,
     show_result,
     typed_values,
@@ -70,7 +71,7 @@ def import_command(
         if name is None:
             name = _default_name(dataset, arguments)
         path = session.workspace.new_manifest(name)
-        imported = read(**arguments, name=path.stem)
+        imported = call_function(session, read, **arguments, name=path.stem)
         show_result(session.console, imported.save(path, **chosen))
 
     described = parse_docstring(read)

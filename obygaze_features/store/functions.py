@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet"]
 ExportFormat = Literal["npz", "hdf5", "parquet"]
-Pool = Literal["none", "also", "only"]
+Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
 
 # The titles of groups of options.
 CONTENT = "What is in the files"
@@ -219,7 +219,7 @@ def import_features(
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
     are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
     called mask says which frames are real, time_s and asked_s when they are: they come with the
-    arrays of frames, and the maximum of --pool leaves padding out.
+    arrays of frames, and --pool leaves padding out.
 
     Of an export of this program, arrays, films, times, licence and citation are kept as they were
     in the store.
@@ -246,8 +246,8 @@ def import_features(
         arrays: Store the array, column or dataset path KEY under NAME.
         id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
-        pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
-            of them. [default: also, for tokens; else none]
+        pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
+            further array (also), or in place of them (only). [default: also, for tokens; else none]
         backbone: The model that made them.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
@@ -258,7 +258,7 @@ def import_features(
     Commands:
         obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
         obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
-        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
+        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
         obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
         obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
         obygaze store import parquet xclip --manifest obygaze12 -o xclip

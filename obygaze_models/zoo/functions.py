@@ -57,7 +57,9 @@ def show_model(
 @done_in("obygaze_models.zoo.predicting")
 def predict(
     model: PathLike | SavedModel | None = None,
-    store: PathLike | Store | None = None,
+    store: Annotated[
+        PathLike | Store | None, Option(metavar="[STORE|MANIFEST|FOLDER]")
+    ] = None,
     clips: Annotated[
         PathLike | Iterable[str | Clip] | None,
         replace(CLIPS, shown_default="all"),
@@ -69,12 +71,15 @@ def predict(
     trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store with a model.
+    """Predict the clips of a store, or of new films, with a model.
 
     One row per clip: the decision, the probability of each class (of a model without probabilities,
     such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
     each concept and its contribution. A store of other features is an error (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
+
+    For a manifest or a folder of films, the store of their features is looked for. Where there is
+    none, the error names the command that makes what is missing.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
@@ -85,7 +90,8 @@ def predict(
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on.
+        store: Features of the recipe that the model was trained on; or a manifest or a folder of
+            films, of which the workspace has such features.
         clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
             clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
@@ -105,6 +111,7 @@ def predict(
 
     Commands:
         obygaze models predict films-pcbm films.descriptors > predictions.csv
+        obygaze models predict films-pcbm new-films/ -o scores.csv
         obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
         obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
@@ -184,7 +191,8 @@ def push_model(
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub.
 
-    It is checked first. Another model that is there is replaced only with --force.
+    It is checked first. Another model that is there is replaced only with --force. A model of own
+    code (FILE.py:NAME) takes the file along, with what this imports of its folder.
 
     Args:
         model: The name of a model of the workspace, or its folder.

@@ -10,7 +10,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -29,7 +28,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness
-from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import (
     identities_of,
     identity_of,
@@ -45,6 +44,13 @@ from obygaze_models.zoo.mediaeval_file import (
     read_affect_scores,
     write_affect_run,
     write_run_file,
+)
+from obygaze_models.zoo.new_films import (
+    features_for,
+    has_recipe,
+    stores_that_fit,
+    what_makes_features,
+    windows_for_clips,
 )
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 
@@ -76,7 +82,8 @@ class Predicted:
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips that are
     taken for training clips by their ids alone, because films and times are not known. `renamed`
-    are clips with the film and the times of a training clip of another id.
+    are clips with the film and the times of a training clip of another id. `windows` is a sentence
+    if windows were scored by a model of clips.
     """
 
     clip_ids: Sequence[str]
@@ -93,6 +100,7 @@ class Predicted:
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
     renamed: Sequence[str] = ()
+    windows: str = ""
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -237,7 +245,8 @@ class PredictedFiles:
                 f"{clips} taken for training clips by their ids alone: neither films nor times are"
                 " known on both sides"
             )
-        return [*absent, f"rows by basis: {by_basis}", *by_id, *self.written]
+        windows = [self.predicted.windows] if self.predicted.windows else []
+        return [*absent, f"rows by basis: {by_basis}", *windows, *by_id, *self.written]
 
     @property
     def warnings(self) -> list[str | tuple[str, str]]:
@@ -297,15 +306,17 @@ def predict(
     trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store with a model."""
+    """Predict the clips of a store, or of new films, with a model."""
     if affect is not None:
         if model is not None or clips is not None or manifest is not None:
             raise FixUsage("--affect has clips and scores of its own, without a model")
         return _given_affect(Path(affect))
     if model is None or store is None:
         raise FixUsage("expected a model and a store, or --affect TABLE")
-    opened = open_store(store, workspace=workspace)
     saved = load_model(model, trust=trust, workspace=workspace)
+    opened, named = features_for(saved, store, workspace)
+    if manifest is None:
+        manifest = named
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]
@@ -332,7 +343,7 @@ def predict(
     if manifest is None:
         identities = identities_of(predicted.clip_ids, opened.table, opened.record)
     films = film_columns(identities, movie_ids, rows)
-    return replace(predicted, films=films)
+    return replace(predicted, films=films, windows=windows_for_clips(saved, opened))
 
 
 def _given_affect(path: Path) -> Predicted:
@@ -441,19 +452,19 @@ def read_features(
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
-    if store.fingerprint != wanted.fingerprint:
+    if not has_recipe(model, store):
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=_hint_for_other_recipe(wanted, store, workspace),
+            hint=_hint_for_other_recipe(model, store, Workspace.of(workspace)),
         )
     dtype = store.array(wanted.array).dtype
     if dtype != wanted.dtype:
         raise Mismatch(
             f"{model.info.name} expects {wanted.dtype} in the array {wanted.array!r}, got {dtype}",
             where=store.location,
-            hint=_stores_that_fit(wanted, workspace),
+            hint=_stores_that_fit(model, Workspace.of(workspace)),
         )
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
@@ -482,41 +493,35 @@ def read_features(
     return matrix, films
 
 
-def _hint_for_other_recipe(
-    wanted: FeatureSpec, store: Store, workspace: PathLike | None
-) -> str:
+def _hint_for_other_recipe(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return what to do about a store of another recipe than that of a model.
 
     Imports have the same recipe if the importer states the same of both.
     """
-    if not store.recipe.is_unknown:
-        return _stores_that_fit(wanted, workspace)
-    if wanted.backbone.endswith(IMPORTED):
+    wanted = model.info.features
+    if store.recipe.is_unknown and wanted.backbone.endswith(IMPORTED):
         name = shlex.quote(wanted.backbone.removesuffix(IMPORTED))
         return (
             f"if they were made in the same way, import them with --backbone {name} and the"
             " same --fact"
         )
-    if wanted.backbone.startswith(UNKNOWN):
+    if store.recipe.is_unknown and wanted.backbone.startswith(UNKNOWN):
         return (
             "if both were made in the same way, import both with the same --backbone and"
             " --fact, and train again"
         )
-    return _stores_that_fit(wanted, workspace)
+    # Features of the same clips, if they are there, before those of any others.
+    clips = store.find_manifest(here)
+    if clips is not None and not stores_that_fit(model, here, clips.name):
+        return what_makes_features(model, clips, here)
+    return _stores_that_fit(model, here, clips)
 
 
-def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
+def _stores_that_fit(
+    model: SavedModel, here: Workspace, clips: Manifest | None = None
+) -> str:
     """Return the stores of the workspace that a model reads, or how to find one, as a hint."""
-    here = Workspace.of(workspace)
-    fitting = []
-    for name in here.names("stores"):
-        # A store that cannot be read does not hide the others.
-        with suppress(ObygazeError, OSError):
-            store = open_store(name, workspace=workspace)
-            array = store.record.array(wanted.array)
-            has_recipe = store.fingerprint == wanted.fingerprint
-            if has_recipe and array is not None and array.dtype == wanted.dtype:
-                fitting.append(name)
+    fitting = stores_that_fit(model, here, clips.name if clips else None)
     if fitting:
         return f"{' or '.join(fitting)}, of the same recipe"
     return (
