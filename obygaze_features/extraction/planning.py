@@ -5,14 +5,12 @@ import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import Wanted, Work, compare
@@ -41,9 +39,6 @@ from obygaze_features.video.decoded_clip import View
 
 # --- What a person names ---
 
-FEATURES = "Features"
-MACHINE = "Machine"
-
 
 @dataclass(frozen=True)
 class Target:
@@ -54,28 +49,6 @@ class Target:
     weights: str | None = None
     arrays: tuple[str, ...] = ()
     dtype: str = "float32"
-
-
-# The parameters that `plan` and `run` share.
-Backbones: TypeAlias = Annotated[
-    str | Sequence[str],
-    Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
-]
-Arrays: TypeAlias = Annotated[
-    Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
-]
-Weights: TypeAlias = Annotated[
-    Sequence[str] | Mapping[str, PathLike],
-    Option(metavar="[NAME=]PATH", group=FEATURES, is_repeated=True),
-]
-Stores: TypeAlias = Annotated[
-    Mapping[str, PathLike] | None,
-    Option("--store", metavar="NAME=STORE", group=FEATURES),
-]
-Precision: TypeAlias = Annotated[
-    Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
-]
-Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
 
 
 def chosen_targets(

@@ -6,14 +6,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
-from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
     DAMAGE,
@@ -151,37 +150,13 @@ class VerifyReport:
 def verify(
     store: str | os.PathLike[str] | Files | Store,
     *,
-    hashes: Annotated[bool, Option("--hash")] = False,
+    hashes: bool = False,
     source: str | os.PathLike[str] | Store | None = None,
-    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
-    progress: Annotated[Progress | None, Bar("verify")] = None,
+    expect: str | None = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> VerifyReport:
-    """Check that a store is whole and undamaged.
-
-    Without options, check that every file exists and has its length; a changed byte is found with
-    --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
-
-    A store that is consistent says nothing of who made it: with --expect and the seal that
-    `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
-    may end with #sha256=... in place of --expect.
-
-    With --source, a copy whose source was replaced is named in a warning, with the reason and what
-    was withdrawn since. Another store is an error (exit code 5).
-
-    Args:
-        store: The store.
-        hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
-        source: The store that this one was copied from: was it replaced?
-        expect: The seal of the store, from its publisher.
-        progress: Counts the bytes of the files that were checked.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store verify obygaze12-xclip
-        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
-        obygaze store verify obygaze12-xclip --source https://example.org/stores/obygaze12-xclip
-    """
+    """Check that a store is whole and undamaged."""
     opened = open_store(store, workspace=workspace, expect=expect)
     files = opened.record.files
     is_in_address = isinstance(store, str) and EXPECTED in store

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,13 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
+from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
@@ -68,9 +68,6 @@ from obygaze_features.store.withdrawals import (
     stores_with_withdrawals,
 )
 
-Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
-Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
-
 FORMATS: Mapping[str, Callable[..., Reader]] = {
     "npz": open_npz,
     "hdf5": open_hdf5,
@@ -86,10 +83,6 @@ OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
 SHOWN_REASONS = 5
 # Shorter rows, such as the length of a clip, may well be equal.
 VECTOR_VALUES = 4
-# The headings of the options in the help.
-CONTENT = "What is in the files"
-STORAGE = "How they are stored"
-FACTS = "Facts to keep"
 
 
 @dataclass(frozen=True)
@@ -155,80 +148,22 @@ class Imported:
 
 
 def import_features(
-    format: Format,
-    source: Annotated[str | Path, Option(exists="path")],
-    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
+    format: ImportFormat,
+    source: str | Path,
+    path: str | os.PathLike[str],
     *,
-    arrays: Annotated[
-        Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
-    ] = None,
-    id_key: Annotated[str | None, Option(group=CONTENT)] = None,
-    manifest: Annotated[
-        str | os.PathLike[str] | model.Manifest | None, Option(group=CONTENT)
-    ] = None,
-    pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
-    backbone: Annotated[str, Option(group=FACTS)] = "",
-    facts: Annotated[
-        Mapping[str, str] | None,
-        Option("--fact", metavar="KEY=VALUE", group=FACTS),
-    ] = None,
-    licence: Annotated[str, Option(group=FACTS)] = "",
-    citation: Annotated[str | None, Option(group=FACTS)] = None,
-    progress: Annotated[Progress | None, Bar("import")] = None,
+    arrays: Mapping[str, str] | None = None,
+    id_key: str | None = None,
+    manifest: str | os.PathLike[str] | model.Manifest | None = None,
+    pool: Pool | None = None,
+    backbone: str = "",
+    facts: Mapping[str, str] | None = None,
+    licence: str = "",
+    citation: str | None = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Imported:
-    """Make a store from features in another format.
-
-    The recipe of the new store is marked unknown and has only the facts that you give. Imports with
-    the same --backbone and --fact have the same recipe: they can be merged, and a model of one
-    takes the other. Without --backbone, no other file has the recipe. Clips without usable features
-    are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
-    called mask says which frames are real, time_s and asked_s when they are: they come with the
-    arrays of frames, and --pool leaves padding out.
-
-    Of an export of this program, arrays, films, times, licence and citation are kept as they were
-    in the store.
-
-    pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
-    [1, tokens, D]. Files that could run code are refused.
-
-    hdf5: a file with a dataset a clip, or with one array and ids. The path in --array NAME=PATH
-    gives the layout: '{id}' (found without it) or '{id}/features' for a dataset a clip, 'features'
-    with --id-key for one array of all.
-
-    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
-    the array clip if its name says nothing, such as x or features.
-
-    npy: a folder. Each file is a clip, in one folder or in one for each film.
-
-    parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
-    numbers that have one size.
-
-    Args:
-        format: The format of the files.
-        source: The file or folder.
-        path: The new store: a name or a folder.
-        arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
-        manifest: A row for each clip of this manifest.
-        pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
-            further array (also), or in place of them (only). [default: also, for tokens; else none]
-        backbone: The model that made them.
-        facts: A fact to keep with the features.
-        licence: The licence of the features. That of the manifest is of its labels, and not taken.
-        citation: What to cite for them. [default: the export's, or the manifest's]
-        progress: Counts clips, twice: when they are checked and when they are written.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
-        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
-        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
-        obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
-        obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
-        obygaze store import parquet xclip --manifest obygaze12 -o xclip
-        obygaze store import npy features --manifest obygaze12 -o mine
-    """
+    """Make a store from features in another format."""
     here = Workspace.of(workspace)
     target = new_store(here, path)
     if manifest is not None:
@@ -308,7 +243,7 @@ def _next_command(
 
 
 def open_features(
-    format: Format,
+    format: ImportFormat,
     source: str | Path,
     arrays: Mapping[str, str] | None = None,
     *,
