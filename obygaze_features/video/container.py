@@ -241,6 +241,8 @@ def logged_errors() -> Iterator[CountErrors]:
 
             def count(name: str = "") -> int:
                 nonlocal n_errors
+                if not lines:
+                    return n_errors
                 for level, logger, _ in lines:
                     n_errors += level <= logging.ERROR and name in ("", logger)
                 lines.clear()

@@ -35,11 +35,15 @@ Sampling = Literal["even", "fps"]
 
 @dataclass(frozen=True)
 class PacketRun:
-    """A run of packets to decode without a break, and the positions wanted from it."""
+    """A run of packets to decode without a break, and the positions wanted from it.
+
+    The decoder does not get those in `left_out`.
+    """
 
     start: int
     stop: int
     wanted: frozenset[int]
+    left_out: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,8 @@ class FrameIndex:
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
     then the times of pictures are those of counting. `broken` marks packets that are damaged,
-    `lost` those before which others are missing. `pts_are_times` tells that the container stores
+    `lost` those before which others are missing, `unused` those of which no other picture needs
+    anything. `pts_are_times` tells that the container stores
     when pictures are shown; in others the times of packets are guessed.
     """
 
@@ -68,6 +73,7 @@ class FrameIndex:
     last_s: float
     broken: Bools
     lost: Bools
+    unused: Bools
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
@@ -172,7 +178,21 @@ class FrameIndex:
         last = max(run.wanted)
         shown = np.flatnonzero(self.ranks[run.start : last + 1] >= 0) + run.start
         early = self.shown_before(run.start, last)
-        return set(shown.tolist()).difference(early) | run.wanted
+        return set(shown.tolist()).difference(early, run.left_out) | run.wanted
+
+    def lightened(self, run: PacketRun) -> PacketRun:
+        """Return a run without the packets that nobody asked for and no other picture needs.
+
+        Those that are stored beside a wanted one with no other picture in between are decoded too:
+        packets that have changed places show it only by the order in which they come out.
+        """
+        unused = self.unused[run.start : run.stop + 1]
+        group = np.cumsum(~unused)
+        wanted = np.array(sorted(run.wanted)) - run.start
+        has_wanted = np.zeros(len(unused) + 1, dtype=np.bool_)
+        has_wanted[group[wanted[unused[wanted]]]] = True
+        left_out = np.flatnonzero(unused & ~has_wanted[group]) + run.start
+        return replace(run, left_out=frozenset(left_out.tolist()))
 
     def without_keys(self, positions: Sequence[int]) -> Self:
         """Return the index with some packets that are no key frames after all."""
