@@ -184,7 +184,9 @@ class VideoSource:
             stop = min(start + CHECKED, self.whole.stop)
             outcome = self.run(PacketRun(start, stop, frozenset()), take)
             if pictures:
-                self._begun = _BegunRun(start, pictures, outcome)
+                if self.in_memory is not None:
+                    # Seeking in a file empties the decoder.
+                    self._begun = _BegunRun(start, pictures, outcome)
                 self.first, frame = pictures[0]
                 is_whole = int(frame.pict_type) in _WHOLE
                 self.begins_on_grey = self.first == start and not is_whole
