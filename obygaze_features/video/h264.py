@@ -10,6 +10,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from obygaze_features.video.index import Ints
+
 # Types of NAL units: a picture or the first part of one, a picture that needs no other, parameters.
 _SLICE = 1
 _PARTITION = 2
@@ -32,7 +36,8 @@ _HEVC_WITHOUT_PICTURES = (35, 38, 39, 40)
 class CodedPicture:
     """What the first slice of a packet says; `is_field` tells that it is one field of a picture.
 
-    A packet of which nothing is used for another picture is `unused`.
+    A packet of which nothing is used for another picture is `unused`. `order` tells when it is
+    shown, modulo `n_orders`; None in a stream that does not say it so.
     """
 
     is_reference: bool
@@ -42,6 +47,8 @@ class CodedPicture:
     n_frame_nums: int
     may_have_gaps: bool
     unused: bool = False
+    order: int | None = None
+    n_orders: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class _Parameters:
 
     has_separate_colours: bool
     log2_max_frame_num: int
+    log2_max_order: int
     may_have_gaps: bool
     has_frames_only: bool
 
@@ -143,13 +151,22 @@ class H264Reader:
         if parameters.has_separate_colours:
             bits.number(2)
         frame_num = bits.number(parameters.log2_max_frame_num)
+        is_field = not parameters.has_frames_only and bits.flag()
+        is_idr = head[0] & 31 == _IDR
+        if is_field:
+            _is_bottom = bits.flag()
+        if is_idr:
+            _number_of_idr = bits.golomb()
+        has_order = parameters.log2_max_order > 0
         return CodedPicture(
             is_reference=head[0] >> 5 & 3 > 0,
-            is_idr=head[0] & 31 == _IDR,
-            is_field=not parameters.has_frames_only and bits.flag(),
+            is_idr=is_idr,
+            is_field=is_field,
             frame_num=frame_num,
             n_frame_nums=1 << parameters.log2_max_frame_num,
             may_have_gaps=parameters.may_have_gaps,
+            order=bits.number(parameters.log2_max_order) if has_order else None,
+            n_orders=1 << parameters.log2_max_order,
         )
 
 
@@ -192,21 +209,50 @@ class H264Pictures:
         self._reader = H264Reader(extradata)
         self._gap_finder = GapFinder()
         self._unused: list[bool] = []
+        # When each picture is shown, in the order that their numbers tell.
+        self._orders: list[int] = []
+        self._order_of_reference = 0
+        self._highest = 0
         self._has_read_all = True
 
     def is_after_gap(self, packet: memoryview | bytes) -> bool:
         """Read the next packet; return whether a reference picture is missing before it."""
         picture = self._reader.read(packet)
         self._unused.append(picture is not None and picture.unused)
-        if picture is None:
-            self._has_read_all = False
-            return False
-        return self._gap_finder.is_after_gap(picture)
+        self._orders.append(self._order_of(picture))
+        return picture is not None and self._gap_finder.is_after_gap(picture)
 
-    def unused(self) -> list[bool]:
-        """Return which packets no other picture needs; none if a number is missing."""
+    def _order_of(self, picture: CodedPicture | None) -> int:
+        """Return the place of a picture in the order of showing (8.2.1.1)."""
+        if picture is None or picture.order is None:
+            self._has_read_all = False
+            return 0
+        n_orders = picture.n_orders
+        if picture.is_idr:
+            # All pictures before it are shown before it, and the count begins anew.
+            self._order_of_reference = (self._highest // n_orders + 2) * n_orders
+        ahead = (picture.order - self._order_of_reference) % n_orders
+        if ahead > n_orders // 2:
+            ahead -= n_orders
+        order = self._order_of_reference + ahead
+        self._highest = max(self._highest, order)
+        if picture.is_reference:
+            self._order_of_reference = order
+        return order
+
+    def unused(self, shown: Ints) -> Ints:
+        """Return a number for each packet that no other picture needs, and -1 for the others.
+
+        All have -1 if a number is missing, or if the times disagree with the order in the packets.
+
+        Args:
+            shown: The positions of the pictures in the order of their times.
+        """
+        orders = np.array(self._orders, np.int64)[shown]
         is_certain = self._has_read_all and self._gap_finder.is_certain
-        return [is_certain and is_unused for is_unused in self._unused]
+        is_certain = is_certain and bool((np.diff(orders) > 0).all())
+        unused = np.array(self._unused, np.bool_) & is_certain
+        return np.where(unused, np.arange(len(unused)), -1)
 
 
 class HevcPictures:
@@ -244,9 +290,14 @@ class HevcPictures:
         self._layers.append(min(layers, default=-1))
         return False
 
-    def unused(self) -> list[bool]:
-        """Return which packets no other picture needs."""
-        return [layer == self._highest for layer in self._layers]
+    def unused(self, shown: Ints) -> Ints:
+        """Return a number for each packet that no other picture needs, and -1 for the others.
+
+        Neighbours have one number: nothing of them is read that tells whether they changed places.
+        """
+        del shown
+        unused = np.array(self._layers, np.int64) == self._highest
+        return np.where(unused, np.cumsum(~unused), -1)
 
 
 def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
@@ -307,8 +358,9 @@ def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
                     _skip_scaling_list(bits, 16 if number < 6 else 64)
     log2_max_frame_num = bits.golomb() + 4
     order_type = bits.golomb()
+    log2_max_order = 0
     if order_type == 0:
-        _log2_max_order = bits.golomb()
+        log2_max_order = bits.golomb() + 4
     elif order_type == 1:
         _always_zero = bits.flag()
         _offset = bits.golomb()
@@ -321,7 +373,11 @@ def _sequence_parameters(bits: _Bits) -> tuple[int, _Parameters]:
     _height = bits.golomb()
     has_frames_only = bits.flag()
     return name, _Parameters(
-        has_separate_colours, log2_max_frame_num, may_have_gaps, has_frames_only
+        has_separate_colours,
+        log2_max_frame_num,
+        log2_max_order,
+        may_have_gaps,
+        has_frames_only,
     )
 
 

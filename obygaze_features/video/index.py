@@ -56,8 +56,9 @@ class FrameIndex:
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
     then the times of pictures are those of counting. `broken` marks packets that are damaged,
-    `lost` those before which others are missing, `unused` those of which no other picture needs
-    anything. `pts_are_times` tells that the container stores
+    `lost` those before which others are missing. `unused` has a number for each packet of which no
+    other picture needs anything, and -1 for the others; packets with one number are decoded or left
+    out together. `pts_are_times` tells that the container stores
     when pictures are shown; in others the times of packets are guessed.
     """
 
@@ -73,7 +74,7 @@ class FrameIndex:
     last_s: float
     broken: Bools
     lost: Bools
-    unused: Bools
+    unused: Ints
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
@@ -183,16 +184,12 @@ class FrameIndex:
     def lightened(self, run: PacketRun) -> PacketRun:
         """Return a run without the packets that nobody asked for and no other picture needs.
 
-        Those that are stored beside a wanted one with no other picture in between are decoded too:
-        packets that have changed places show it only by the order in which they come out.
+        Those that have the number of a wanted one are decoded too.
         """
-        unused = self.unused[run.start : run.stop + 1]
-        group = np.cumsum(~unused)
-        wanted = np.array(sorted(run.wanted)) - run.start
-        has_wanted = np.zeros(len(unused) + 1, dtype=np.bool_)
-        has_wanted[group[wanted[unused[wanted]]]] = True
-        left_out = np.flatnonzero(unused & ~has_wanted[group]) + run.start
-        return replace(run, left_out=frozenset(left_out.tolist()))
+        numbers = self.unused[run.start : run.stop + 1]
+        wanted = self.unused[sorted(run.wanted)]
+        left_out = np.flatnonzero((numbers >= 0) & ~np.isin(numbers, wanted))
+        return replace(run, left_out=frozenset((left_out + run.start).tolist()))
 
     def without_keys(self, positions: Sequence[int]) -> Self:
         """Return the index with some packets that are no key frames after all."""

@@ -196,15 +196,15 @@ def _declared_s(container: Any, stream: Any) -> float:
 class _Seen:
     """The packets of a stream, and what the container reports of them.
 
-    `broken`, `lost` and `unused` are those of the index; `is_broken` tells that the container is
-    damaged or cut short.
+    `broken` and `lost` are those of the index; `is_broken` tells that the container is damaged or
+    cut short. `pictures` has read what the packets say of references, if their codec says it.
     """
 
     table: NDArray[np.void]
     broken: Bools
     lost: Bools
-    unused: Bools
     is_broken: bool
+    pictures: H264Pictures | HevcPictures | None
 
 
 def _with_errors_at_opening(path: Path, seen: _Seen, progress: Progress) -> _Seen:
@@ -271,13 +271,11 @@ def _read_packets(
         table,
         np.zeros(len(table), dtype=np.bool_),
         np.zeros(len(table), dtype=np.bool_),
-        np.zeros(len(table), dtype=np.bool_),
         len(reported) > 0,
+        pictures,
     )
     seen.broken[list(broken.intersection(range(len(table))))] = True
     seen.lost[after_gap] = True
-    if pictures is not None:
-        seen.unused[:] = pictures.unused()
     for position in reported:
         # The damage is in this packet, in the one before, or between them; a key frame after it is
         # whole.
@@ -347,6 +345,9 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, None)
+    unused = np.full(len(pts), -1)
+    if seen.pictures is not None and order is not None:
+        unused = seen.pictures.unused(order)
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick
@@ -363,7 +364,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         last_s=last_s,
         broken=seen.broken,
         lost=lost,
-        unused=seen.unused,
+        unused=unused,
         clock_s=clock_s,
         pts_are_times=pts_are_times,
         jump=jump,

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from obygaze_features.video.h264 import (
 
 BASELINE, HIGH, HIGH_444 = 66, 100, 244
 IDR, SLICE, SPS, PPS, SEI = 5, 1, 7, 8, 6
+LOG2_MAX_ORDER = 7
 
 
 def number(value: int, n_bits: int) -> str:
@@ -82,7 +84,7 @@ class Stream:
                     bits += scaling_list(changes, 16 if place < 6 else 64)
         bits += golomb(self.log2_max_frame_num - 4) + golomb(self.order_type)
         if self.order_type == 0:
-            bits += golomb(3)
+            bits += golomb(LOG2_MAX_ORDER - 4)
         if self.order_type == 1:
             bits += "1" + signed(-7) + signed(4) + golomb(2) + signed(5) + signed(-6)
         bits += golomb(4) + number(self.may_have_gaps, 1) + golomb(19) + golomb(11)
@@ -97,6 +99,9 @@ class Stream:
         bits += number(coded.frame_num, self.log2_max_frame_num)
         if not self.has_frames_only:
             bits += number(coded.is_field, 1) + ("1" if coded.is_field else "")
+        bits += golomb(5) if coded.is_idr else ""
+        if self.order_type == 0:
+            bits += number(coded.order or 0, LOG2_MAX_ORDER)
         kind = IDR if coded.is_idr else SLICE
         # What follows is of no interest.
         return unit(kind, bits + "10" * 300, 2 if coded.is_reference else 0)
@@ -156,6 +161,7 @@ def header(sps: bytes, pps: bytes, n_bytes: int) -> bytes:
 @given(
     stream=streams(),
     frame_num=st.integers(0, 2**16 - 1),
+    order=st.integers(0, 2**LOG2_MAX_ORDER - 1),
     is_reference=st.booleans(),
     is_idr=st.booleans(),
     is_field=st.booleans(),
@@ -165,6 +171,7 @@ def header(sps: bytes, pps: bytes, n_bytes: int) -> bytes:
 def test_what_is_written_by_the_standard_is_read(
     stream: Stream,
     frame_num: int,
+    order: int,
     is_reference: bool,
     is_idr: bool,
     is_field: bool,
@@ -183,6 +190,8 @@ def test_what_is_written_by_the_standard_is_read(
         and not is_idr
         and (stream.has_frames_only or not is_field)
         and (has_header or size_bytes > 0),
+        order=order if stream.order_type == 0 else None,
+        n_orders=2**LOG2_MAX_ORDER if stream.order_type == 0 else 1,
     )
     sps, pps = stream.parameters()
     units = [bytes([9, 0xF0]), unit(SEI, "01" * 40, 0), stream.slice_of(coded)]
@@ -257,27 +266,33 @@ def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(
 def test_no_packet_is_unused_if_any_number_is_not_the_next(
     pictures: list[CodedPicture], data: st.DataObject
 ) -> None:
-    """Also where it is no gap: an encoder that counts anew, or a packet that cannot be read."""
+    """Also where it is no gap, or where a packet cannot be read or is shown at another place."""
     stream = Stream(HIGH, 1, False, (), 8, 0, False, True, 0, 0)
-    extradata = header(*stream.parameters(), 4)
-    pictures = [replace(p, frame_num=p.frame_num % 16) for p in pictures]
-    packets = [by_sizes([stream.slice_of(picture)], 4) for picture in pictures]
+    reader = H264Pictures(header(*stream.parameters(), 4))
     n_frame_nums = 2**stream.log2_max_frame_num
-    last = 0
     is_certain = True
+    last = n_since_idr = 0
     for picture in pictures:
-        follows = (last + 1) % n_frame_nums
-        numbers = (follows,) if picture.is_reference else (follows, last)
-        is_certain &= picture.is_idr or picture.frame_num in numbers
-        last = picture.frame_num if picture.is_reference else last
-    if data.draw(st.booleans(), label="unreadable"):
-        packets.append(b"")
+        # The numbers of shorter counts are not always the next ones.
+        n_since_idr = 0 if picture.is_idr else n_since_idr + 1
+        numbers = {(last + 1) % n_frame_nums}
+        numbers |= set() if picture.is_reference else {last}
+        frame_num = picture.frame_num % 16
+        is_certain &= picture.is_idr or frame_num in numbers
+        last = frame_num if picture.is_reference else last
+        order = n_since_idr % 2**LOG2_MAX_ORDER
+        coded = replace(picture, frame_num=frame_num, order=order)
+        reader.is_after_gap(by_sizes([stream.slice_of(coded)], 4))
+    shown = np.arange(len(pictures))
+    if data.draw(st.booleans(), label="swapped"):
+        place = data.draw(st.integers(1, len(pictures) - 1), label="place")
+        shown[[place - 1, place]] = shown[[place, place - 1]]
         is_certain = False
-    reader = H264Pictures(extradata)
-    for packet in packets:
-        reader.is_after_gap(packet)
+    if data.draw(st.booleans(), label="unreadable"):
+        reader.is_after_gap(b"")
+        is_certain = False
     unused = [is_certain and not picture.is_reference for picture in pictures]
-    assert reader.unused()[: len(pictures)] == unused
+    assert (reader.unused(shown) >= 0).tolist()[: len(pictures)] == unused
 
 
 VPS, SPS_OF_HEVC, DELIMITER, END, SEI_OF_HEVC = 32, 33, 35, 36, 39
@@ -321,7 +336,17 @@ def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
         is_unused = set(kinds) <= set(UNUSED_SLICES) and view == 0
         has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
         expected.append(is_unused and layer == highest and not has_more)
-    assert reader.unused() == expected
+    numbers = reader.unused(np.arange(len(pictures)))
+    assert (numbers >= 0).tolist() == expected
+    # What stands between two neighbours has another number.
+    for place in range(1, len(pictures)):
+        if expected[place - 1] and expected[place]:
+            assert numbers[place - 1] == numbers[place]
+    separated = [n for n, kept in zip(numbers, expected, strict=True) if kept]
+    assert len(set(separated)) == sum(
+        is_unused and not before
+        for before, is_unused in itertools.pairwise([False, *expected])
+    )
 
 
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:
