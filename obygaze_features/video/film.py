@@ -352,7 +352,9 @@ def _with_times_where_shown(source: VideoSource) -> FrameIndex:
     shown = np.zeros(len(index.pts), dtype=np.bool_)
     shown[index.order] = True
     shown[timeless] = False
-    order = presentation_order(index.pts, shown, reorder_depth(source.decoder))
+    order = presentation_order(
+        index.pts, shown, index.key, reorder_depth(source.decoder)
+    )
     return index if order is None else index.with_times(order)
 
 

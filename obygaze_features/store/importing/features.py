@@ -24,7 +24,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
-from obygaze_features.manifest.io import as_id, read_manifest
+from obygaze_features.manifest.io import as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.identity import another_clip, identity_of
@@ -496,6 +496,8 @@ def _films_of(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
                 films[place] = UNKNOWN_FILM
         return films
     if len(named) == len(reader.clip_ids):
+        if reader.export is None:
+            ids_of_names(named, "film", reader.where)
         return named
     pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)
     without = [clip for clip, film in pairs if film is None]
