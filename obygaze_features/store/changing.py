@@ -57,7 +57,7 @@ from obygaze_features.store.records import (
     Origin,
     Replaced,
 )
-from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.rows import WITHDRAWN, Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
@@ -355,6 +355,10 @@ class PickedRows:
         """Return some rows of one store."""
         rows = store.table.some(numbers)
         return cls(rows, [store], np.zeros(len(numbers), np.int64), numbers)
+
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
 
     def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
         """Let a progress bar count the rows of some arrays while they are written."""

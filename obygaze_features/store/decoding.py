@@ -304,12 +304,11 @@ class Films:
 
 def hashes_of(clip_ids: Iterable[str]) -> Hashes:
     """Return the hash of each clip id."""
-    numbers = []
-    for clip_id in clip_ids:
-        # What UTF-8 cannot encode is no id, and is found in no store.
-        digest = hashlib.sha256(clip_id.encode("utf-8", "replace")).digest()
-        numbers.append(int.from_bytes(digest[:HASH_BYTES], "little"))
-    return np.array(numbers, np.uint64)
+    sha256 = hashlib.sha256
+    # What UTF-8 cannot encode is no id, and is found in no store.
+    digests = [sha256(name.encode("utf-8", "replace")).digest() for name in clip_ids]
+    words = np.frombuffer(b"".join(digests), "<u8")
+    return words[:: sha256().digest_size // HASH_BYTES].astype(np.uint64)
 
 
 def find_sorted(hashes: Hashes, wanted: Hashes) -> Rows:
@@ -341,7 +340,7 @@ def decode_texts(chunk: Bytes, n_rows: int) -> list[str]:
 
 def codes_of(statuses: Iterable[str]) -> npt.NDArray[np.uint8]:
     """Return the number of each status."""
-    return np.array([_CODE_OF_STATUS[status] for status in statuses], np.uint8)
+    return np.fromiter(map(_CODE_OF_STATUS.__getitem__, statuses), np.uint8)
 
 
 _CODE_OF_STATUS = {status: code for code, status in enumerate(STATUSES)}

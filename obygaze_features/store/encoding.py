@@ -8,7 +8,9 @@ import io
 import math
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import compress, groupby, pairwise
+from operator import ne
 from typing import Any, BinaryIO
 
 import google_crc32c
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
-from obygaze_features.store.decoding import codes_of, hashes_of
+from obygaze_features.store.decoding import Bytes, hashes_of
 from obygaze_features.store.layout import (
     FILM_COLUMNS,
     PLANNED_COLUMNS,
@@ -29,7 +31,7 @@ from obygaze_features.store.layout import (
     Array,
 )
 from obygaze_features.store.records import FileMark
-from obygaze_features.store.rows import STATUSES, Row
+from obygaze_features.store.rows import STATUSES, RowColumns
 
 Values = npt.NDArray[Any]
 
@@ -53,12 +55,12 @@ def stored_dtype(array: Array) -> np.dtype[Any]:
     return np.dtype(array.dtype).newbyteorder("<")
 
 
-def crc_bytes(data: bytes) -> bytes:
+def crc_bytes(data: bytes | Bytes) -> bytes:
     """Return the CRC32C of bytes as the 4 bytes that follow them in a file."""
     return _U32.pack(google_crc32c.value(data))
 
 
-def encode_chunk(array: Array, rows: Values) -> tuple[bytes, bytes]:
+def encode_chunk(array: Array, rows: Values) -> tuple[Bytes, bytes]:
     """Return one chunk as it stands in a file, and the 4 bytes of its CRC32C.
 
     Args:
@@ -68,7 +70,8 @@ def encode_chunk(array: Array, rows: Values) -> tuple[bytes, bytes]:
     n_missing = array.chunk_rows - len(rows)
     if n_missing:
         rows = np.concatenate([rows, filled(array, n_missing)])
-    data = np.ascontiguousarray(rows, dtype=stored_dtype(array)).tobytes()
+    stored = np.ascontiguousarray(rows, dtype=stored_dtype(array))
+    data = stored.reshape(-1).view(np.uint8)
     return data, crc_bytes(data)
 
 
@@ -112,7 +115,7 @@ class ShardWriter:
     def _write_chunk(self, rows: Values) -> None:
         data, check = encode_chunk(self.array, rows)
         self._index.append(_ENTRY.pack(self._stream.n_bytes, len(data) + len(check)))
-        self._stream.write(data)
+        self._stream.write(data.data)
         self._stream.write(check)
         self.checks += check
 
@@ -125,7 +128,7 @@ class HashedStream:
         self._stream = stream
         self._sha256 = hashlib.sha256()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Write bytes; many zeros, as rows of pictures that do not exist, take no space."""
         values = np.frombuffer(data, np.uint8)
         if len(values) >= _LEAST_HOLE and not values[0] and not values.any():
@@ -173,19 +176,31 @@ def array_document(array: Array, n_rows: int) -> bytes:
 
 def text_column(texts: Sequence[str]) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of a column of texts."""
-    encoded = [text.encode() for text in texts]
     # The number of texts, then the length and the bytes of each.
-    pieces = [b""] * (2 * len(texts))
-    pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
-    pieces[1::2] = encoded
-    data = _U32.pack(len(texts)) + b"".join(pieces)
+    data = _U32.pack(len(texts)) + _with_lengths(texts)
     return column_document("clip_id", len(texts)), data + crc_bytes(data)
 
 
-def status_column(statuses: Sequence[str]) -> tuple[bytes, bytes]:
+def _with_lengths(texts: Sequence[str]) -> bytes:
+    """Return the bytes of texts, each after its length."""
+    length = len(texts[0])
+    joined = "".join(texts).encode()
+    if {*map(len, texts)} == {length} and len(joined) == length * len(texts):
+        # Of texts of one length, such as most ids, a million are put together at once.
+        table = np.empty((len(texts), 4 + length), np.uint8)
+        table[:, :4] = np.frombuffer(_U32.pack(length), np.uint8)
+        table[:, 4:] = np.frombuffer(joined, np.uint8).reshape(-1, length)
+        return table.tobytes()
+    pieces = [b""] * (2 * len(texts))
+    pieces[1::2] = [text.encode() for text in texts]
+    pieces[0::2] = [_U32.pack(len(text)) for text in pieces[1::2]]
+    return b"".join(pieces)
+
+
+def status_column(codes: Bytes) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of the column of statuses."""
-    data = codes_of(statuses).tobytes()
-    return column_document("status", len(statuses)), data + crc_bytes(data)
+    data = codes.tobytes()
+    return column_document("status", len(codes)), data + crc_bytes(data)
 
 
 def column_document(column: str, n_rows: int) -> bytes:
@@ -248,12 +263,12 @@ def _document(value: dict[str, Any]) -> bytes:
 # --- Rows ---
 
 
-def check_rows(rows: Sequence[Row], where: str) -> None:
+def check_rows(rows: RowColumns, where: str) -> None:
     """Raise an error unless a store may have these rows."""
-    if not rows:
+    if not len(rows):
         raise FixInput("a store needs at least one row", where=where)
-    clip_ids = [row.clip_id for row in rows]
-    movie_ids = [row.movie_id for row in rows]
+    clip_ids = rows.clip_ids
+    movie_ids = set(rows.movie_ids)
     # Whole columns first: a million rows are checked in a moment.
     if not ("".join(clip_ids) + "".join(movie_ids)).isprintable():
         for text in (*clip_ids, *movie_ids):
@@ -264,39 +279,38 @@ def check_rows(rows: Sequence[Row], where: str) -> None:
                 )
     if not all(map(str.strip, clip_ids)) or not all(map(str.strip, movie_ids)):
         raise FixInput("a clip or a film has an empty id", where=where)
-    if len(set(clip_ids)) < len(clip_ids):
-        raise FixInput(
-            f"the clip {_first_repeated(clip_ids)!r} is there twice", where=where
-        )
-    for status in {row.status for row in rows}:
+    check_different(clip_ids, where)
+    for status in set(rows.statuses):
         if status not in STATUSES:
             raise FixInput(
                 f"status must be one of {', '.join(STATUSES)}, got {status!r}",
                 where=where,
             )
-    for time_s in {row.start_s for row in rows} | {row.end_s for row in rows}:
+    for time_s in {*rows.start_s, *rows.end_s}:
         if time_s is not None and not math.isfinite(time_s):
             raise FixInput(f"a time of a clip is {time_s}", where=where)
 
 
-def _first_repeated(texts: Sequence[str]) -> str:
+def check_different(clip_ids: Sequence[str], where: str) -> None:
+    """Raise an error for clips of one id."""
+    if len(set(clip_ids)) == len(clip_ids):
+        return
     seen: set[str] = set()
-    for text in texts:
-        if text in seen:
-            return text
-        seen.add(text)
-    return ""
+    for clip_id in clip_ids:
+        if clip_id in seen:
+            raise FixInput(f"the clip {clip_id!r} is there twice", where=where)
+        seen.add(clip_id)
 
 
-def rows_and_films(rows: Sequence[Row]) -> tuple[bytes, bytes]:
+def rows_and_films(rows: RowColumns) -> tuple[bytes, bytes]:
     """Return rows.csv and films.csv."""
     lines = _lines_of_rows(rows)
     rows_csv = io.BytesIO()
     rows_csv.write(csv_line(ROW_COLUMNS).encode())
     films = [csv_line(FILM_COLUMNS)]
-    movie_ids = _text_cells([row.movie_id for row in rows])
+    movie_ids = _text_cells(rows.movie_ids)
     for first, after in _runs(movie_ids):
-        text = "".join(lines[first:after]).encode()
+        text = "\n".join([*lines[first:after], ""]).encode()
         crc = google_crc32c.value(text)
         films.append(
             f"{movie_ids[first]},{first},{after - first},{rows_csv.tell()},{crc:08x}\n"
@@ -307,47 +321,59 @@ def rows_and_films(rows: Sequence[Row]) -> tuple[bytes, bytes]:
 
 def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the first row and the row after the last of each run of rows of one film."""
-    first = 0
-    for row, movie_id in enumerate(movie_ids):
-        if movie_id != movie_ids[first] or row - first == RUN_ROWS:
-            yield first, row
-            first = row
-    yield first, len(movie_ids)
+    is_other = map(ne, movie_ids[1:], movie_ids)
+    firsts = [0, *compress(range(1, len(movie_ids)), is_other), len(movie_ids)]
+    for first, after in pairwise(firsts):
+        for row in range(first, after, RUN_ROWS):
+            yield row, min(row + RUN_ROWS, after)
 
 
-def _lines_of_rows(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of rows.csv below its header."""
-    reasons = [row.reason for row in rows]
+def _lines_of_rows(rows: RowColumns) -> list[str]:
+    """Return the lines of rows.csv below its header, without their line feeds."""
+    reasons = rows.reasons
     if not "".join(reasons).isprintable():
         reasons = [visible(one_line(reason)) for reason in reasons]
-    columns = (
-        map(str, range(len(rows))),
-        _text_cells([row.clip_id for row in rows]),
-        _text_cells([row.movie_id for row in rows]),
-        _time_cells([row.start_s for row in rows]),
-        _time_cells([row.end_s for row in rows]),
-        [row.status for row in rows],
+    return _lines(
+        _text_cells(rows.clip_ids),
+        _text_cells(rows.movie_ids),
+        _cells(rows.start_s, _time_cell),
+        _cells(rows.end_s, _time_cell),
+        rows.statuses,
         _text_cells(reasons),
-        _number_cells([row.video_bytes for row in rows]),
-        [row.video_hash for row in rows],
-        _number_cells([row.pictures for row in rows]),
-        _number_cells([row.maker for row in rows]),
+        _cells(rows.video_bytes, _number_cell),
+        rows.video_hashes,
+        _cells(rows.pictures, _number_cell),
+        _cells(rows.makers, _number_cell),
     )
-    return [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
 
 
-def planned_rows(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
+def planned_rows(rows: RowColumns, computed: Sequence[bool]) -> bytes:
     """Return clips.csv of a filling."""
-    columns = (
-        map(str, range(len(rows))),
-        _text_cells([row.clip_id for row in rows]),
-        _text_cells([row.movie_id for row in rows]),
-        _time_cells([row.start_s for row in rows]),
-        _time_cells([row.end_s for row in rows]),
-        ["1" if is_computed else "0" for is_computed in computed],
+    lines = _lines(
+        _text_cells(rows.clip_ids),
+        _text_cells(rows.movie_ids),
+        _cells(rows.start_s, _time_cell),
+        _cells(rows.end_s, _time_cell),
+        _cells(computed, _flag_cell),
     )
-    lines = [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
-    return "".join([csv_line(PLANNED_COLUMNS), *lines]).encode()
+    return "\n".join([",".join(PLANNED_COLUMNS), *lines, ""]).encode()
+
+
+def _lines(*columns: Sequence[str]) -> list[str]:
+    """Return the lines of a table, without their line feeds; the first column is their number."""
+    numbers = list(map(str, range(len(columns[0]))))
+    joined: list[Sequence[str]] = [numbers]
+    for is_constant, group in groupby(columns, _is_constant):
+        if is_constant:
+            # Columns of one value are joined once, not for each of a million rows.
+            joined.append([",".join(column[0] for column in group)] * len(numbers))
+        else:
+            joined += group
+    return list(map(",".join, zip(*joined, strict=True)))
+
+
+def _is_constant(column: Sequence[Any]) -> bool:
+    return column[0] == column[-1] and column.count(column[0]) == len(column)
 
 
 def _text_cells(texts: Sequence[str]) -> Sequence[str]:
@@ -358,13 +384,23 @@ def _text_cells(texts: Sequence[str]) -> Sequence[str]:
     return [csv_line([text])[:-1] for text in texts]
 
 
-def _time_cells(times_s: Sequence[float | None]) -> list[str]:
-    """Return a column of times as cells of CSV; a time that is None is empty."""
-    return ["" if time_s is None else repr(float(time_s)) for time_s in times_s]
+def _cells(values: Sequence[Any], cell_of: Callable[[Any], str]) -> list[str]:
+    """Return a column of values as cells of CSV."""
+    if _is_constant(values):
+        return [cell_of(values[0])] * len(values)
+    return list(map(cell_of, values))
 
 
-def _number_cells(numbers: Sequence[int | None]) -> list[str]:
-    return ["" if number is None else str(number) for number in numbers]
+def _time_cell(time_s: float | None) -> str:
+    return "" if time_s is None else repr(float(time_s))
+
+
+def _number_cell(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _flag_cell(is_computed: bool) -> str:
+    return "1" if is_computed else "0"
 
 
 def ids_table(clip_ids: Sequence[str]) -> bytes:

@@ -1,7 +1,8 @@
 """A row of a store: its clip, its status, its source, its maker."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,12 +57,52 @@ class Row(NamedTuple):
         return self.status == OK
 
 
+@dataclass(frozen=True)
+class RowColumns:
+    """All rows of a new store, as they are written: a column for each field of `Row`.
+
+    A million rows of an import never are a million objects.
+    """
+
+    clip_ids: Sequence[str]
+    movie_ids: Sequence[str]
+    start_s: Sequence[float | None]
+    end_s: Sequence[float | None]
+    statuses: Sequence[str]
+    reasons: Sequence[str]
+    video_bytes: Sequence[int | None]
+    video_hashes: Sequence[str]
+    pictures: Sequence[int | None]
+    makers: Sequence[int | None]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Self:
+        """Return the columns of rows."""
+        columns: list[Any] = []
+        for field in range(len(Row._fields)):
+            columns.append([row[field] for row in rows])
+        return cls(*columns)
+
+    @classmethod
+    def of_clips(cls, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Self:
+        """Return the columns of rows that are ok, of which only clip and film are known."""
+        others: list[Any] = []
+        for value in Row._field_defaults.values():
+            others.append([value] * len(clip_ids))
+        return cls(clip_ids, movie_ids, *others)
+
+    def __len__(self) -> int:
+        return len(self.clip_ids)
+
+    def __getitem__(self, number: int) -> Row:
+        return Row(*(column[number] for column in vars(self).values()))
+
+
 class RowSource(Protocol):
     """Where the rows of a new store come from: files, stores near or far, finished blocks."""
 
-    @property
-    def rows(self) -> Sequence[Row]:
-        """All rows of the new store, in their order; known before any number is read."""
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store, in their order, before any number is read."""
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
         """Return the rows from `first` to before `after` of an array.

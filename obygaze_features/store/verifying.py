@@ -18,6 +18,7 @@ from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
     DAMAGE,
     HASH_BYTES,
+    codes_of,
     decode_texts,
     hashes_of,
 )
@@ -345,7 +346,7 @@ def _check_tables(store: Store, report: VerifyReport) -> None:
                 report.add(name, "it does not have the ids of rows.csv")
     name = f"{ZARR}/status/c.0"
     with report.collecting(name):
-        _, chunk = status_column(statuses)
+        _, chunk = status_column(codes_of(statuses))
         if store.listed.whole(name).tobytes() != chunk:
             report.add(name, "it does not have the statuses of rows.csv")
 

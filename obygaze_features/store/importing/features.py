@@ -5,7 +5,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -24,7 +24,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
-from obygaze_features.manifest.io import as_id, read_manifest
+from obygaze_features.manifest.io import as_id, as_ids, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.identity import another_clip, identity_of
@@ -60,7 +60,7 @@ from obygaze_features.store.records import (
     Origin,
     film_of_id,
 )
-from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     changes_that_withdrew,
@@ -86,6 +86,8 @@ OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
 SHOWN_REASONS = 5
 # Shorter rows, such as the length of a clip, may well be equal.
 VECTOR_VALUES = 4
+# Rows are hashed in parts that fit in the cache of a processor.
+HASHED_BYTES = 2**18
 # The headings of the options in the help.
 CONTENT = "What is in the files"
 STORAGE = "How they are stored"
@@ -258,8 +260,8 @@ def import_features(
         )
     finally:
         reader.close()
-    rows = imported.rows
-    failed = {row.clip_id: row.reason for row in rows if row.status == FAILED}
+    rows = imported.columns()
+    failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     elsewhere = rows_withdrawn_elsewhere(open_store(written.path), here)
     warnings = [*imported.warnings]
     if elsewhere:
@@ -274,7 +276,7 @@ def import_features(
         remarks=[*reader.notes, *_left_out(reader, stored), *clips.notes],
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
-        withdrawn=[row.clip_id for row in rows if row.status == WITHDRAWN],
+        withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
     )
 
 
@@ -368,7 +370,7 @@ class Clips:
     """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
 
     manifest: Manifest
-    rows: Sequence[Row]
+    rows: RowColumns
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -378,25 +380,33 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     """Return the rows of the new store with their places in the files."""
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
-        id_of = as_id if reader.export is None else str
-        clip_ids = list(map(id_of, reader.clip_ids))
+        ids_of = as_ids if reader.export is None else list
+        clip_ids = ids_of(reader.clip_ids)
         _check_unique(clip_ids, reader)
-        films = map(id_of, _films_of(reader, clip_ids))
-        rows = list(map(Row, clip_ids, films))
-        for number, (start_s, end_s) in enumerate(reader.times):
-            rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
+        films = _films_of(reader, clip_ids)
+        different = list(set(films))
+        id_of_film = dict(zip(different, ids_of(different), strict=True))
+        rows = RowColumns.of_clips(clip_ids, [id_of_film[film] for film in films])
+        if reader.times:
+            start_s, end_s = zip(*reader.times, strict=True)
+            rows = replace(rows, start_s=start_s, end_s=end_s)
         record = _manifest_record(WITHOUT_MANIFEST, rows)
-        return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
+        notes = _changes(reader, clip_ids)
+        return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest)
     ids = [names.clip_of(name) for name in reader.clip_ids]
     _check_unique(ids, reader)
     place_of_clip = {clip: place for place, clip in enumerate(ids)}
-    rows = []
+    rows = RowColumns.of(
+        [
+            Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+            for clip in manifest
+        ]
+    )
     places = []
     n_by_ids = 0
     contradictions = {}
     for clip in manifest:
-        rows.append(Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s))
         place = place_of_clip.pop(clip.clip_id, -1)
         places.append(place)
         if place < 0:
@@ -438,12 +448,12 @@ def _stored_identity(reader: Reader, place: int) -> Identity:
     return _identity_in(reader, place, as_id(name) if reader.export is None else name)
 
 
-def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
+def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     """Return a sentence on clips whose ids are not as in the files."""
     changes = []
-    for name, row in zip(reader.clip_ids, rows, strict=True):
-        if name != row.clip_id:
-            changes.append(f"{name!r} is now {row.clip_id!r}")
+    for name, clip_id in zip(reader.clip_ids, clip_ids, strict=True):
+        if name != clip_id:
+            changes.append(f"{name!r} is now {clip_id!r}")
     return [f"clips have ids as in a manifest: {few(changes, 3)}"] if changes else []
 
 
@@ -476,8 +486,8 @@ class _Names:
         return name
 
 
-def _manifest_record(name: str, rows: Sequence[Row]) -> Manifest:
-    pairs = ((row.clip_id, row.movie_id) for row in rows)
+def _manifest_record(name: str, rows: RowColumns) -> Manifest:
+    pairs = zip(rows.clip_ids, rows.movie_ids, strict=True)
     return Manifest(name, model.clips_sha256(pairs))
 
 
@@ -490,9 +500,10 @@ def _films_of(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     """
     named = [film for film in reader.movie_ids if film is not None]
     if not named:
-        films = [film_of_id(clip) for clip in reader.clip_ids]
-        for place, clip_id in enumerate(clip_ids):
-            if as_id(films[place]) != film_of_id(clip_id):
+        films = list(map(film_of_id, reader.clip_ids))
+        film_of = {film: as_id(film) for film in set(films)}
+        for place, film in enumerate(map(film_of_id, clip_ids)):
+            if film_of[films[place]] != film:
                 films[place] = UNKNOWN_FILM
         return films
     if len(named) == len(reader.clip_ids):
@@ -769,26 +780,47 @@ class Repeats:
     """Counts rows of zeros or of one other value, and rows that are equal to an earlier row."""
 
     n_rows: int = 0
-    n_repeats: int = 0
-    seen: set[int] = field(default_factory=set)
+    # Of the rows that have several values.
+    hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
     def add(self, rows: Values) -> None:
         """Count some more rows."""
         self.n_rows += len(rows)
-        for row in rows:
-            key = hash(row.tobytes())
-            is_constant = bool((row == row.flat[0]).all())
-            self.n_repeats += is_constant or key in self.seen
-            self.seen.add(key)
+        table = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+        is_constant = table[:, 0] == table[:, -1]
+        is_constant[is_constant] = (table[is_constant] == table[is_constant, :1]).all(1)
+        self.hashes.append(_hashes_of_rows(table)[~is_constant])
 
     def warnings(self, name: str) -> list[str]:
         """Return a sentence if this is so for most rows."""
-        if self.n_rows < 2 or 2 * self.n_repeats <= self.n_rows:
+        n_repeats = self.n_rows
+        if self.hashes:
+            hashes = np.sort(np.concatenate(self.hashes))
+            n_repeats -= int(np.count_nonzero(hashes[1:] != hashes[:-1]))
+            n_repeats -= bool(len(hashes))
+        if self.n_rows < 2 or 2 * n_repeats <= self.n_rows:
             return []
         return [
-            f"{name}: {self.n_repeats} of {self.n_rows} rows are zeros, repeat one value, or"
+            f"{name}: {n_repeats} of {self.n_rows} rows are zeros, repeat one value, or"
             " equal an earlier row"
         ]
+
+
+def _hashes_of_rows(table: Values) -> npt.NDArray[np.uint64]:
+    """Return a number for each row, by which equal rows are found: a sum of random multiples."""
+    n_bytes = table.shape[1] * table.itemsize
+    words = np.ascontiguousarray(table).view(f"u{math.gcd(n_bytes, 8)}")
+    factors = np.random.default_rng(0).integers(
+        2**64, size=words.shape[1], dtype=np.uint64
+    )
+    hashes = np.empty(len(table), np.uint64)
+    n_rows = max(1, HASHED_BYTES // n_bytes)
+    for first in range(0, len(table), n_rows):
+        some = words[first : first + n_rows].astype(np.uint64)
+        # Numbers that differ in their high bits only differ in low ones too, as sums need it.
+        some ^= some >> np.uint64(32)
+        hashes[first : first + n_rows] = some @ (factors | np.uint64(1))
+    return hashes
 
 
 @dataclass
@@ -805,6 +837,7 @@ class ImportedRows:
     progress: Progress
     withdrawals: Withdrawals
     problems: dict[int, str] = field(default_factory=dict)
+    withdrawn: dict[int, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -818,20 +851,18 @@ class ImportedRows:
                 checked.append(stored)
         self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
-        withdrawn = {}
-        rows_to_ask = self.clips.rows if self.withdrawals else ()
-        for number, row in enumerate(rows_to_ask):
-            reason = self.withdrawals.reason(row, self.clips)
+        for number in range(n_rows) if self.withdrawals else ():
+            reason = self.withdrawals.reason(self.clips.rows[number], self.clips)
             place = int(self.places[number])
             if place >= 0 and not reason:
                 # It may have been withdrawn under the id that it has in the files.
                 in_files = _stored_identity(self.reader, place)
                 reason = self.withdrawals.find(in_files).reason
             if reason:
-                withdrawn[number] = row._replace(status=WITHDRAWN, reason=reason)
-        self.places[list(withdrawn)] = -1
+                self.withdrawn[number] = reason
+        self.places[list(self.withdrawn)] = -1
         for number in np.flatnonzero(self.places < 0).tolist():
-            if number not in withdrawn:
+            if number not in self.withdrawn:
                 self.problems[number] = NOT_IN_FILES
         first_problem = ""
         for stored in checked:
@@ -839,29 +870,33 @@ class ImportedRows:
             may_repeat = stored.name in (MASK, *TIMES)
             for rows, values, problems in self._values(stored, 0, n_rows):
                 if math.prod(stored.shape.sizes) >= VECTOR_VALUES and not may_repeat:
-                    repeats.add(np.delete(values, list(problems), axis=0))
+                    usable = values
+                    if problems:
+                        usable = np.delete(values, list(problems), axis=0)
+                    repeats.add(usable)
                 for position, problem in problems.items():
                     first_problem = first_problem or problem
                     self.problems.setdefault(int(rows[position]), problem)
             self.warnings += repeats.warnings(stored.name)
-        if len(self.problems) + len(withdrawn) == n_rows:
+        if len(self.problems) + len(self.withdrawn) == n_rows:
             raise FixInput(
                 f"no clip has usable features; the first: {first_problem}",
                 where=self.reader.where,
             )
         # These rows are not read again.
         self.places[list(self.problems)] = -1
-        self._rows = list(self.clips.rows)
-        for number, row in withdrawn.items():
-            self._rows[number] = row
+        statuses = [OK] * n_rows
+        reasons = [""] * n_rows
+        for number, reason in self.withdrawn.items():
+            statuses[number] = WITHDRAWN
+            reasons[number] = reason
         for number, problem in self.problems.items():
-            reason = safe_text(problem, "terminal")
-            failed = self._rows[number]._replace(status=FAILED, reason=reason)
-            self._rows[number] = failed
+            statuses[number] = FAILED
+            reasons[number] = safe_text(problem, "terminal")
+        self._rows = replace(self.clips.rows, statuses=statuses, reasons=reasons)
 
-    @property
-    def rows(self) -> Sequence[Row]:
-        """All rows of the new store."""
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
         return self._rows
 
     @property
@@ -875,12 +910,14 @@ class ImportedRows:
         stored = self._stored_of_name[array.name]
         for rows, values, problems in self._values(stored, first, after):
             for position, problem in problems.items():
-                clip_id = self._rows[rows[position]].clip_id
+                clip_id = self._rows.clip_ids[rows[position]]
                 raise Corrupt(
                     f"the files changed while they were imported: {clip_id}: {problem}",
                     where=self.reader.where,
                     hint="run the same command again",
                 )
+            if np.array_equal(rows, np.arange(first, after)):
+                return values
             whole[rows - first] = values
         return whole
 
@@ -897,12 +934,12 @@ class ImportedRows:
             end = min(start + n_rows_of_piece, after)
             rows = start + np.flatnonzero(self.places[start:end] >= 0)
             rows = rows[np.argsort(self.places[rows], kind="stable")]
+            self.progress.advance(end - start)
             if len(rows):
                 places = self.places[rows]
                 found = columns[stored.source].read(places)
                 is_real = columns[stored.mask].read(places) if stored.mask else None
                 yield rows, *_stored_rows(found, stored, is_real)
-            self.progress.advance(end - start)
 
 
 def _stored_rows(

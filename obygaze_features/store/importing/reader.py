@@ -535,18 +535,18 @@ def _ids(values: Any, key: str, where: str) -> list[str]:
             hint="name another array of ids: --id-key KEY",
         )
     array = np.asarray(values[:])
-    ids = []
-    for value in array.tolist():
-        if isinstance(value, bytes):
-            try:
-                value = value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                problem = f"{key!r} is not UTF-8: {error}"
-                raise FixInput(problem, where=where) from error
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            raise FixInput(f"{key!r} holds {array.dtype}, not ids", where=where)
-        ids.append(str(value))
-    return ids
+    ids: list[Any] = array.tolist()
+    if array.dtype.kind == "U":
+        return ids
+    kinds = set(map(type, ids))
+    if not kinds <= {str, bytes, int}:
+        raise FixInput(f"{key!r} holds {array.dtype}, not ids", where=where)
+    if bytes in kinds:
+        try:
+            ids = [name.decode() if type(name) is bytes else name for name in ids]
+        except UnicodeDecodeError as error:
+            raise FixInput(f"{key!r} is not UTF-8: {error}", where=where) from error
+    return list(map(str, ids))
 
 
 def checked_shape(shape: Shape, array: str, least_dimensions: int = 0) -> Shape:
