@@ -484,8 +484,9 @@ def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
 
     Stores keep this hash; it does not depend on labels, folds, times and links to videos.
     """
-    # Of texts, this is their canonical JSON, ten times as fast for a million clips.
-    return sha256_bytes(msgspec.json.encode(list(clips)))
+    # Of texts, msgspec writes the canonical JSON, ten times as fast for a million clips.
+    pairs = b",".join(map(msgspec.json.encode, clips))
+    return sha256_bytes(b"[" + pairs + b"]")
 
 
 def sort_key(clip: Clip) -> tuple[str, int, str]:

@@ -4,14 +4,13 @@ docs/store.md describes each of them in sections 4 and 5. Nothing here opens a f
 """
 
 import hashlib
-import io
 import math
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress, groupby, pairwise
+from itertools import compress, pairwise, repeat
 from operator import ne
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import google_crc32c
 import msgspec
@@ -34,6 +33,8 @@ from obygaze_features.store.records import FileMark
 from obygaze_features.store.rows import STATUSES, RowColumns
 
 Values = npt.NDArray[Any]
+# A column of cells of CSV; one text if all rows have the same.
+Cells: TypeAlias = str | Sequence[str]
 
 _U32 = struct.Struct("<I")
 _ENTRY = struct.Struct("<QQ")
@@ -176,25 +177,20 @@ def array_document(array: Array, n_rows: int) -> bytes:
 
 def text_column(texts: Sequence[str]) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of a column of texts."""
+    table = _table_of(texts, len(texts))
+    if table is None:
+        encoded = [text.encode() for text in texts]
+        pieces = [b""] * (2 * len(texts))
+        pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
+        pieces[1::2] = encoded
+        with_lengths = b"".join(pieces)
+    else:
+        length = np.frombuffer(_U32.pack(table.shape[1]), np.uint8)
+        lengths = np.broadcast_to(length, (len(texts), len(length)))
+        with_lengths = np.concatenate([lengths, table], axis=1).tobytes()
     # The number of texts, then the length and the bytes of each.
-    data = _U32.pack(len(texts)) + _with_lengths(texts)
+    data = _U32.pack(len(texts)) + with_lengths
     return column_document("clip_id", len(texts)), data + crc_bytes(data)
-
-
-def _with_lengths(texts: Sequence[str]) -> bytes:
-    """Return the bytes of texts, each after its length."""
-    length = len(texts[0])
-    joined = "".join(texts).encode()
-    if {*map(len, texts)} == {length} and len(joined) == length * len(texts):
-        # Of texts of one length, such as most ids, a million are put together at once.
-        table = np.empty((len(texts), 4 + length), np.uint8)
-        table[:, :4] = np.frombuffer(_U32.pack(length), np.uint8)
-        table[:, 4:] = np.frombuffer(joined, np.uint8).reshape(-1, length)
-        return table.tobytes()
-    pieces = [b""] * (2 * len(texts))
-    pieces[1::2] = [text.encode() for text in texts]
-    pieces[0::2] = [_U32.pack(len(text)) for text in pieces[1::2]]
-    return b"".join(pieces)
 
 
 def status_column(codes: Bytes) -> tuple[bytes, bytes]:
@@ -279,7 +275,6 @@ def check_rows(rows: RowColumns, where: str) -> None:
                 )
     if not all(map(str.strip, clip_ids)) or not all(map(str.strip, movie_ids)):
         raise FixInput("a clip or a film has an empty id", where=where)
-    check_different(clip_ids, where)
     for status in set(rows.statuses):
         if status not in STATUSES:
             raise FixInput(
@@ -304,19 +299,29 @@ def check_different(clip_ids: Sequence[str], where: str) -> None:
 
 def rows_and_films(rows: RowColumns) -> tuple[bytes, bytes]:
     """Return rows.csv and films.csv."""
-    lines = _lines_of_rows(rows)
-    rows_csv = io.BytesIO()
-    rows_csv.write(csv_line(ROW_COLUMNS).encode())
+    reasons = rows.reasons
+    if not "".join(reasons).isprintable():
+        reasons = [visible(one_line(reason)) for reason in reasons]
+    columns = (
+        _text_cells(rows.clip_ids),
+        _text_cells(rows.movie_ids),
+        _cells(rows.start_s, _time_cell),
+        _cells(rows.end_s, _time_cell),
+        _text_cells(rows.statuses),
+        _text_cells(reasons),
+        _cells(rows.video_bytes, _number_cell),
+        _text_cells(rows.video_hashes),
+        _cells(rows.pictures, _number_cell),
+        _cells(rows.makers, _number_cell),
+    )
+    rows_csv, ends = _numbered_lines(ROW_COLUMNS, columns, len(rows))
     films = [csv_line(FILM_COLUMNS)]
-    movie_ids = _text_cells(rows.movie_ids)
-    for first, after in _runs(movie_ids):
-        text = "\n".join([*lines[first:after], ""]).encode()
-        crc = google_crc32c.value(text)
-        films.append(
-            f"{movie_ids[first]},{first},{after - first},{rows_csv.tell()},{crc:08x}\n"
-        )
-        rows_csv.write(text)
-    return rows_csv.getvalue(), "".join(films).encode()
+    for first, after in _runs(rows.movie_ids):
+        start = int(ends[first])
+        crc = google_crc32c.value(rows_csv[start : int(ends[after])])
+        facts = (first, after - first, start, f"{crc:08x}")
+        films.append(csv_line([rows.movie_ids[first], *facts]))
+    return rows_csv, "".join(films).encode()
 
 
 def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -328,70 +333,104 @@ def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield row, min(row + RUN_ROWS, after)
 
 
-def _lines_of_rows(rows: RowColumns) -> list[str]:
-    """Return the lines of rows.csv below its header, without their line feeds."""
-    reasons = rows.reasons
-    if not "".join(reasons).isprintable():
-        reasons = [visible(one_line(reason)) for reason in reasons]
-    return _lines(
-        _text_cells(rows.clip_ids),
-        _text_cells(rows.movie_ids),
-        _cells(rows.start_s, _time_cell),
-        _cells(rows.end_s, _time_cell),
-        rows.statuses,
-        _text_cells(reasons),
-        _cells(rows.video_bytes, _number_cell),
-        rows.video_hashes,
-        _cells(rows.pictures, _number_cell),
-        _cells(rows.makers, _number_cell),
-    )
-
-
 def planned_rows(rows: RowColumns, computed: Sequence[bool]) -> bytes:
     """Return clips.csv of a filling."""
-    lines = _lines(
+    columns = (
         _text_cells(rows.clip_ids),
         _text_cells(rows.movie_ids),
         _cells(rows.start_s, _time_cell),
         _cells(rows.end_s, _time_cell),
         _cells(computed, _flag_cell),
     )
-    return "\n".join([",".join(PLANNED_COLUMNS), *lines, ""]).encode()
+    clips_csv, _ = _numbered_lines(PLANNED_COLUMNS, columns, len(rows))
+    return clips_csv
 
 
-def _lines(*columns: Sequence[str]) -> list[str]:
-    """Return the lines of a table, without their line feeds; the first column is their number."""
-    numbers = list(map(str, range(len(columns[0]))))
-    joined: list[Sequence[str]] = [numbers]
-    for is_constant, group in groupby(columns, _is_constant):
-        if is_constant:
-            # Columns of one value are joined once, not for each of a million rows.
-            joined.append([",".join(column[0] for column in group)] * len(numbers))
+def _numbered_lines(
+    names: Sequence[str], columns: Sequence[Cells], n_rows: int
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Return a table whose first column has the numbers of the rows, and where its lines end."""
+    # What stands between two columns of different cells is one text for all rows.
+    pieces: list[Cells] = []
+    between = ","
+    for column in columns:
+        if isinstance(column, str):
+            between += f"{column},"
         else:
-            joined += group
-    return list(map(",".join, zip(*joined, strict=True)))
+            pieces += [between, column]
+            between = ","
+    pieces.append(between.removesuffix(",") + "\n")
+    lines: Sequence[bytes | Bytes]
+    found = [_table_of(piece, n_rows) for piece in pieces]
+    tables = [table for table in found if table is not None]
+    if len(tables) == len(pieces):
+        lines, lengths = _lines_of_tables(tables, n_rows)
+    else:
+        cells = [repeat(one) if isinstance(one, str) else one for one in pieces]
+        rows = zip(map(str, range(n_rows)), *cells, strict=False)
+        lines = ["".join(row).encode() for row in rows]
+        lengths = np.fromiter(map(len, lines), np.int64)
+    header = csv_line(names).encode()
+    ends = np.concatenate([[0], lengths]).cumsum() + len(header)
+    return b"".join([header, *lines]), ends
+
+
+def _lines_of_tables(
+    tables: Sequence[Bytes], n_rows: int
+) -> tuple[list[Bytes], npt.NDArray[np.int64]]:
+    """Return all lines in which tables stand after the numbers of the rows, and their lengths."""
+    blocks = []
+    lengths = np.empty(n_rows, np.int64)
+    first = 0
+    while first < n_rows:
+        # Rows whose numbers have as many digits.
+        after = min(max(10, 10 * first), n_rows)
+        digits = np.empty((after - first, len(str(first))), np.uint8)
+        numbers = np.arange(first, after)
+        for place in reversed(range(digits.shape[1])):
+            numbers, digits[:, place] = np.divmod(numbers, 10)
+        digits += ord("0")
+        parts = [digits, *(table[first:after] for table in tables)]
+        blocks.append(np.concatenate(parts, axis=1))
+        lengths[first:after] = blocks[-1].shape[1]
+        first = after
+    return blocks, lengths
+
+
+def _table_of(texts: Cells, n_rows: int) -> Bytes | None:
+    """Return the bytes of texts, a row for each; None unless all have one length."""
+    if isinstance(texts, str):
+        row = np.frombuffer(texts.encode(), np.uint8)
+        return np.broadcast_to(row, (n_rows, len(row)))
+    data = np.frombuffer("".join(texts).encode(), np.uint8)
+    lengths = set(map(len, texts))
+    if lengths != {len(data) // n_rows}:
+        return None
+    return data.reshape(n_rows, -1)
+
+
+def _cells(values: Sequence[Any], cell_of: Callable[[Any], str]) -> Cells:
+    """Return a column of values as cells of CSV."""
+    if _is_constant(values):
+        return cell_of(values[0])
+    return list(map(cell_of, values))
+
+
+def _text_cells(texts: Sequence[str]) -> Cells:
+    """Return a column of texts as cells of CSV."""
+    different = texts[:1] if _is_constant(texts) else texts
+    joined = "".join(different)
+    if '"' in joined or "," in joined:
+        different = [csv_line([text])[:-1] for text in different]
+    return different[0] if len(different) < len(texts) else different
 
 
 def _is_constant(column: Sequence[Any]) -> bool:
     return column[0] == column[-1] and column.count(column[0]) == len(column)
 
 
-def _text_cells(texts: Sequence[str]) -> Sequence[str]:
-    """Return a column of texts as cells of CSV."""
-    joined = "".join(texts)
-    if '"' not in joined and "," not in joined:
-        return texts
-    return [csv_line([text])[:-1] for text in texts]
-
-
-def _cells(values: Sequence[Any], cell_of: Callable[[Any], str]) -> list[str]:
-    """Return a column of values as cells of CSV."""
-    if _is_constant(values):
-        return [cell_of(values[0])] * len(values)
-    return list(map(cell_of, values))
-
-
 def _time_cell(time_s: float | None) -> str:
+    """Return a time as a cell of CSV; one that is None is empty."""
     return "" if time_s is None else repr(float(time_s))
 
 
@@ -403,11 +442,12 @@ def _flag_cell(is_computed: bool) -> str:
     return "1" if is_computed else "0"
 
 
-def ids_table(clip_ids: Sequence[str]) -> bytes:
+def ids_table(clip_ids: Sequence[str], where: str) -> bytes:
     """Return the file `ids`: the sorted hashes of the ids, then the row of each."""
     hashes = hashes_of(clip_ids).astype("<u8")
     rows = np.argsort(hashes, kind="stable")
     sorted_hashes = hashes[rows]
     if (sorted_hashes[1:] == sorted_hashes[:-1]).any():
+        check_different(clip_ids, where)
         raise FixInput("two clip ids have one hash", hint="change one of the ids")
     return sorted_hashes.tobytes() + rows.astype("<u4").tobytes()

@@ -36,6 +36,7 @@ from obygaze_features.store.encoding import (
     HashedStream,
     ShardWriter,
     Values,
+    check_different,
     check_rows,
     crc_bytes,
     filled,
@@ -127,6 +128,7 @@ def plan_filling(
     check_store_name(target.name, str(target))
     columns = RowColumns.of(rows)
     check_rows(columns, str(target))
+    check_different(columns.clip_ids, str(target))
     finish_waiting(target)
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)

@@ -259,7 +259,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     for name in (*COLUMNS, *(array.name for array in arrays)):
         make_folder(folder / ZARR / name)
     codes = codes_of(rows.statuses)
-    for name, data in _small_files(rows, codes, arrays).items():
+    for name, data in _small_files(rows, codes, arrays, where).items():
         marks[name] = write_file(folder / name, data)
     checks = bytearray()
     for array in arrays:
@@ -291,7 +291,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
 
 
 def _small_files(
-    rows: RowColumns, codes: Bytes, arrays: Sequence[Array]
+    rows: RowColumns, codes: Bytes, arrays: Sequence[Array], where: str
 ) -> dict[str, bytes]:
     """Return all files but those of the arrays: their names and bytes."""
     rows_csv, films_csv = rows_and_films(rows)
@@ -310,7 +310,7 @@ def _small_files(
     files = {
         ROWS_CSV: rows_csv,
         FILMS_CSV: films_csv,
-        IDS: ids_table(rows.clip_ids),
+        IDS: ids_table(rows.clip_ids, where),
     }
     files[f"{ZARR}/zarr.json"] = group_document()
     for name, (document, chunk) in columns.items():
