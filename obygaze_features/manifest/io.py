@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +47,6 @@ STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # The id of a window ends with its number: `lake:000012`.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
-_LINES_OF_IDS = re.compile(f"(?:{ID.pattern}\n)*+")
 ID_FORM = "an id (letters, digits, . _ + -)"
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
 SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
@@ -102,15 +101,6 @@ def as_id(text: str) -> str:
     """
     given = text.strip()
     return given if ID.fullmatch(given) else ascii_id(given)
-
-
-def as_ids(texts: Sequence[str]) -> list[str]:
-    """Return texts as ids, each as `as_id` does."""
-    # One look at all of them is faster than a million looks.
-    lines = "\n".join([*texts, ""])
-    if lines.count("\n") == len(texts) and _LINES_OF_IDS.fullmatch(lines):
-        return list(texts)
-    return list(map(as_id, texts))
 
 
 def manifest_path(

@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self, get_args
 
-import msgspec
 from msgspec import Meta, structs
 
 from obygaze_features.core.console import count, few
@@ -477,16 +476,6 @@ def _visual(clips: Iterable[Clip], visible: Collection[str]) -> Iterator[Clip]:
         concepts = tuple(name for name in clip.concepts if name in visible)
         level = clip.level if concepts or not clip.level else "EN"
         yield replace(clip, concepts=concepts, level=level)
-
-
-def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
-    """Return the hash of the clip and film ids, in the order of a store's rows.
-
-    Stores keep this hash; it does not depend on labels, folds, times and links to videos.
-    """
-    # Of texts, msgspec writes the canonical JSON, ten times as fast for a million clips.
-    pairs = b",".join(map(msgspec.json.encode, clips))
-    return sha256_bytes(b"[" + pairs + b"]")
 
 
 def sort_key(clip: Clip) -> tuple[str, int, str]:

@@ -26,7 +26,7 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip, clips_sha256
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import UNKNOWN, Comparison, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
@@ -537,8 +537,7 @@ def merge(
     source.show(progress, arrays)
     source.rows, makers = _with_own_makers(opened, source)
     if not manifest.sha256:
-        pairs = ((row.clip_id, row.movie_id) for row in source.rows)
-        manifest = Manifest(manifest.name, clips_sha256(pairs))
+        manifest = Manifest(manifest.name, source.columns().clips_sha256)
     written = write_store(
         target,
         source,

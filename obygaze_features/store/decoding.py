@@ -5,7 +5,6 @@ raises ValueError; the callers know the file and make an error of it.
 """
 
 import csv
-import hashlib
 import math
 import struct
 from collections.abc import Iterable, Sequence
@@ -33,7 +32,6 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 # Offset and length of a chunk, in the index of a file.
 ENTRY_BYTES = 16
 ABSENT = 2**64 - 1
-HASH_BYTES = 8
 # The row of a clip, in the table of ids.
 NUMBER_BYTES = 4
 # Reasons and ids are short. A run of lines that is longer than this is not read.
@@ -300,15 +298,6 @@ class Films:
 
 
 # The table of ids.
-
-
-def hashes_of(clip_ids: Iterable[str]) -> Hashes:
-    """Return the hash of each clip id."""
-    sha256 = hashlib.sha256
-    # What UTF-8 cannot encode is no id, and is found in no store.
-    digests = [sha256(name.encode("utf-8", "replace")).digest() for name in clip_ids]
-    words = np.frombuffer(b"".join(digests), "<u8")
-    return words[:: sha256().digest_size // HASH_BYTES].astype(np.uint64)
 
 
 def find_sorted(hashes: Hashes, wanted: Hashes) -> Rows:

@@ -8,7 +8,7 @@ import math
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from itertools import compress, pairwise, repeat
+from itertools import pairwise, repeat
 from operator import ne
 from typing import Any, BinaryIO, TypeAlias
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
-from obygaze_features.store.decoding import Bytes, hashes_of
+from obygaze_features.store.decoding import Bytes
 from obygaze_features.store.layout import (
     FILM_COLUMNS,
     PLANNED_COLUMNS,
@@ -31,10 +31,11 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.rows import STATUSES, RowColumns
+from obygaze_features.store.text_columns import Table, TextColumn, side_by_side
 
 Values = npt.NDArray[Any]
 # A column of cells of CSV; one text if all rows have the same.
-Cells: TypeAlias = str | Sequence[str]
+Cells: TypeAlias = str | TextColumn
 
 _U32 = struct.Struct("<I")
 _ENTRY = struct.Struct("<QQ")
@@ -175,19 +176,17 @@ def array_document(array: Array, n_rows: int) -> bytes:
     )
 
 
-def text_column(texts: Sequence[str]) -> tuple[bytes, bytes]:
+def text_column(texts: TextColumn) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of a column of texts."""
-    table = _table_of(texts, len(texts))
-    if table is None:
+    if texts.table is None:
         encoded = [text.encode() for text in texts]
         pieces = [b""] * (2 * len(texts))
         pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
         pieces[1::2] = encoded
         with_lengths = b"".join(pieces)
     else:
-        length = np.frombuffer(_U32.pack(table.shape[1]), np.uint8)
-        lengths = np.broadcast_to(length, (len(texts), len(length)))
-        with_lengths = np.concatenate([lengths, table], axis=1).tobytes()
+        length = _U32.pack(texts.table.shape[1])
+        with_lengths = side_by_side(length, texts.table).tobytes()
     # The number of texts, then the length and the bytes of each.
     data = _U32.pack(len(texts)) + with_lengths
     return column_document("clip_id", len(texts)), data + crc_bytes(data)
@@ -263,18 +262,17 @@ def check_rows(rows: RowColumns, where: str) -> None:
     """Raise an error unless a store may have these rows."""
     if not len(rows):
         raise FixInput("a store needs at least one row", where=where)
-    clip_ids = rows.clip_ids
-    movie_ids = set(rows.movie_ids)
-    # Whole columns first: a million rows are checked in a moment.
-    if not ("".join(clip_ids) + "".join(movie_ids)).isprintable():
-        for text in (*clip_ids, *movie_ids):
-            if not text.isprintable():
-                raise FixInput(
-                    f"{text!r} cannot be an id: it has characters that are not printed",
-                    where=where,
-                )
-    if not all(map(str.strip, clip_ids)) or not all(map(str.strip, movie_ids)):
-        raise FixInput("a clip or a film has an empty id", where=where)
+    for ids in (rows.clip_ids, rows.movie_ids):
+        # Whole columns first: a million rows are checked in a moment.
+        if not "".join(ids.characters).isprintable():
+            wrong = next(text for text in ids if not text.isprintable())
+            raise FixInput(
+                f"{wrong!r} cannot be an id: it has characters that are not printed",
+                where=where,
+            )
+        may_be_empty = ids.table is None or " " in ids.characters
+        if may_be_empty and not all(map(str.strip, ids)):
+            raise FixInput("a clip or a film has an empty id", where=where)
     for status in set(rows.statuses):
         if status not in STATUSES:
             raise FixInput(
@@ -300,17 +298,19 @@ def check_different(clip_ids: Sequence[str], where: str) -> None:
 def rows_and_films(rows: RowColumns) -> tuple[bytes, bytes]:
     """Return rows.csv and films.csv."""
     reasons = rows.reasons
-    if not "".join(reasons).isprintable():
+    joined = "".join(reasons)
+    if not joined.isprintable():
         reasons = [visible(one_line(reason)) for reason in reasons]
+    is_quoted = '"' in joined or "," in joined
     columns = (
-        _text_cells(rows.clip_ids),
-        _text_cells(rows.movie_ids),
+        _id_cells(rows.clip_ids),
+        _id_cells(rows.movie_ids),
         _cells(rows.start_s, _time_cell),
         _cells(rows.end_s, _time_cell),
-        _text_cells(rows.statuses),
-        _text_cells(reasons),
+        _cells(rows.statuses, str),
+        _cells(reasons, _text_cell if is_quoted else str),
         _cells(rows.video_bytes, _number_cell),
-        _text_cells(rows.video_hashes),
+        _cells(rows.video_hashes, str),
         _cells(rows.pictures, _number_cell),
         _cells(rows.makers, _number_cell),
     )
@@ -324,11 +324,16 @@ def rows_and_films(rows: RowColumns) -> tuple[bytes, bytes]:
     return rows_csv, "".join(films).encode()
 
 
-def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _runs(movie_ids: TextColumn) -> Iterator[tuple[int, int]]:
     """Yield the first row and the row after the last of each run of rows of one film."""
-    is_other = map(ne, movie_ids[1:], movie_ids)
-    firsts = [0, *compress(range(1, len(movie_ids)), is_other), len(movie_ids)]
-    for first, after in pairwise(firsts):
+    table = movie_ids.table
+    if table is None:
+        texts = movie_ids.texts
+        is_other = np.fromiter(map(ne, texts[1:], texts), bool)
+    else:
+        is_other = (table[1:] != table[:-1]).any(axis=1)
+    firsts = (np.flatnonzero(is_other) + 1).tolist()
+    for first, after in pairwise([0, *firsts, len(movie_ids)]):
         for row in range(first, after, RUN_ROWS):
             yield row, min(row + RUN_ROWS, after)
 
@@ -336,8 +341,8 @@ def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
 def planned_rows(rows: RowColumns, computed: Sequence[bool]) -> bytes:
     """Return clips.csv of a filling."""
     columns = (
-        _text_cells(rows.clip_ids),
-        _text_cells(rows.movie_ids),
+        _id_cells(rows.clip_ids),
+        _id_cells(rows.movie_ids),
         _cells(rows.start_s, _time_cell),
         _cells(rows.end_s, _time_cell),
         _cells(computed, _flag_cell),
@@ -360,9 +365,12 @@ def _numbered_lines(
             pieces += [between, column]
             between = ","
     pieces.append(between.removesuffix(",") + "\n")
-    lines: Sequence[bytes | Bytes]
-    found = [_table_of(piece, n_rows) for piece in pieces]
-    tables = [table for table in found if table is not None]
+    lines: Sequence[bytes | Table]
+    tables = []
+    for piece in pieces:
+        table = piece.encode() if isinstance(piece, str) else piece.table
+        if table is not None:
+            tables.append(table)
     if len(tables) == len(pieces):
         lines, lengths = _lines_of_tables(tables, n_rows)
     else:
@@ -376,8 +384,8 @@ def _numbered_lines(
 
 
 def _lines_of_tables(
-    tables: Sequence[Bytes], n_rows: int
-) -> tuple[list[Bytes], npt.NDArray[np.int64]]:
+    tables: Sequence[bytes | Table], n_rows: int
+) -> tuple[list[Table], npt.NDArray[np.int64]]:
     """Return all lines in which tables stand after the numbers of the rows, and their lengths."""
     blocks = []
     lengths = np.empty(n_rows, np.int64)
@@ -386,47 +394,34 @@ def _lines_of_tables(
         # Rows whose numbers have as many digits.
         after = min(max(10, 10 * first), n_rows)
         digits = np.empty((after - first, len(str(first))), np.uint8)
-        numbers = np.arange(first, after)
+        numbers = np.arange(first, after, dtype=np.uint32)
         for place in reversed(range(digits.shape[1])):
-            numbers, digits[:, place] = np.divmod(numbers, 10)
+            digits[:, place] = numbers % 10
+            numbers //= 10
         digits += ord("0")
-        parts = [digits, *(table[first:after] for table in tables)]
-        blocks.append(np.concatenate(parts, axis=1))
+        parts = [one if isinstance(one, bytes) else one[first:after] for one in tables]
+        blocks.append(side_by_side(digits, *parts))
         lengths[first:after] = blocks[-1].shape[1]
         first = after
     return blocks, lengths
 
 
-def _table_of(texts: Cells, n_rows: int) -> Bytes | None:
-    """Return the bytes of texts, a row for each; None unless all have one length."""
-    if isinstance(texts, str):
-        row = np.frombuffer(texts.encode(), np.uint8)
-        return np.broadcast_to(row, (n_rows, len(row)))
-    data = np.frombuffer("".join(texts).encode(), np.uint8)
-    lengths = set(map(len, texts))
-    if lengths != {len(data) // n_rows}:
-        return None
-    return data.reshape(n_rows, -1)
+def _id_cells(ids: TextColumn) -> TextColumn:
+    """Return a column of ids as cells of CSV."""
+    if ids.characters.isdisjoint('",'):
+        return ids
+    return TextColumn(list(map(_text_cell, ids)))
 
 
 def _cells(values: Sequence[Any], cell_of: Callable[[Any], str]) -> Cells:
     """Return a column of values as cells of CSV."""
-    if _is_constant(values):
+    if values[0] == values[-1] and values.count(values[0]) == len(values):
         return cell_of(values[0])
-    return list(map(cell_of, values))
+    return TextColumn(list(map(cell_of, values)))
 
 
-def _text_cells(texts: Sequence[str]) -> Cells:
-    """Return a column of texts as cells of CSV."""
-    different = texts[:1] if _is_constant(texts) else texts
-    joined = "".join(different)
-    if '"' in joined or "," in joined:
-        different = [csv_line([text])[:-1] for text in different]
-    return different[0] if len(different) < len(texts) else different
-
-
-def _is_constant(column: Sequence[Any]) -> bool:
-    return column[0] == column[-1] and column.count(column[0]) == len(column)
+def _text_cell(text: str) -> str:
+    return csv_line([text])[:-1]
 
 
 def _time_cell(time_s: float | None) -> str:
@@ -442,12 +437,11 @@ def _flag_cell(is_computed: bool) -> str:
     return "1" if is_computed else "0"
 
 
-def ids_table(clip_ids: Sequence[str], where: str) -> bytes:
+def ids_table(clip_ids: TextColumn, where: str) -> bytes:
     """Return the file `ids`: the sorted hashes of the ids, then the row of each."""
-    hashes = hashes_of(clip_ids).astype("<u8")
-    rows = np.argsort(hashes, kind="stable")
-    sorted_hashes = hashes[rows]
-    if (sorted_hashes[1:] == sorted_hashes[:-1]).any():
+    if clip_ids.have_one_hash():
         check_different(clip_ids, where)
         raise FixInput("two clip ids have one hash", hint="change one of the ids")
-    return sorted_hashes.tobytes() + rows.astype("<u4").tobytes()
+    rows = clip_ids.by_hash
+    hashes = clip_ids.hashes[rows].astype("<u8")
+    return hashes.tobytes() + rows.astype("<u4").tobytes()

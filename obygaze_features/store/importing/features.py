@@ -24,7 +24,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
-from obygaze_features.manifest.io import as_id, as_ids, read_manifest
+from obygaze_features.manifest.io import ID, as_id, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.identity import another_clip, identity_of
@@ -61,6 +61,7 @@ from obygaze_features.store.records import (
     film_of_id,
 )
 from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
+from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     changes_that_withdrew,
@@ -380,17 +381,16 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     """Return the rows of the new store with their places in the files."""
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
-        ids_of = as_ids if reader.export is None else list
+        ids_of = _as_ids if reader.export is None else TextColumn.of
         clip_ids = ids_of(reader.clip_ids)
-        _check_unique(clip_ids, reader)
-        films = _films_of(reader, clip_ids)
-        different = list(set(films))
-        id_of_film = dict(zip(different, ids_of(different), strict=True))
-        rows = RowColumns.of_clips(clip_ids, [id_of_film[film] for film in films])
+        if clip_ids.have_one_hash():
+            _check_unique(clip_ids, reader)
+        films = ids_of(_films_of(reader, clip_ids))
+        rows = RowColumns.of_clips(clip_ids, films)
         if reader.times:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
-        record = _manifest_record(WITHOUT_MANIFEST, rows)
+        record = Manifest(WITHOUT_MANIFEST, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest)
@@ -424,7 +424,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         words = "matched by the ids alone: the files do not say of which films they are"
         notes.append(f"{count(n_by_ids, 'clip')} {words}")
     return Clips(
-        manifest=_manifest_record(manifest.name, rows),
+        manifest=Manifest(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),
@@ -448,9 +448,24 @@ def _stored_identity(reader: Reader, place: int) -> Identity:
     return _identity_in(reader, place, as_id(name) if reader.export is None else name)
 
 
+def _as_ids(texts: Sequence[str]) -> TextColumn:
+    """Return texts as ids, each as `as_id` does."""
+    column = TextColumn.of(texts)
+    if column.table is not None:
+        firsts = map(chr, np.unique(column.table[:, 0]).tolist())
+        with_all = "_" + "".join(sorted(column.characters))
+        as_long = "_" * column.table.shape[1]
+        if all(map(ID.fullmatch, (*firsts, with_all, as_long))):
+            # All are valid ids. A million are not looked at one by one.
+            return column
+    return TextColumn(list(map(as_id, column)))
+
+
 def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     """Return a sentence on clips whose ids are not as in the files."""
     changes = []
+    if clip_ids is reader.clip_ids:
+        return []
     for name, clip_id in zip(reader.clip_ids, clip_ids, strict=True):
         if name != clip_id:
             changes.append(f"{name!r} is now {clip_id!r}")
@@ -486,24 +501,21 @@ class _Names:
         return name
 
 
-def _manifest_record(name: str, rows: RowColumns) -> Manifest:
-    pairs = zip(rows.clip_ids, rows.movie_ids, strict=True)
-    return Manifest(name, model.clips_sha256(pairs))
-
-
-def _films_of(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
+def _films_of(reader: Reader, clip_ids: Sequence[str]) -> Sequence[str]:
     """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
 
     If they say it of some clips only, the others might get another name for the same film. A film
     that is guessed must be the one by which `is_guessed_film` knows a guess: of an id that has
     changed too much, none is.
     """
+    if isinstance(reader.movie_ids, TextColumn):
+        return reader.movie_ids
     named = [film for film in reader.movie_ids if film is not None]
     if not named:
         films = list(map(film_of_id, reader.clip_ids))
         film_of = {film: as_id(film) for film in set(films)}
-        for place, film in enumerate(map(film_of_id, clip_ids)):
-            if film_of[films[place]] != film:
+        for place, clip_id in enumerate(clip_ids):
+            if film_of[films[place]] != film_of_id(clip_id):
                 films[place] = UNKNOWN_FILM
         return films
     if len(named) == len(reader.clip_ids):
