@@ -79,6 +79,7 @@ from obygaze_features.store.rows import STATUSES, RowColumns, RowSource
 
 # What is read, checked and encoded at a time.
 _STEP_BYTES = 2**23
+_CACHED_BYTES = 2**18
 NO_TERMS = Terms()
 NO_EDITS = Edits()
 
@@ -401,10 +402,16 @@ class _ArrayWriter:
 
 def rows_not_finite(rows: Values) -> list[int]:
     """Return the places of the rows with a value that is NaN or infinite."""
-    if rows.dtype.kind != "f" or bool(np.isfinite(rows).all()):
-        return []
-    is_finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
-    places: list[int] = np.flatnonzero(~is_finite).tolist()
+    places: list[int] = []
+    if rows.dtype.kind != "f" or not rows.size:
+        return places
+    # Parts fit in the cache of a processor.
+    n_rows = max(1, _CACHED_BYTES * len(rows) // rows.nbytes)
+    for first in range(0, len(rows), n_rows):
+        is_finite = np.isfinite(rows[first : first + n_rows])
+        if not is_finite.all():
+            of_rows = is_finite.reshape(len(is_finite), -1).all(axis=1)
+            places += (first + np.flatnonzero(~of_rows)).tolist()
     return places
 
 

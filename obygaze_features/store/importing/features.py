@@ -1,5 +1,6 @@
 """Make a store of features that another program wrote."""
 
+import hashlib
 import math
 import os
 import shlex
@@ -452,7 +453,7 @@ def _as_ids(texts: Sequence[str]) -> TextColumn:
     """Return texts as ids, each as `as_id` does."""
     column = TextColumn.of(texts)
     if column.table is not None:
-        firsts = map(chr, np.unique(column.table[:, 0]).tolist())
+        firsts = map(chr, set(column.table[:, 0].tobytes()))
         with_all = "_" + "".join(sorted(column.characters))
         as_long = "_" * column.table.shape[1]
         if all(map(ID.fullmatch, (*firsts, with_all, as_long))):
@@ -822,16 +823,15 @@ def _hashes_of_rows(table: Values) -> npt.NDArray[np.uint64]:
     """Return a number for each row, by which equal rows are found: a sum of random multiples."""
     n_bytes = table.shape[1] * table.itemsize
     words = np.ascontiguousarray(table).view(f"u{math.gcd(n_bytes, 8)}")
-    factors = np.random.default_rng(0).integers(
-        2**64, size=words.shape[1], dtype=np.uint64
-    )
+    digest = hashlib.shake_128(b"factors").digest(8 * words.shape[1])
+    factors = np.frombuffer(digest, np.uint64) | np.uint64(1)
     hashes = np.empty(len(table), np.uint64)
     n_rows = max(1, HASHED_BYTES // n_bytes)
     for first in range(0, len(table), n_rows):
-        some = words[first : first + n_rows].astype(np.uint64)
-        # Numbers that differ in their high bits only differ in low ones too, as sums need it.
-        some ^= some >> np.uint64(32)
-        hashes[first : first + n_rows] = some @ (factors | np.uint64(1))
+        some = words[first : first + n_rows].astype(np.uint64, copy=False)
+        # Numbers that differ in high bits only then differ in low ones too, as the sums need it.
+        mixed = some ^ (some >> np.uint64(32))
+        hashes[first : first + n_rows] = mixed @ factors
     return hashes
 
 
