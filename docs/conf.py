@@ -60,6 +60,7 @@ CONTENTS = {
             "guide/extraction",
             "guide/stores",
             "guide/experiments",
+            "guide/questions",
             "guide/concepts",
             "guide/films",
             "guide/audits",

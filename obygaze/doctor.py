@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from obygaze_features import __version__
-from obygaze_features.core import system
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import first_line
@@ -76,7 +75,6 @@ def check_up(workspace: PathLike | None = None) -> Facts:
         "packages": packages,
         "video": video,
         "devices": devices,
-        "can_extract": system.HAS_DECODE_WORKERS,
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "workspace": str(opened_workspace.root.absolute()),
         "leftovers": [
@@ -251,7 +249,6 @@ def to_text(facts: Facts) -> str:
         "GPU": _gpu_text(facts["devices"]),
         "threads": ", ".join(limits) or "not limited",
         **_video_lines(facts["video"]),
-        **_extraction_lines(facts["can_extract"]),
         "workspace": facts["workspace"],
         "Hugging Face": _hub_text(facts["hub"]),
     }
@@ -286,13 +283,6 @@ def _video_lines(video: Facts | None) -> dict[str, str]:
         "reads": ", ".join(video["reads"]),
         "cannot read": ", ".join(video["cannot_read"]) or "-",
     }
-
-
-def _extraction_lines(can_extract: bool) -> dict[str, str]:
-    """Return the line that extraction needs another system; none where it works."""
-    if can_extract:
-        return {}
-    return {"extraction": "only under WSL (wsl --install); all else works here"}
 
 
 def _hub_text(hub: Facts) -> str:

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from support.cli import ROOT, call_obygaze, environment, run_obygaze
 from support.data import golden, real_data
+from support.kills import kill_at
 from support.servers import free_port, need_program, wait_for_port, wait_until
-from support.videos import encode_video
+from support.videos import encode_video, write_video
+
+from obygaze_features.video import DecodeJob, DecodePool, View
 
 # Skipped and Failed are what pytest raises; neither is an Exception.
 SKIPPED, FAILED = pytest.skip.Exception, pytest.fail.Exception
@@ -83,6 +86,19 @@ def test_videos_in_av1_leave_the_process_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.check("starts pytest with two workers")
+def test_a_fork_of_a_process_that_has_started_decode_workers_starts_its_own(
+    tmp_path: Path,
+) -> None:
+    path = write_video(tmp_path / "a.mkv", numbers=range(8), size=(64, 48))
+
+    def decode() -> None:
+        with DecodePool(1) as pool:
+            assert pool.submit(DecodeJob(path, (View(1),))).result().error is None
+
+    decode()
+    assert not kill_at(10**9, decode)
+
+
 def test_one_worker_does_all_tests_of_a_group(tmp_path):
     words = ["-m", "pytest", "-v", "-n", "2", "--dist", "loadgroup", "--basetemp"]
     tests = [tmp_path / "new", "tests/test_docs.py", "-k", "no_link_is_dead"]

@@ -19,7 +19,6 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.core.lazy import need
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.video.pool import require_decode_workers
 
 CARD = "tiny-xclip"
 DATA = files(__package__)
@@ -60,7 +59,6 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo -o /tmp/tour
     """
     need("av", "video", "making the demo's films")  # before the first file is written
-    require_decode_workers()
     folder = folder or session.workspace.root / "demo"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AlreadyThere(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction.clips import Facts, PlannedClip
+from obygaze_features.extraction.clips import Facts, PlannedClip, stored_hash
 from obygaze_features.extraction.stored import Stored
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
@@ -297,7 +297,7 @@ def case_of_row(
     name = row.clip_id
     manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
     if row.status == WITHDRAWN:
-        if clip is None or stored.withdrawals.reason(new_row(clip)):
+        if clip is None or _was_withdrawn(clip, wanted, stored):
             return WITHDRAWN_BEFORE, name
         return TIMES_CHANGED, f"{name}: {other_times(row, clip)}"
     if clip is None and is_planned:
@@ -349,12 +349,19 @@ def case_of_new_clip(
 ) -> tuple[Case, str]:
     """Return the case of a clip that a store does not have, and its line."""
     name = clip.clip_id
-    if stored.withdrawals.reason(new_row(clip)):
+    if _was_withdrawn(clip, wanted, stored):
         return WITHDRAWN_BEFORE, name
     if stored.is_filling:
         manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
         return manifest_changed, f"{name}: not in the plan"
     return NEW, name
+
+
+def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: Stored) -> bool:
+    for identity in clip.identities(wanted.facts):
+        if stored.withdrawals.find(identity, clip.movie_id).reason:
+            return True
+    return False
 
 
 def _cases_of_recipe(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
@@ -430,8 +437,7 @@ def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
     n_bytes, quick_hash = facts_now
     if n_bytes != row.video_bytes:
         return f"the video had {row.video_bytes} bytes, has {n_bytes} ({clip.video})"
-    # A store has the first 16 digits of the quick hash.
-    if quick_hash[:16] != row.video_hash:
+    if stored_hash(quick_hash) != row.video_hash:
         return f"the video has other bytes ({clip.video})"
     return ""
 

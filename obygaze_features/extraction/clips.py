@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.files import file_facts
-from obygaze_features.manifest.model import Manifest, Windows, sort_key
+from obygaze_features.manifest.model import (
+    Manifest,
+    Windows,
+    sort_key,
+    unannotated_id,
+)
+from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import Film
 from obygaze_features.store.rows import NO_VIDEO
 from obygaze_features.video.decoded_clip import View
@@ -29,7 +35,8 @@ Facts = Mapping[str, tuple[int, str] | None]
 class PlannedClip(NamedTuple):
     """A clip to extract: its video, empty if it has none, and its times in the video.
 
-    A window has its number in place of times, and the film as it was when it was cut.
+    A window has its number in place of times, and the film as it was when it was cut. A row of an
+    annotator has the id of the clip that it is about as `about_id`.
     """
 
     clip_id: str
@@ -39,6 +46,25 @@ class PlannedClip(NamedTuple):
     end_s: float | None = None
     window: int | None = None
     film: Film | None = None
+    about_id: str = ""
+
+    def identities(self, facts: Facts) -> list[Identity]:
+        """Return what is known of the clip, by its id and by that of the clip that it is about."""
+        identity = Identity(self.clip_id, known_film(self.movie_id))
+        times = (self.start_s, self.end_s)
+        if times != (None, None):
+            identity = identity._replace(in_either=times)
+        facts_of_video = facts.get(self.video)
+        if facts_of_video is not None:
+            identity = identity._replace(video=stored_hash(facts_of_video[1]))
+        if self.about_id in ("", self.clip_id):
+            return [identity]
+        return [identity, identity._replace(clip_id=self.about_id)]
+
+
+def stored_hash(quick_hash: str) -> str:
+    """Return the digits of the quick hash of a video that a store has."""
+    return quick_hash[:16]
 
 
 def clips_of(manifest: Manifest) -> list[PlannedClip]:
@@ -49,9 +75,15 @@ def clips_of(manifest: Manifest) -> list[PlannedClip]:
     clips = []
     for clip in sorted(manifest, key=sort_key):
         video = Path(folder, clip.video).as_posix() if clip.video and folder else ""
-        clips.append(
-            PlannedClip(clip.clip_id, clip.movie_id, video, clip.start_s, clip.end_s)
+        planned = PlannedClip(
+            clip.clip_id,
+            clip.movie_id,
+            video,
+            clip.start_s,
+            clip.end_s,
+            about_id=unannotated_id(clip),
         )
+        clips.append(planned)
     return clips
 
 

@@ -4,12 +4,14 @@
 run does stands below it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
+from obygaze_features.core import system
 from obygaze_features.core.console import (
     ProgressBars,
     count,
@@ -19,6 +21,7 @@ from obygaze_features.core.console import (
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
+    FixUsage,
     Mismatch,
     ObygazeError,
 )
@@ -72,13 +75,12 @@ from obygaze_features.store.filling import (
     remove_filling,
     store_before,
 )
-from obygaze_features.store.identity import identity_of
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
-from obygaze_features.video.pool import DecodePool, require_decode_workers
+from obygaze_features.video.pool import DecodePool
 
 TIMEOUT_S = 300.0
 CLIPS = "Clips"
@@ -158,6 +160,13 @@ def extract(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
     """
+    if timeout_s != TIMEOUT_S and not system.HAS_DECODE_WORKERS:
+        raise FixUsage(
+            "on this system films are decoded without a time limit: the command is one process,"
+            " which cannot end itself and go on",
+            where="--timeout",
+            hint="the same command without --timeout",
+        )
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
         targets = chosen_targets(
@@ -209,7 +218,6 @@ class Run:
 
 def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
-    require_decode_workers()
     with _one_sentence_for_a_full_disk(run):
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run.workspace):
@@ -218,9 +226,9 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
         gone: list[Begun] = []
         try:
             if not run.seal_now:
-                listener.expect(_count_missing_clips(begun))
+                listener.expect(len({clip_id for _, clip_id in _missing(begun)}))
                 groups = _with_the_same_rows(begun)
-                _say_what_is_decoded_again(groups, listener)
+                _say_what_is_decoded_again(groups, plan, listener)
                 for together in groups:
                     if not stop:
                         _fill(together, plan, run, stop, listener)
@@ -314,7 +322,9 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
     for store in plan.stores:
         sentences = store.work.sentences
         if store.filling is None and not store.seal:
-            clips = [(identity_of(row), row.movie_id) for row in store.work.rows]
+            clips = []
+            for clip in plan.clips:
+                clips += [(known, clip.movie_id) for known in clip.identities({})]
             withdrawn = withdrawn_elsewhere(clips, workspace)
             sentences = []
             if withdrawn:
@@ -370,33 +380,37 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
 
 
 def _say_what_is_decoded_again(
-    groups: Sequence[Sequence[Begun]], listener: Listener
+    groups: Sequence[Sequence[Begun]], plan: ExtractionPlan, listener: Listener
 ) -> None:
     """Say how many clips are decoded for several stores, one after the other."""
-    n_decoded = 0
-    everything: list[Begun] = []
+    n_decoded: Counter[str] = Counter()
     names = []
     for together in groups:
-        n_decoded += _count_missing_clips(together)
-        everything += together
+        # Kept frames are read, and not decoded.
+        n_decoded.update(
+            {
+                clip_id
+                for store, clip_id in _missing(together)
+                if clip_id not in plan.kept_clips(store)
+            }
+        )
         names.append(", ".join(one.store.path.name for one in together))
-    n_again = n_decoded - _count_missing_clips(everything)
+    n_again = sum(n_times > 1 for n_times in n_decoded.values())
     if n_again:
         listener.note(
             f"{count(n_again, 'clip')} decoded more than once ({' | '.join(names)}): since clips"
-            " were added to one of these stores, its rows have another order; -b frames:NAME"
-            " keeps the pictures"
+            " were added to one of these stores, its rows have another order. A command for"
+            " -b frames:NAME alone, before this one, decodes them once for all backbones that"
+            " resize as NAME does"
         )
 
 
-def _count_missing_clips(begun: Sequence[Begun]) -> int:
-    """Return how many clips there are in the missing blocks of all stores."""
-    clip_ids: set[str] = set()
-    for _, filling in begun:
+def _missing(begun: Sequence[Begun]) -> Iterator[tuple[StorePlan, str]]:
+    """Yield each clip of the missing blocks of each store."""
+    for store, filling in begun:
         for block in filling.missing():
             for row in filling.rows_of(block):
-                clip_ids.add(filling.rows[row].clip_id)
-    return len(clip_ids)
+                yield store, filling.rows[row].clip_id
 
 
 def _fill(

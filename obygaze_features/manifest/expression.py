@@ -8,15 +8,17 @@ A test is one of these, and `not`, `and`, `or` and parentheses combine them:
     COLUMN == VALUE, COLUMN != VALUE
     VALUE in COLUMN, VALUE not in COLUMN              the same
     COLUMN in {VALUE, ...}, COLUMN not in {...}       one of these values
+    COLUMN < NUMBER, and with <=, > and >=            the number in the column
     COLUMN                                            any value
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
 Names of several words or with other signs need quotes, as do words that begin with a digit, such
-as 1990s, and Python's own words such as `is`.
+as 1990s, and Python's own words such as `is`. 4 and 4.0 are the same number.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
 import ast
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,12 +28,23 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
-Condition = Callable[[Callable[[str], Collection[str]]], bool]
-"""Takes the function that returns the values of a column of a clip, such as `clip.values`."""
+Values = Callable[[str], Collection[str]]
+"""Returns the values of a column of a clip, as `clip.values` does."""
+
+Condition = Callable[[Values], bool | None]
+"""Says of the values of a clip whether something holds; None where that is not known."""
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
-NAME = re.compile(r"""\w+|"[^"]*"|'[^']*'""")
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]*"|'[^']*'""")
+CONCEPTS = ("concept", "concepts")  # two names of one column
+ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has other signs than"
@@ -51,28 +64,56 @@ class Expression:
     holds: Condition
     # The values that each column is compared with, without those of a vocabulary.
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # The columns that are compared with something.
+    compared: Collection[str] = ()
 
 
 def parse(
-    text: str, *, vocabulary: Collection[str] | None = None, where: str | None = None
+    text: str,
+    *,
+    vocabulary: Collection[str] | None = None,
+    where: str | None = None,
+    of_empty: bool | None = False,
 ) -> Expression:
-    """Return the parsed expression; with a `vocabulary`, a concept outside it is an error."""
-    parser = _Parser(re.sub(r"\s", " ", text), where)
+    """Return a parsed expression.
+
+    Args:
+        text: The expression.
+        vocabulary: The known concepts; another one is an error.
+        where: What an error names as its place.
+        of_empty: What a comparison with an empty cell gives. None, not known, makes the whole
+            expression not known, unless it holds or fails whatever the cell would be.
+    """
+    parser = _Parser(re.sub(r"\s", " ", text), where, of_empty)
     if vocabulary is not None:
-        parser.allowed |= {"concept": vocabulary, "concepts": vocabulary}
+        parser.allowed |= dict.fromkeys(CONCEPTS, vocabulary)
     condition = parser.parse()
-    return Expression(text, condition, dict(parser.values))
+    return Expression(text, condition, dict(parser.values), tuple(parser.compared))
+
+
+def is_labelled(column: str, values_of: Values) -> bool:
+    """Return whether a column of a clip is filled in: where it has a level, its concepts are."""
+    return bool(values_of(column)) or (column in CONCEPTS and bool(values_of("level")))
+
+
+def plain_value(word: str) -> str:
+    """Return a number without zeros at its end, so that 4.0 is 4; any other word as it is."""
+    if "." in word and NUMBER.fullmatch(word) and "e" not in word:
+        return word.rstrip("0").rstrip(".")
+    return word
 
 
 class _Parser:
     """Makes one condition of the tree that Python's parser returns."""
 
-    def __init__(self, text: str, where: str | None) -> None:
+    def __init__(self, text: str, where: str | None, of_empty: bool | None) -> None:
         self.text = text
         self.where = where
+        self.of_empty = of_empty
         self.n_blanks = len(text) - len(text.lstrip())
         self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
         self.values: dict[str, list[str]] = defaultdict(list)
+        self.compared: dict[str, None] = {}
 
     def parse(self) -> Condition:
         if len(self.text) > MAX_LENGTH:
@@ -99,7 +140,7 @@ class _Parser:
         match node:
             case ast.BoolOp(op, parts):
                 conditions = [self.condition(part, depth - 1) for part in parts]
-                return joined(any if isinstance(op, ast.Or) else all, conditions)
+                return joined(conditions, decisive=isinstance(op, ast.Or))
             case ast.UnaryOp(ast.Not(), part):
                 return negated(self.condition(part, depth - 1))
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
@@ -108,6 +149,8 @@ class _Parser:
                 condition = self.has(column, values)
             case ast.Compare(value, [ast.In() | ast.NotIn() as op], [column]):
                 condition = self.has(column, [value])
+            case ast.Compare(column, [op], [value]) if type(op) in ORDERS:
+                return self.is_beyond(column, ORDERS[type(op)], value)
             case _:
                 return self.has(node, [])
         return (
@@ -126,12 +169,51 @@ class _Parser:
             return lambda values_of: bool(values_of(name))
         if allowed is None:
             self.values[name] += wanted
-        return lambda values_of: not set(wanted).isdisjoint(values_of(name))
+        plain = set(map(plain_value, wanted))
+        return self.compares(name, lambda cells: not plain.isdisjoint(cells))
+
+    def is_beyond(
+        self,
+        column: ast.expr,
+        is_beyond: Callable[[float, float], bool],
+        value: ast.expr,
+    ) -> Condition:
+        """Return the condition that a number of a column is on one side of another number."""
+        name = self.name(column)
+        word = self.name(value)
+        if not NUMBER.fullmatch(word):
+            raise self.error_at(f"expected a number, got {word!r}", value)
+        limit = float(word)
+
+        def any_beyond(cells: Sequence[str]) -> bool:
+            for cell in cells:
+                if not NUMBER.fullmatch(cell):
+                    raise FixInput(
+                        f"expected numbers in the column {name}, got {cell!r}",
+                        where=self.where or self.text,
+                        hint="<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
+                    )
+            return any(is_beyond(float(cell), limit) for cell in cells)
+
+        return self.compares(name, any_beyond)
+
+    def compares(self, name: str, holds: Callable[[Sequence[str]], bool]) -> Condition:
+        """Return the condition that something holds for the values in a column."""
+        self.compared[name] = None
+
+        def condition(values_of: Values) -> bool | None:
+            cells = values_of(name)
+            if not cells and not is_labelled(name, values_of):
+                return self.of_empty
+            return holds([plain_value(cell) for cell in cells])
+
+        return condition
 
     def name(self, node: ast.expr) -> str:
         """Return the column or value that a node of the tree stands for."""
         word = ast.get_source_segment(self.text.strip(), node) or ""
-        if isinstance(node, ast.Constant | ast.Name) and NAME.fullmatch(word):
+        is_word = isinstance(node, ast.Constant | ast.Name | ast.UnaryOp)
+        if is_word and NAME.fullmatch(word):
             return word[1:-1] if word[0] in "\"'" else word
         raise self.error_at(
             "expected a column or a value: letters, digits and _, or text in quotes",
@@ -166,17 +248,22 @@ class _Parser:
 
 def negated(condition: Condition) -> Condition:
     """Return the opposite of a condition."""
-    return lambda values_of: not condition(values_of)
+
+    def opposite(values_of: Values) -> bool | None:
+        holds = condition(values_of)
+        return None if holds is None else not holds
+
+    return opposite
 
 
-def joined(
-    enough: Callable[[list[bool]], bool], parts: Sequence[Condition]
-) -> Condition:
-    """Return the condition that `any` or `all` of these hold."""
+def joined(parts: Sequence[Condition], *, decisive: bool) -> Condition:
+    """Return the condition that any part holds (True is decisive), or that all do (False is)."""
 
-    def condition(values_of: Callable[[str], Collection[str]]) -> bool:
+    def condition(values_of: Values) -> bool | None:
         # Each part is evaluated, so that a wrong name is found whatever the clips are.
         holds = [part(values_of) for part in parts]
-        return enough(holds)
+        if decisive in holds:
+            return decisive
+        return None if None in holds else not decisive
 
     return condition

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from obygaze_features.manifest.model import (
     concept_name,
     view_words,
 )
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
@@ -36,6 +38,7 @@ NOTE = (
     "`obygaze manifest group --groups FILE` takes yours."
 )
 Groups = Mapping[str, Sequence[str]]
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,9 @@ class ThesaurusConcept:
 class ConceptVocabulary:
     """The three levels of the vocabulary, with the clips of a manifest, if one was given.
 
-    `clips` has, for each concept and sub-construct, the number of clips of each annotation level,
-    and of those without a level.
+    `clips` has, for each concept and sub-construct, the number of clips, and of those of each
+    annotation level and without a level. A clip to which annotators give several levels counts for
+    each of them.
     """
 
     subconstructs: tuple[SubConstruct, ...]
@@ -114,10 +118,8 @@ class ConceptVocabulary:
             counted.append(NO_LEVEL)
         rows = []
         for name, by_level in clips.items():
-            numbers = [by_level[level] for level in counted]
-            rows.append((name, *numbers, sum(numbers)))
-        headers = (f"clips of {self.manifest} with", *counted, "all")
-        return table(headers, rows)
+            rows.append((name, *(by_level[level] for level in counted), by_level[ALL]))
+        return table((f"clips of {self.manifest} with", *counted, ALL), rows)
 
 
 def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
@@ -134,11 +136,12 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     if manifest is None:
         return whole
     counted = manifest.view()
+    of_clips = clips_of_rows(list(counted))
     clips = {}
     for name, names in members.items():
-        clips[name] = _clips_with(counted, names)
+        clips[name] = _clips_with(of_clips, names)
     for concept in concepts:
-        clips[concept.name] = _clips_with(counted, [concept.name])
+        clips[concept.name] = _clips_with(of_clips, [concept.name])
     title = f"{counted.name}, {view_words(counted.header.view)},"
     return replace(whole, manifest=title, clips=clips)
 
@@ -156,14 +159,18 @@ def _concept(entry: Mapping[str, Any]) -> ThesaurusConcept:
     )
 
 
-def _clips_with(manifest: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
-    """Return how many clips of each level, and of none, have one of these concepts."""
+def _clips_with(
+    of_clips: Iterable[Sequence[Clip]], names: Sequence[str]
+) -> dict[str, int]:
+    """Return how many clips have one of these concepts, also by level, given their rows."""
     wanted = set(names)
-    levels = Counter(
-        clip.level for clip in manifest if not wanted.isdisjoint(clip.concepts)
-    )
-    counts = {level: levels[level] for level in LEVELS}
-    return {**counts, NO_LEVEL: levels[""]}
+    counts: Counter[str] = Counter()
+    for rows in of_clips:
+        levels = {row.level for row in rows if not wanted.isdisjoint(row.concepts)}
+        counts.update(levels)
+        counts[ALL] += bool(levels)
+    by_level = {level: counts[level] for level in LEVELS}
+    return {**by_level, NO_LEVEL: counts[""], ALL: counts[ALL]}
 
 
 _GROUPS = Table(
@@ -185,7 +192,7 @@ class GroupedManifest:
             "name": self.manifest.name,
             "path": str(self.path),
             "sha256": manifest_sha256(self.manifest),
-            "clips": len(self.manifest),
+            "clips": len(self._of_clips),
             "groups": {name: list(names) for name, names in self.groups.items()},
             "clips_of_group": {name: self._n_clips(name) for name in self.groups},
         }
@@ -195,7 +202,7 @@ class GroupedManifest:
             (name, ", ".join(names), self._n_clips(name))
             for name, names in self.groups.items()
         ]
-        size = count(len(self.manifest), self.manifest.header.unit)
+        size = count(len(self._of_clips), self.manifest.header.unit)
         groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
         return f"{self.path}: {size}\n{groups}"
 
@@ -209,8 +216,15 @@ class GroupedManifest:
             return []
         return [f"in no group, and kept as concepts: {', '.join(others)}"]
 
+    @cached_property
+    def _of_clips(self) -> list[list[Clip]]:
+        return clips_of_rows(list(self.manifest))
+
     def _n_clips(self, group: str) -> int:
-        return sum(group in clip.concepts for clip in self.manifest)
+        n_clips = 0
+        for rows in self._of_clips:
+            n_clips += any(group in row.concepts for row in rows)
+        return n_clips
 
 
 def group(

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import structs
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
     csv_bytes,
     is_printable_name,
@@ -101,6 +102,22 @@ def as_id(text: str) -> str:
     """
     given = text.strip()
     return given if ID.fullmatch(given) else ascii_id(given)
+
+
+def ids_of_names(names: Iterable[str], noun: str, where: str) -> dict[str, str]:
+    """Return the id of each name of a clip or a film; two names of one id are an error."""
+    name_of: dict[str, str] = {}
+    ids = {}
+    for name in names:
+        ids[name] = as_id(name)
+        first = name_of.setdefault(ids[name], name)
+        if composed(first).strip() != composed(name).strip():
+            raise FixInput(
+                f"{first!r} and {name!r} both become the {noun} {ids[name]!r}",
+                where=where,
+                hint="rename one of them",
+            )
+    return ids
 
 
 def manifest_path(

@@ -28,7 +28,12 @@ from obygaze_features.core.notebook import (
 )
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.expression import Expression, parse
+from obygaze_features.manifest.expression import (
+    CONCEPTS,
+    Expression,
+    parse,
+    plain_value,
+)
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
@@ -49,6 +54,8 @@ COLUMNS = (
 )
 FOLD_PREFIX = "fold:"
 PUBLISHED_SPLIT = "02_EN_HN_S"
+# The film of clips of which nobody says the film.
+UNKNOWN_FILM = "unknown"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
 
@@ -103,7 +110,7 @@ class Clip:
         >>> Clip("lake-1", "lake", extra={"emotions": "joy|fear"}).values("emotions")
         ('joy', 'fear')
         """
-        if column in ("concept", "concepts"):
+        if column in CONCEPTS:
             return self.concepts
         if column not in COLUMNS and column not in self.extra:
             raise unknown_name(
@@ -287,9 +294,9 @@ class Manifest:
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
-                known.update(dict.fromkeys(clip.values(column)))
+                known.update(dict.fromkeys(map(plain_value, clip.values(column))))
             for value in dict.fromkeys(values):
-                if value not in known:
+                if plain_value(value) not in known:
                     sentences.append(
                         f"{self.name}: no clip has {value!r} in the column {column}"
                         f"{near(value, known)}"
@@ -401,10 +408,10 @@ class Manifest:
 
     @property
     def has_honest_tasks(self) -> bool:
-        """Whether the visual view has clips of each level that the protocol `honest` names."""
-        if self.header.view not in ("raw", "visual") or self.without_modality:
+        """Whether the usual view has clips of each level that the protocol `honest` names."""
+        if self.without_modality:
             return False
-        levels = {clip.level for clip in self.view("visual")}
+        levels = {clip.level for clip in self.view()}
         return levels.issuperset(("EN", "HN", "S"))
 
     def view(self, name: str | None = None) -> Self:

@@ -13,7 +13,12 @@ from itertools import chain, count
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip, ascii_id, unannotated_id
+from obygaze_features.manifest.model import (
+    UNKNOWN_FILM,
+    Clip,
+    ascii_id,
+    unannotated_id,
+)
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
@@ -77,7 +82,7 @@ class Identity(NamedTuple):
         video = file_of(clip) if in_file else ""
         return cls(
             clip_id=unannotated_id(clip),
-            movie_id=clip.movie_id,
+            movie_id=known_film(clip.movie_id),
             in_film=in_film,
             in_file=in_file,
             in_either=one_time if has_one_time else None,
@@ -92,6 +97,11 @@ class Identity(NamedTuple):
         is_window = ":" in self.clip_id
         has_times = bool(self.in_file or self.in_either)
         return bool(self.video) and not has_times and not is_window
+
+
+def known_film(movie_id: str | None) -> str:
+    """Return the film of a row; "" if the row says that it is not known."""
+    return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
 
 
 class Comparison(NamedTuple):
@@ -132,9 +142,11 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
 
 def _with_other_ids(one: Identity, other: Identity) -> Sameness:
     """Return what rows with different ids are: without equal times or files, other clips."""
-    if not one.movie_id or one.movie_id != other.movie_id:
-        return OTHER
+    has_equal_film = bool(one.movie_id) and one.movie_id == other.movie_id
     has_equal_video = bool(one.video) and one.video == other.video
+    are_both_known = bool(one.movie_id) and bool(other.movie_id)
+    if not has_equal_film and (are_both_known or not has_equal_video):
+        return OTHER
     compared_times = _comparable_times(one, other)
     if not compared_times:
         are_whole_files = one.is_whole_file and other.is_whole_file
@@ -145,7 +157,7 @@ def _with_other_ids(one: Identity, other: Identity) -> Sameness:
     ):
         return OTHER
     are_times_in_film = bool(one.in_film and other.in_film)
-    if are_times_in_film or has_equal_video:
+    if has_equal_video or (has_equal_film and are_times_in_film):
         return _same_or_annotated(one, other)
     return OTHER
 
@@ -216,11 +228,10 @@ def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
             first = same_as[first]
         return first
 
-    for place, (film, video, start_s, number) in enumerate(starts):
+    for place, (where, start_s, number) in enumerate(starts):
         for later in range(place + 1, len(starts)):
-            other_film, other_video, other_start_s, other = starts[later]
-            is_near = other_start_s - start_s <= TOLERANCE_S
-            if (other_film, other_video) != (film, video) or not is_near:
+            elsewhere, other_start_s, other = starts[later]
+            if elsewhere != where or other_start_s - start_s > TOLERANCE_S:
                 break
             one, two = sorted((first_of(number), first_of(other)))
             if one != two and compare_clips(rows[number], rows[other]).sameness.is_same:
@@ -231,21 +242,23 @@ def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
     return list(rows_of_clip.values())
 
 
-def _starts_of(row: Identity, number: int) -> list[tuple[str, str, float, int]]:
-    """Return where the clip of a row begins, each with its film and its file, or none for a film.
+def _starts_of(row: Identity, number: int) -> list[tuple[tuple[str, str], float, int]]:
+    """Return when the clip of a row begins, each time with the film or the file in which it is.
 
     Rows with other ids that begin nowhere together are other clips.
     """
+    in_film = ("film", row.movie_id)
+    in_file = ("file", row.video)
     starts = []
     if row.is_whole_file:
-        starts.append((row.movie_id, row.video, 0.0, number))
+        starts.append((in_file, 0.0, number))
     for times in (row.in_film, row.in_file, row.in_either):
         if times is None or times[0] is None:
             continue
         if times is row.in_film:
-            starts.append((row.movie_id, "", times[0], number))
+            starts.append((in_film, times[0], number))
         if row.video:
-            starts.append((row.movie_id, row.video, times[0], number))
+            starts.append((in_file, times[0], number))
     return starts
 
 

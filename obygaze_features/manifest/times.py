@@ -146,10 +146,7 @@ def film_times(
 
 
 def times_of_films(
-    clips: Iterable[Clip],
-    *,
-    rates: Mapping[str, Fraction] | None = None,
-    length_of: Callable[[str], float] | None = None,
+    clips: Iterable[Clip], *, rates: Mapping[str, Fraction] | None = None
 ) -> dict[str, FilmTimes]:
     """Return where clips are in their films, by film; see `film_times`."""
     clips_of_film: dict[str, list[Clip]] = {}
@@ -157,7 +154,7 @@ def times_of_films(
         clips_of_film.setdefault(clip.movie_id, []).append(clip)
     known_rates = rates or {}
     return {
-        film: film_times(of_film, rate=known_rates.get(film), length_of=length_of)
+        film: film_times(of_film, rate=known_rates.get(film))
         for film, of_film in clips_of_film.items()
     }
 

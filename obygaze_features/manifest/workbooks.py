@@ -1,18 +1,19 @@
 """Read the sheets of .xlsx and .xlsm files: each cell as a CSV file would have it.
 
 calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
-need all memory: the last cell is looked up in the XML of the file before.
+need all memory: the last cell is looked up in the XML of the file before. There are the errors of
+formulas too, such as #N/A, which calamine takes for empty cells.
 """
 
 import datetime
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
@@ -45,6 +46,13 @@ class Sheet:
     def filled_rows(self) -> list[int]:
         """The rows that are not empty, from 0."""
         return [index for index, cells in enumerate(self.rows) if any(cells)]
+
+
+class _Outline(NamedTuple):
+    """The last cell of a sheet, and the cells with the error of a formula, with its text."""
+
+    last: Position
+    errors: dict[Position, str]
 
 
 def is_workbook(path: Path) -> bool:
@@ -80,8 +88,9 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
             where=str(path),
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")
-    for row, column in _last_cells(path):
-        _refuse_large(row, column, path)
+    outlines = _outlines(path)
+    for outline in outlines.values():
+        _refuse_large(*outline.last, path)
     with (
         _errors_of(calamine, path),
         calamine.CalamineWorkbook.from_path(str(path)) as workbook,
@@ -99,10 +108,10 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
                     where=str(path),
                     hint=f"--sheet with one of {', '.join(map(repr, names))}",
                 )
-            return _sheet(workbook.get_sheet_by_name(name))
+            return _sheet(workbook.get_sheet_by_name(name), outlines)
         visible = calamine.SheetVisibleEnum.Visible
         sheets = [
-            _sheet(workbook.get_sheet_by_name(sheet.name))
+            _sheet(workbook.get_sheet_by_name(sheet.name), outlines)
             for sheet in worksheets
             if sheet.visible == visible
         ]
@@ -185,12 +194,17 @@ def column_name(cell: str) -> str:
     return " ".join(cell.split())
 
 
-def _sheet(worksheet: Any) -> Sheet:
+def _sheet(worksheet: Any, outlines: Mapping[str, _Outline]) -> Sheet:
     """Return the texts of a worksheet of calamine."""
     rows = [
         [cell_text(value) for value in cells]
         for cells in worksheet.to_python(skip_empty_area=False)
     ]
+    if worksheet.name in outlines:
+        for (row, column), error in outlines[worksheet.name].errors.items():
+            # Two parts of a damaged file may not agree.
+            if row < len(rows) and column < len(rows[row]):
+                rows[row][column] = error
     return Sheet(worksheet.name, rows)
 
 
@@ -233,8 +247,8 @@ def _duration(length: datetime.timedelta) -> str:
     return f"{sign}{hours}:{minutes:02d}:{seconds:02d}{fraction}"
 
 
-def _last_cells(path: Path) -> list[Position]:
-    """Return the last cell of each sheet."""
+def _outlines(path: Path) -> dict[str, _Outline]:
+    """Return the outline of each sheet, by its name."""
     n_bytes = path.stat().st_size
     if n_bytes > MAX_FILE:
         raise Corrupt(
@@ -248,7 +262,7 @@ def _last_cells(path: Path) -> list[Position]:
                 limit = human(MAX_ARCHIVE)
                 problem = f"the file unpacks to {human(size)}, expected at most {limit}"
                 raise Corrupt(problem, where=str(path))
-            return _last_cells_of_xlsx(archive)
+            return _outlines_of_xlsx(archive)
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -263,20 +277,20 @@ def _last_cells(path: Path) -> list[Position]:
         raise _unreadable(path, error) from error
 
 
-def _last_cells_of_xlsx(archive: zipfile.ZipFile) -> list[Position]:
+def _outlines_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Outline]:
     relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
     target_of = {item.get("Id"): item.get("Target", "") for item in relations}
     book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
     # calamine does not look at capitals either.
     member_of = {name.lower(): name for name in archive.namelist()}
-    last_cells = []
+    outlines = {}
     for sheet in book.iterfind(".//{*}sheet"):
         target = target_of.get(_relation_of(sheet), "")
         path = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
         member = member_of.get(path.lower())
         if member is not None:
-            last_cells.append(_last_cell_of_xlsx(archive, member))
-    return last_cells
+            outlines[sheet.get("name", "")] = _outline_of_xlsx(archive, member)
+    return outlines
 
 
 def _relation_of(sheet: ElementTree.Element) -> str:
@@ -285,11 +299,12 @@ def _relation_of(sheet: ElementTree.Element) -> str:
     return ids[0] if ids else ""
 
 
-def _last_cell_of_xlsx(archive: zipfile.ZipFile, member: str) -> Position:
-    """Return the last row and the last column of a sheet that have a cell.
+def _outline_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Outline:
+    """Return the last row and the last column of a sheet that have a cell, and its errors.
 
     A cell without a name is the one after the cell before it; a row without a number likewise.
     """
+    errors = {}
     last_row = 0
     last_column = 0
     row = column = -1
@@ -310,9 +325,11 @@ def _last_cell_of_xlsx(archive: zipfile.ZipFile, member: str) -> Position:
                 if len(element):
                     last_row = max(last_row, row)
                     last_column = max(last_column, column)
+                if element.get("t") == "e":
+                    errors[row, column] = element.findtext("{*}v", "")
             elif event == "end" and tag == "row":
                 element.clear()
-    return last_row, last_column
+    return _Outline((last_row, last_column), errors)
 
 
 def _position(name: str) -> Position:

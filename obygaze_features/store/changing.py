@@ -313,7 +313,7 @@ class _Named(NamedTuple):
                 raise unknown_name(
                     "film or clip", clip, list(known_films), where=store.location
                 )
-        if UNKNOWN_FILM in films and store.record.manifest.name == WITHOUT_MANIFEST:
+        if UNKNOWN_FILM in films:
             raise FixInput(
                 f"the films of clips are not known here: {UNKNOWN_FILM!r} is no film",
                 where=store.location,

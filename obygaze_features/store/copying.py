@@ -27,6 +27,7 @@ from obygaze_features.core.leftovers import (
     hidden_of,
     pulled_name,
     read_hidden,
+    remove_hidden,
     remove_leftovers,
 )
 from obygaze_features.core.options import Bar, Option
@@ -457,8 +458,7 @@ def push(
         hint += "" if publish else ", or --no-licence"
         require_licence(opened.terms, opened.location, hint)
     place = open_target(target)
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with _folder_beside(Path(opened.files.address)) as folder:
         extra = published_files(opened, folder, creators) if publish else {}
         sent = _push(opened, place, extra, folder, progress or Quiet())
     withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
@@ -466,6 +466,26 @@ def push(
         note = f"{withdrawn}, and have features in what was sent"
         sent = replace(sent, notes=(*sent.notes, note))
     return sent
+
+
+@contextmanager
+def _folder_beside(store: Path) -> Iterator[Path]:
+    """Make a folder for what is sent beside the files of a store, and remove it afterwards.
+
+    Where the store may only be read, the system's folder for temporary files has it.
+    """
+    remove_leftovers(store)
+    folder = hidden_name(store)
+    try:
+        folder.mkdir()
+    except OSError:
+        with tempfile.TemporaryDirectory() as made:
+            yield Path(made)
+        return
+    try:
+        yield folder
+    finally:
+        remove_hidden(folder)
 
 
 def state_terms(store: Store, terms: Terms) -> None:

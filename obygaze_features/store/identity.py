@@ -8,10 +8,14 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.manifest.model import Clip, unannotated_id
-from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    UNKNOWN,
+    Identity,
+    compare_clips,
+    known_film,
+)
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.records import (
-    UNKNOWN_FILM,
     WITHOUT_MANIFEST,
     Manifest,
     StoreRecord,
@@ -33,7 +37,7 @@ class OfManifest(Protocol):
 
 def is_guessed_film(film: str, clip_id: str, source: OfManifest) -> bool:
     """Return whether the film of a row is only what an import without a manifest made of its id."""
-    guesses = (UNKNOWN_FILM, clip_id, film_of_id(clip_id))
+    guesses = (clip_id, film_of_id(clip_id))
     return source.manifest.name == WITHOUT_MANIFEST and film in guesses
 
 
@@ -47,11 +51,13 @@ def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
         source: Of what it is a row. If this was imported without a manifest, the film may only be a
             guess from the id; then it is not known.
     """
-    is_guess = source is not None and is_guessed_film(row.movie_id, row.clip_id, source)
+    film = known_film(row.movie_id)
+    if source is not None and is_guessed_film(row.movie_id, row.clip_id, source):
+        film = ""
     times = (row.start_s, row.end_s)
     return Identity(
         clip_id=row.clip_id,
-        movie_id="" if is_guess else row.movie_id,
+        movie_id=film,
         in_either=None if times == (None, None) else times,
         video=row.video_hash,
     )

@@ -16,11 +16,10 @@ import numpy as np
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.manifest.io import as_id
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
-from obygaze_features.store.records import UNKNOWN_FILM
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 TABLE_ENDINGS = (".csv", ".tsv", ".xlsx")
@@ -64,7 +63,7 @@ def clips_in_table(path: Path) -> Iterator[Identity]:
         times = (_seconds(row.cells.get("start_s")), _seconds(row.cells.get("end_s")))
         yield Identity(
             row[ID_KEY],
-            _film(row.cells.get(FILM_KEY)),
+            known_film(row.cells.get(FILM_KEY)),
             in_either=None if times == (None, None) else times,
         )
 
@@ -96,10 +95,10 @@ def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
 
 def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
     """Yield a clip as a file names it, and as an import of the file does."""
-    yield Identity(clip_id, _film(film))
+    yield Identity(clip_id, known_film(film))
     stored_id = as_id(clip_id)
     if stored_id != clip_id:
-        yield Identity(stored_id, _film(film and as_id(film)))
+        yield Identity(stored_id, known_film(film and as_id(film)))
 
 
 def _texts_of_npz(path: Path) -> dict[str, list[str]]:
@@ -151,10 +150,6 @@ def _clips_of_hdf5(path: Path) -> Iterator[Identity]:
                 columns[key] = [_text(value) for value in node[()].tolist()]
             yield from _as_stored(key, _text(node.attrs.get(FILM_KEY, "")))
         yield from _of_columns(columns)
-
-
-def _film(name: str | None) -> str:
-    return "" if name is None or name == UNKNOWN_FILM else name
 
 
 def _text(value: object) -> str:

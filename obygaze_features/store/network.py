@@ -61,7 +61,8 @@ def object_store(url: str, **client: Any) -> Any:
     stores = need("obstore.store", "remote", PURPOSE)
     is_s3 = url.startswith("s3:")
     endpoints = [os.environ[name] for name in ENDPOINTS if os.environ.get(name)]
-    if url.startswith("http:") or (is_s3 and endpoints[:1] and _is_http(endpoints[0])):
+    address = endpoints[0] if is_s3 and endpoints else url
+    if address.startswith("http:"):
         client["allow_http"] = True
     # S3 checks the digest that comes with each upload, and refuses bytes that changed on the way.
     config = {"config": {"aws_checksum_algorithm": "SHA256"}} if is_s3 else {}
@@ -75,10 +76,6 @@ def object_store(url: str, **client: Any) -> Any:
             where=url,
             hint="s3://BUCKET/NAME",
         ) from error
-
-
-def _is_http(url: str) -> bool:
-    return url.startswith("http:")
 
 
 def network_error() -> type[Exception]:

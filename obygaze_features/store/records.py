@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
 from obygaze_features.store.layout import (
     CHECKS,
     CRC_BYTES,
@@ -41,8 +42,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 SEVERAL_MANIFESTS = "several manifests"
 # The name of the manifest of a store that was imported without one.
 WITHOUT_MANIFEST = "imported"
-# The film of its clips whose ids do not name one either.
-UNKNOWN_FILM = "unknown"
 
 
 class Manifest(Record, frozen=True):

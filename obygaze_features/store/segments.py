@@ -1,6 +1,7 @@
 """Segments of films as slices of a store of windows: ragged, or one vector for each."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -8,7 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
@@ -149,11 +151,15 @@ def read_segments(
             reason_of[place] = NO_TIMES
     values_of: dict[int, npt.NDArray[Any]] = {}
     counts = np.zeros(len(clips), dtype=np.int64)
+    n_absent = 0
     for film, places in places_of_film.items():
         if film not in store.table.films.runs_of_film:
             reason_of.update(dict.fromkeys(places, NO_FILM))
             continue
-        windows_of = _windows_of_film(store, array, film, spans[places], rule, grid)
+        rows = store.table.films.rows_of([film])
+        ok = rows[store.table.codes_of(rows) == OK_CODE]
+        n_absent += len(rows) - len(ok)
+        windows_of = _windows_of_film(store, array, ok, spans[places], rule, grid)
         for place, windows in zip(places, windows_of, strict=True):
             counts[place] = len(windows)
             if not len(windows):
@@ -162,6 +168,13 @@ def read_segments(
                 values_of[place] = windows
             else:
                 values_of[place] = REDUCERS[reduce](windows)[None]
+    if n_absent:
+        warnings.warn(
+            f"{store.location}: {count(n_absent, 'window')} of these films without features;"
+            " segments get those of their other windows",
+            ObygazeWarning,
+            stacklevel=3,
+        )
     present = counts > 0
     parts = [np.empty((0, *known.shape), dtype=known.dtype)]
     parts += [values_of[place] for place in sorted(values_of)]
@@ -178,14 +191,15 @@ def read_segments(
 def _windows_of_film(
     store: WindowStore,
     array: str,
-    film: str,
+    ok: Rows,
     spans: Floats,
     rule: Rule,
     grid: Mapping[str, Any],
 ) -> list[npt.NDArray[Any]]:
-    """Return the values of the windows of each segment of a film; none where it has no window."""
-    rows = store.table.films.rows_of([film])
-    ok = rows[store.table.codes_of(rows) == OK_CODE]
+    """Return the values of the windows of each segment of a film; none where it has no window.
+
+    `ok` are the rows of the film's windows with features.
+    """
     start_s = store.read("start_s", ok)
     # Rows of a film may be from two stores that were merged in another order.
     in_time = np.argsort(start_s, kind="stable")

@@ -17,7 +17,7 @@ from obygaze_features.core.errors import (
     without_secrets,
 )
 from obygaze_features.core.file_names import check_folders_above
-from obygaze_features.core.files import sync_dir
+from obygaze_features.core.files import sha256_file, sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import is_url
@@ -149,11 +149,7 @@ def has_file(path: Path, mark: FileMark) -> bool:
 
 def hash_of(path: Path) -> FileMark:
     """Return the length and the SHA-256 of a file."""
-    with path.open("rb") as stream, Path(os.devnull).open("wb") as nowhere:
-        hashed = HashedStream(nowhere)
-        while data := stream.read(_COPY_BYTES):
-            hashed.write(data)
-    return hashed.mark()
+    return FileMark(path.stat().st_size, sha256_file(path))
 
 
 def copy_file(source: Path, target: Path, mark: FileMark) -> None:

@@ -154,8 +154,8 @@ class Withdrawals:
 def _keys_of(identity: Identity) -> list[tuple[str, ...]]:
     """Return by what a clip can be found: rows without one in common are never the same clip."""
     keys: list[tuple[str, ...]] = [(identity.clip_id,)]
-    if identity.movie_id and identity.video:
-        keys.append((identity.movie_id, identity.video))
+    if identity.video:
+        keys.append(("file", identity.video))
     return keys
 
 

@@ -54,21 +54,30 @@ def lost_in_time(index: FrameIndex, slots: Ints, durations: Ints) -> list[int]:
     ranks = np.searchsorted(index.pts[index.order], times[places_of_gaps], "right") - 1
     steps = np.diff(times)
     step = float(np.median(steps)) if len(steps) else 0.0
-    missing = (steps[places_of_gaps] - step).tolist()
-    declared = np.maximum(durations[index.order] - step, 0)
-    for rank, missing_here in zip(ranks.tolist(), missing, strict=True):
-        # In MP4 the durations are those of the times of decoding.
-        declared_near = declared[max(rank - near, 0) : rank + near + 1].sum()
-        if declared_near > missing_here - step / 2:
+    missing = steps[places_of_gaps] - step
+    # The film may be cut after a picture that is shown later than one behind the cut.
+    is_inside = index.frames - 1 - ranks > early
+    ranks = ranks[is_inside]
+    missing = missing[is_inside]
+    declared = durations[index.order] - step
+    declared[declared < _JITTER * step] = 0
+    # In MP4 the durations are those of the times of decoding, so that a pause may be declared some
+    # pictures off. Gaps that may have the same pause are counted together.
+    are_apart = np.flatnonzero(np.diff(ranks) > 2 * near) + 1
+    for group in np.split(np.arange(len(ranks)), are_apart):
+        ranks_here = ranks[group].tolist()
+        if not ranks_here:
             continue
-        if index.frames - 1 - rank <= early:
-            # The film was cut after a picture that is shown later than one behind the cut.
+        first = max(ranks_here[0] - near, 0)
+        declared_here = declared[first : ranks_here[-1] + near + 1].sum()
+        if declared_here > missing[group].sum() - step / 2:
             continue
-        # The picture that is missing was stored after the last key frame shown before it.
-        key = int(keys[index.ranks[keys] <= rank].max(initial=-1))
-        if key >= 0:
-            earliest = max(0, rank + 1 - near)
-            lost.append(max(int(pictures[earliest]), key + 1))
+        for rank in ranks_here:
+            # The missing picture was stored after the last key frame shown before it.
+            key = int(keys[index.ranks[keys] <= rank].max(initial=-1))
+            if key >= 0:
+                earliest = max(0, rank + 1 - near)
+                lost.append(max(int(pictures[earliest]), key + 1))
     return lost
 
 

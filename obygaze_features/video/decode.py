@@ -143,8 +143,8 @@ class _ClipDecoder:
             outcome = self._decode_run(canvas, run)
             first = min(canvas.index.starts_of(run.wanted))
             canvas.damage |= {at for at in outcome.damage if at >= first}
-            # The pictures after the last one that is wanted only show what is reported of it.
-            out = [at for at in outcome.out if first <= at <= max(run.wanted)]
+            # A picture that is stored after the last one that is wanted may be shown before it.
+            out = [at for at in outcome.out if at >= first]
             is_in_order &= self._is_in_order(canvas, out)
         index = canvas.index
         missing = index.order[canvas.missing()].tolist()

@@ -40,7 +40,7 @@ from obygaze_features.video.source import CHECKED, TRIES, VideoSource, is_key
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/11"
+SCHEMA = "obygaze-film-index/12"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -352,7 +352,9 @@ def _with_times_where_shown(source: VideoSource) -> FrameIndex:
     shown = np.zeros(len(index.pts), dtype=np.bool_)
     shown[index.order] = True
     shown[timeless] = False
-    order = presentation_order(index.pts, shown, reorder_depth(source.decoder))
+    order = presentation_order(
+        index.pts, shown, index.key, reorder_depth(source.decoder)
+    )
     return index if order is None else index.with_times(order)
 
 

@@ -217,7 +217,25 @@ class FrameIndex:
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        return has_broken | has_lost
+        n_in_stretch = np.bincount(self._stretches, weights=is_broken[self.order])
+        ranks = self.ranks[positions]
+        in_stretch = n_in_stretch[self._stretches[ranks]] > 0
+        return has_broken | has_lost | ((ranks >= 0) & in_stretch)
+
+    @cached_property
+    def _stretches(self) -> Ints:
+        """Return for each picture the stretch of those that may have each other's times.
+
+        Times that cannot order the pictures are sorted: a damaged one then moves those of others.
+        """
+        numbers = np.arange(self.frames)
+        times = self.pts[self.order]
+        if self.clock_s is None or not self.pts_are_times or (times == NO_PTS).any():
+            return numbers
+        by_time = np.argsort(times, kind="stable")
+        is_last = np.maximum.accumulate(by_time) == numbers
+        stretches: Ints = np.cumsum(is_last) - is_last
+        return stretches
 
     def _counted_stops(self, positions: Ints) -> Ints:
         """Return up to where packets may move the pictures at some positions by one place."""
@@ -265,11 +283,13 @@ class FrameIndex:
         return bool((np.diff(ranks[ranks >= 0]) > 0).all())
 
 
-def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
+def presentation_order(
+    pts: Ints, shown: Bools, key: Bools, reorder: int
+) -> Ints | None:
     """Return positions in the order of showing; None if the times are not reliable for it.
 
-    They are if each picture has one, no two are equal, and no picture is preceded in the file by
-    more pictures that are shown after it than the codec can reorder.
+    They are if each picture has one, no two are equal, no picture is preceded in the file by more
+    pictures that are shown after it than the codec can reorder, and a key frame by none.
     """
     positions = np.flatnonzero(shown)
     times = pts[positions]
@@ -277,6 +297,9 @@ def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
         return None
     if len(times) < 2:
         return positions
+    is_early = np.maximum.accumulate(times)[:-1] > times[1:]
+    if (is_early & key[positions][1:]).any():
+        return None
     # The running largest, second largest ... of the times: a value that a new largest replaces
     # is a candidate for the next place.
     remaining = times

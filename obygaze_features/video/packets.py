@@ -304,6 +304,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     table = seen.table
     pts = table["pts"].copy()
     shown = table["shown"].copy()
+    key = table["key"].copy()
     codec = stream.codec_context
     tick = float(stream.time_base)
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
@@ -317,13 +318,13 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     if pts_are_times:
         # A damaged packet may have lost its time; without it the others keep theirs.
         shown[seen.broken & (pts == NO_PTS)] = False
-        order = presentation_order(pts, shown, reorder_depth(codec))
+        order = presentation_order(pts, shown, key, reorder_depth(codec))
         near = seen.broken.copy()
         near[1:] |= seen.broken[:-1] & ~table["key"][1:]
         is_far = shown & ~near
         if order is None and is_far.any():
             # Or it has another time, which some readers give to the next packet too.
-            order = presentation_order(pts, is_far, reorder_depth(codec))
+            order = presentation_order(pts, is_far, key, reorder_depth(codec))
             if order is not None:
                 pts[near] = NO_PTS
                 shown = is_far
@@ -346,7 +347,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     return FrameIndex(
         pts=pts,
         size=table["size"].copy(),
-        key=table["key"].copy(),
+        key=key,
         order=np.flatnonzero(shown) if order is None else order,
         timed=order is not None,
         counted=False,

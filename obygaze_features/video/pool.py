@@ -1,4 +1,7 @@
-"""Decode many clips at once in worker processes; after a crash or a hang, only one clip fails."""
+"""Decode many clips at once in worker processes; after a crash or a hang, only one clip fails.
+
+Where a system cannot have such workers, the threads of the pool decode in its own process.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.worker import SharedMemory, unpacked
+from obygaze_features.video.worker import SharedMemory, decoded, unpacked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -81,23 +84,13 @@ class DecodeResult:
     file_facts: tuple[int, str] | None = None
 
 
-def require_decode_workers() -> None:
-    """Raise an error on a system without what the pool needs: Windows."""
-    if not system.HAS_DECODE_WORKERS:
-        raise ObygazeError(
-            "films are not decoded for extraction on Windows itself, only under WSL",
-            hint="the same command in WSL, where drive C: is the folder /mnt/c;"
-            " its stores can be read, trained on and reported here",
-        )
-
-
 class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
     A worker that ends or exceeds the limit is replaced, and its clip has an error. Parts of a film
     that are asked for by their ranks follow each other: after one that exceeds the limit, all
     others of its film have the same error. Workers end with the process of the pool, however that
-    ends.
+    ends. Without worker processes there is no time limit, and a crash ends the process of the pool.
 
     Args:
         workers: how many processes decode.
@@ -110,7 +103,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             raise FixUsage(f"workers must be 1 to {MAX_WORKERS}, got {workers}")
         if not timeout_s > 0:
             raise FixUsage(f"timeout_s must be above 0, got {timeout_s:g}")
-        require_decode_workers()
         if find_spec("av") is None:
             av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s
@@ -185,6 +177,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._workers[slot].end()
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
+        if not system.HAS_DECODE_WORKERS:
+            return _decoded_here(job)
         film = os.fspath(job.path)
         if film in self._late and job.is_of_many:
             return DecodeResult(job, None, self._late[film], 0.0)
@@ -263,6 +257,23 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             ):
                 self._workers[slot] = _Worker()
             return self._workers[slot]
+
+
+def _decoded_here(job: DecodeJob) -> DecodeResult:
+    """Decode a clip in this thread."""
+    started = time.monotonic()
+    try:
+        clips, facts = decoded(
+            job.path,
+            job.views,
+            start_s=job.start_s,
+            end_s=job.end_s,
+            ranks=job.ranks,
+            indexes=job.indexes,
+        )
+    except BadVideo as error:
+        return DecodeResult(job, None, error, time.monotonic() - started)
+    return DecodeResult(job, clips, None, time.monotonic() - started, facts)
 
 
 def in_order(

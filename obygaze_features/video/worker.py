@@ -1,5 +1,7 @@
 """The process that decodes clips one after another, so that only it can crash or hang.
 
+Where there can be no such process, the pool calls `decoded` itself.
+
 For each clip the pool sends a line of JSON and an open file of shared memory. The worker writes the
 pictures into that memory and replies with a line of JSON: pictures are not copied. The memory has
 no name, so that nothing is left behind when a process is killed.
@@ -26,7 +28,7 @@ import numpy as np
 from obygaze_features.core import system
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import file_facts
-from obygaze_features.video.container import BadVideo, Progress, av
+from obygaze_features.video.container import BadVideo, Progress, av, no_progress
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import make_index
@@ -90,43 +92,63 @@ def _decode(
     request: Mapping[str, Any], memory: SharedMemory, progress: Progress
 ) -> dict[str, Any]:
     path = request["path"]
-    indexes = request["indexes"]
     try:
-        # If the file is replaced from now on, what is recorded of it differs from the new one.
-        facts = file_facts(path)
-        if not request["views"]:
-            make_index(Path(path), Path(indexes), progress)
-            return {"shapes": [], "clips": [], "file_facts": facts}
-        clips = decode_views(
+        clips, facts = decoded(
             path,
             [View.from_json(view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
             ranks=request["ranks"],
+            indexes=request["indexes"],
             allocate=memory.arrays,
-            indexes=indexes,
             progress=progress,
         )
-        return _packed(clips) | {"file_facts": facts}
-    except Exception as error:  # noqa: BLE001 - no file may end the worker
-        message = (
-            error.message
-            if isinstance(error, ObygazeError)
-            else f"{type(error).__name__}: {error}"
-        )
-        stage = "decode"
-        reason = "error"
-        if isinstance(error, BadVideo):
-            stage = error.stage
-            reason = error.reason
+    except BadVideo as error:
         return {
             "error": {
-                "message": message,
+                "message": error.message,
                 "path": path,
-                "stage": stage,
-                "reason": reason,
+                "stage": error.stage,
+                "reason": error.reason,
             }
         }
+    return _packed(clips) | {"file_facts": facts}
+
+
+def decoded(
+    path: Path | str,
+    views: Sequence[View],
+    *,
+    indexes: str | None,
+    progress: Progress = no_progress,
+    **options: Any,
+) -> tuple[dict[View, DecodedClip], tuple[int, str] | None]:
+    """Decode a clip in this process; return its views, and the facts of the file before that.
+
+    Without views, make the index of the film. Each error is a `BadVideo`: no file may end a run.
+
+    Args:
+        path: The video file.
+        views: What each model sees.
+        indexes: The folder that keeps the index of the film.
+        progress: Called again and again while that index is made.
+        options: As for `decode_views`.
+    """
+    try:
+        # If the file is replaced from now on, what is recorded of it differs from the new one.
+        facts = file_facts(path)
+        if not views:
+            make_index(Path(path), Path(indexes or ""), progress)
+            return {}, facts
+        options |= {"indexes": indexes, "progress": progress}
+        return decode_views(path, views, **options), facts
+    except BadVideo:
+        raise
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        if isinstance(error, ObygazeError):
+            message = error.message
+        raise BadVideo(message, path=path, stage="decode", reason="error") from error
 
 
 class SharedMemory:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.expression import Expression, is_labelled, parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
     FOLD_PREFIX,
@@ -91,6 +91,11 @@ class ClipTable:
     def levels(self) -> Words:
         """The annotation level of each clip, "" where it has none."""
         return self.column("level")
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any clip has a level or a concept, which a view may change."""
+        return any(clip.level or clip.concepts for clip in self.clips)
 
     @cached_property
     def has_video(self) -> NDArray[np.bool_]:
@@ -209,20 +214,17 @@ def _remarks(
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
-    n_without_level = sum(not clip.level for clip in selected)
-    if 0 < n_without_level < len(selected):
-        n_clips = count(n_without_level, manifest.header.unit)
-        remarks["without level"] = (
-            f"{n_clips} of {len(selected)} without a level: tasks of levels leave them out."
-        )
     if data.view != manifest.header.view:
-        # By their levels before the view: it may be why a clip is left out.
-        raw = manifest.with_clips(
-            clip
-            for clip in manifest
-            if clip.clip_id in viewed
-            and (expression is None or expression.holds(clip.values))
-        )
+        # The view may be why `where` selects a clip, and why it leaves a clip out.
+        in_view_or_raw = []
+        for clip in manifest:
+            is_selected = clip.clip_id in selected
+            if clip.clip_id in viewed and expression is not None:
+                # Of an empty cell it is not known.
+                is_selected |= expression.holds(clip.values) is True
+            if is_selected:
+                in_view_or_raw.append(clip)
+        raw = manifest.with_clips(in_view_or_raw)
         changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}
         for name, sentence in changes.items():
             if sentence:
@@ -252,10 +254,8 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
                 "are EN); another task, or --set data.view=raw"
             )
         if not any(table.levels):
-            hint = (
-                "no clip has a level: obygaze manifest import csv TABLE --map level=COLUMN "
-                "reads them, or a protocol of your own asks for other columns (docs/files.md)"
-            )
+            columns = few(list(table.clips[0].extra)) or "the table has none"
+            hint = f"no clip has a level; --task COLUMN for another column: {columns}"
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
@@ -299,22 +299,17 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
-    """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
-    known = table.vocabulary or None
-    where = f"tasks.{name}.positive"
-    positive = parse(task.positive, vocabulary=known, where=where)
-    negative = None
-    if task.negative:
-        where = f"tasks.{name}.negative"
-        negative = parse(task.negative, vocabulary=known, where=where)
-    ones = np.array(
-        [positive.holds(clip.values) for clip in table.clips], dtype=np.bool_
-    )
-    zeros = ~ones & (table.levels != "")
-    if negative is not None:
-        zeros = np.array(
-            [negative.holds(clip.values) for clip in table.clips], dtype=np.bool_
-        )
+    """Return the class of each clip; without `negative`, 0 is where `positive` does not hold.
+
+    What is not known of an empty cell makes a clip neither positive nor negative.
+    """
+    positive, *negative = _expressions(name, task, table)
+    holds = [positive.holds(clip.values) for clip in table.clips]
+    fails = [value is False for value in holds]
+    if negative:
+        fails = [bool(negative[0].holds(clip.values)) for clip in table.clips]
+    ones = np.array([value is True for value in holds], dtype=np.bool_)
+    zeros = np.array(fails, dtype=np.bool_)
     n_in_both = int(np.sum(ones & zeros))
     if n_in_both:
         raise FixInput(
@@ -323,6 +318,49 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
             hint="change one of the expressions: a clip has one class",
         )
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
+
+
+def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
+    """Return the expression of the positive clips, then that of the negative ones if any."""
+    parsed = []
+    for key in ("positive", "negative"):
+        text = getattr(task, key)
+        if text:
+            where = f"tasks.{name}.{key}"
+            known = table.vocabulary or None
+            expression = parse(text, vocabulary=known, where=where, of_empty=None)
+            parsed.append(expression)
+    return parsed
+
+
+def empty_labels(
+    tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
+) -> str:
+    """Return a sentence on the clips that tasks leave out because a cell is empty; "" if none."""
+    tasks_of: dict[tuple[str, ...], list[str]] = {}
+    n_of: dict[tuple[str, ...], int] = {}
+    for name, of_task in labels.items():
+        task = tasks[name]
+        columns = [task.column or "level"]
+        if task.positive:
+            columns = []
+            for expression in _expressions(name, task, table):
+                columns += expression.compared
+        key = tuple(dict.fromkeys(columns))
+        n_empty = 0
+        for clip, label in zip(table.clips, of_task.tolist(), strict=True):
+            is_whole = all(is_labelled(column, clip.values) for column in key)
+            n_empty += label == LEFT_OUT and not is_whole
+        if n_empty:
+            tasks_of.setdefault(key, []).append(name)
+            n_of[key] = n_empty
+    sentences = []
+    for key, names in tasks_of.items():
+        sentences.append(
+            f"{n_of[key]} of {count(len(table), 'clip')} have no value in the column"
+            f" {' or '.join(key)}, and are left out of {few(names)}."
+        )
+    return " ".join(sentences)
 
 
 def _meaning(task: Task, value: int) -> str:

@@ -64,12 +64,15 @@ def _protocol_files() -> dict[str, Traversable]:
     return protocol_files
 
 
-def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
+def load_protocol(
+    name: str | Path, changes: Sequence[str] = (), asked: Sequence[str] = ()
+) -> Protocol:
     """Return the protocol of a name or of a file.
 
     Args:
         name: The name of a shipped protocol, or the path of a TOML file.
         changes: Keys to change, such as `splits.scheme=none`.
+        asked: The tasks that are to be run (`tasks.with_tasks`); by default those of its grid.
     """
     known = _protocol_files()
     hint = f"a file NAME.toml, or one of {', '.join(sorted(known))}"
@@ -79,18 +82,26 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
         if not path.is_file():
             raise NotFound("no such protocol", where=str(path), hint=hint)
         with path.open("rb") as file:
-            return parse_protocol(file.read(MAX_BYTES + 1), str(path), changes)
+            data = file.read(MAX_BYTES + 1)
+        return parse_protocol(data, str(path), changes, asked)
     if str(name) not in known:
         message = f"unknown protocol {str(name)!r}{near(str(name), known)}"
         raise NotFound(message, hint=hint)
-    return parse_protocol(known[str(name)].read_bytes(), f"{name}.toml", changes)
+    data = known[str(name)].read_bytes()
+    return parse_protocol(data, f"{name}.toml", changes, asked)
 
 
-def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Protocol:
-    """Return the protocol that a file of these bytes is."""
+def parse_protocol(
+    data: bytes,
+    where: str,
+    changes: Sequence[str] = (),
+    asked: Sequence[str] = (),
+) -> Protocol:
+    """Return the protocol that a file of these bytes is; see `load_protocol`."""
     parsed_changes = [_parse_change(change) for change in changes]
     document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "protocol")
+    in_file = set(_tables_in(document.tree, "tasks"))
     overrides = {}
     for key, value in parsed_changes:
         overrides[key] = f"--set {key}"
@@ -99,7 +110,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
     _refuse_name_of_folds(document.tree)
     _refuse_classes_in_grid(document.tree)
     document.tree.setdefault("name", Path(where).stem)
-    models = _models_in(document.tree)
+    models = _tables_in(document.tree, "models")
     table = table_of(Protocol, models=_models_table(models))
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
@@ -111,6 +122,7 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
             _check_splits(document, protocol)
             _check_models(document, protocol)
             _check_kind_of_splits(document, protocol)
+            _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return protocol
 
@@ -151,8 +163,7 @@ def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
     name_of_folds = splits.get("folds") if isinstance(splits, Mapping) else None
     if not isinstance(name_of_folds, str):
         return
-    tasks = tree.get("tasks")
-    names = list(tasks) if isinstance(tasks, Mapping) else []
+    names = _tables_in(tree, "tasks")
     settings = [f"--set tasks.{name}.folds={name_of_folds}" for name in names]
     raise FixUsage(
         f"splits.folds is the number of folds to make, got the name {name_of_folds!r}",
@@ -169,7 +180,7 @@ def _refuse_classes_in_grid(tree: Mapping[str, Any]) -> None:
         return
     for name in names:
         is_class = is_own_code(name) or is_of_sklearn(name)
-        if not is_class or name in _models_in(tree):
+        if not is_class or name in _tables_in(tree, "models"):
             continue
         with_dots = name.replace(":", ".")
         model = with_dots.rpartition(".")[2]
@@ -180,10 +191,10 @@ def _refuse_classes_in_grid(tree: Mapping[str, Any]) -> None:
         )
 
 
-def _models_in(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the tables of models of a protocol; none where they are not tables."""
-    models = tree.get("models")
-    return models if isinstance(models, dict) else {}
+def _tables_in(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    """Return the tables of the models or tasks of a protocol; none where they are not tables."""
+    tables = tree.get(section)
+    return tables if isinstance(tables, dict) else {}
 
 
 def _kind(value: Any) -> str | None:
@@ -297,6 +308,28 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     if not protocol.pairs:
         document.add("grid", "no task both trains and tests")
     _check_expression(document, protocol.data.where, "data.where")
+
+
+def _check_every_task_is_run(
+    document: Document,
+    protocol: Protocol,
+    in_file: Collection[str],
+    asked: Collection[str],
+) -> None:
+    """Check that a task of --set is run, and each task of a file where nothing chooses some."""
+    run: set[str] = set(asked)
+    if not asked:
+        for pair in protocol.pairs:
+            run.update(pair)
+    grid_is_chosen = any(key.startswith("grid.") for key in document.overrides)
+    for name in protocol.tasks:
+        is_chosen_away = name in in_file and (asked or grid_is_chosen)
+        if name not in run and not is_chosen_away:
+            document.add(
+                f"tasks.{name}",
+                "is in no pair of grid.train and grid.test, so it would not be run:"
+                f" --task {shlex.quote(name)} runs it",
+            )
 
 
 def _check_labels(document: Document, protocol: Protocol) -> None:

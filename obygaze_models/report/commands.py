@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Listing, check_output
 
 if TYPE_CHECKING:
@@ -94,6 +96,14 @@ def compare(
     from obygaze_models.report.comparison import compare_runs
     from obygaze_models.report.lookup import opened_runs
 
+    place = Workspace.of(workspace)
+    known = set(place.names("stores")) - set(place.names("runs"))
+    if runs and all(isinstance(name, str) and name in known for name in runs):
+        stores = " ".join(f"--store {shlex.quote(str(name))}" for name in runs)
+        raise FixUsage(
+            f"expected runs, got the stores {' and '.join(map(str, runs))}",
+            hint=f"obygaze run honest {stores}",
+        )
     return compare_runs(opened_runs(runs, workspace), metric)
 
 

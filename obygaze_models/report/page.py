@@ -29,6 +29,7 @@ from obygaze_models.report.svg import COLOURS, DARK, STYLE, colour_names
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
     answer,
+    has_levels,
     metric_name,
     short,
     warnings_of,
@@ -76,6 +77,11 @@ class Chapter:
     figure: Figure | None
     limits: Sequence[str]
     sections: Sequence[Section]
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether the clips have levels or concepts."""
+        return has_levels(self.run)
 
     @property
     def figures(self) -> list[Figure]:
@@ -204,7 +210,10 @@ def _data(run: ReportRun) -> str:
 def _changed(run: ReportRun) -> Iterator[str]:
     """Yield a sentence for what was changed after the run: its manifest, and each store."""
     if run.labels.changed:
-        yield f"{run.labels.changed} The page has no levels and concepts of clips."
+        hidden = (
+            " The page has no levels and concepts of clips." if has_levels(run) else ""
+        )
+        yield f"{run.labels.changed}{hidden}"
     for name in run.changed_stores:
         yield (
             f"The store {name} was changed after the run {run.folder.name}: clips were added or "

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from obygaze_features.core.console import count, few
-from obygaze_features.manifest.model import Clip, view_words
+from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.models.registry import UNTRAINED
@@ -49,6 +49,7 @@ from obygaze_models.runner.summary import (
     on_same_clips,
     short,
     verdict,
+    view_text,
 )
 from obygaze_models.runner.tables import Row
 
@@ -293,7 +294,7 @@ def questions(run: ReportRun) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
     asked = run.settings["questions"]
-    rows: list[Cells | Heading] = []
+    rows_of_text: dict[str, list[Cells]] = {}
     compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:
         wanted = Question(**question)
@@ -302,12 +303,16 @@ def questions(run: ReportRun) -> Section:
             if asks_for(wanted, row):
                 of_question.append(as_asked(wanted, row))
         if of_question:
-            rows.append(Heading(question["text"] or "a question without a text"))
-            rows += [_row_of_difference(run, row) for row in of_question]
+            text = question["text"] or "a question without a text"
+            of_text = rows_of_text.setdefault(text, [])
+            of_text += [_row_of_difference(run, row) for row in of_question]
         else:
             section.sentences.append(
                 f"No difference of this run answers: {question['text']}"
             )
+    rows: list[Cells | Heading] = []
+    for text, of_text in rows_of_text.items():
+        rows += [Heading(text), *of_text]
     if rows:
         note = (
             "Difference: first minus second, with its interval over films. p: corrected for all "
@@ -673,27 +678,24 @@ def errors(run: ReportRun) -> Section:
     if cell is None:
         return section
     rows: list[Cells | Heading] = []
+    view = view_text(run)
     for clip_id, movie_id, is_positive, score in surest_errors(run, cell):
         clip = run.clips.get(clip_id, Clip(clip_id, movie_id))
-        rows.append(
-            (
-                run.film_name(movie_id),
-                clip_id,
-                clip.level or DASH,
-                ", ".join(clip.concepts) or DASH,
-                "positive" if is_positive else "negative",
-                Number(score),
-            )
-        )
+        labels: Cells = ()
+        if view:
+            labels = (clip.level or DASH, ", ".join(clip.concepts) or DASH)
+        word = "positive" if is_positive else "negative"
+        rows.append((run.film_name(movie_id), clip_id, *labels, word, Number(score)))
     if not rows:
         return section
-    headers = ("film", "clip", "level", "concepts", "class", "score")
+    of_labels = ("level", "concepts") if view else ()
+    headers = ("film", "clip", *of_labels, "class", "score")
     title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}"
-    view = view_words(run.about["manifest"]["view"])
     note = (
-        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}. Levels and "
-        f"concepts are those of the {view}."
+        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
     )
+    if view:
+        note += f" Levels and concepts are those of the {view}."
     section.tables.append(ResultTable("errors", title, headers, rows, note))
     return section
 
@@ -777,7 +779,9 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         ("protocol", run.protocol["name"], about["protocol_sha256"]),
         (
             "manifest",
-            f"{manifest['path']} ({manifest['view']} view)",
+            f"{manifest['path']} ({view_text(run)})"
+            if view_text(run)
+            else manifest["path"],
             manifest["sha256"],
         ),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import checked_task, load_protocol
 from obygaze_models.protocols.schema import Data, Task
+from obygaze_models.protocols.tasks import one_task
 from obygaze_models.runner.features import read_store
 
 
@@ -60,8 +61,9 @@ def dataset(
     Args:
         store: The features, as in `open_store`.
         manifest: The clips and labels, as in `read_manifest`.
-        task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
-            level, such as `{"EN": 0, "S": 1}`, or a task as protocols have it: two expressions,
+        task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or a label as in `run`
+            (`"violent"`, `"rating>=2"`). Or classes by annotation level, such as
+            `{"EN": 0, "S": 1}`; or a task as protocols have it: expressions,
             `{"positive": "Look in concept"}`, or the values of a column, `{"column": "decade",
             "values": {"1990": 0, "2000": 1}}`.
         view: The view of the annotations, "raw", "visual" or "as_published". The default is that
@@ -78,8 +80,9 @@ def dataset(
     arrays = (array,) if array else Data().array
     data = Data(view=view or "auto", array=arrays)
     if isinstance(task, str):
-        name = task
-        chosen = honest_task(task)
+        honest = load_protocol("honest")
+        name, asked = one_task(task, replace(honest, data=data), clips)
+        chosen = asked.task
     else:
         name = "classes"
         chosen = _task_of(task)
@@ -127,12 +130,3 @@ def _task_of(described: Mapping[str, Any]) -> Task:
 def _plain_class(value: Any) -> Any:
     """Return a class as a number of Python, also that of numpy, or True and False."""
     return int(value) if isinstance(value, Integral | np.bool_) else value
-
-
-def honest_task(name: str) -> Task:
-    """Return a task of the protocol `honest`; an error that lists them for another name."""
-    tasks = load_protocol("honest").tasks
-    if name not in tasks:
-        problem = f"unknown task {name!r}{near(name, tasks)}"
-        raise FixUsage(problem, hint=f"one of {', '.join(tasks)}")
-    return tasks[name]

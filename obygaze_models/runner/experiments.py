@@ -79,6 +79,9 @@ def run(
     ] = None,
     manifest: Annotated[PathLike | Manifest | None, Option("--manifest")] = None,
     *,
+    tasks: Annotated[
+        Sequence[str], Option("--task", shown_default="the protocol's")
+    ] = (),
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     output: Annotated[
         PathLike | None,
@@ -96,6 +99,7 @@ def run(
         protocol: The name of a protocol that comes with obygaze, or a TOML file.
         stores: A store, and its name in tables; in Python one or several, or a mapping.
         manifest: The clips. The default is the protocol's, or the only one there is.
+        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name.
         changes: Change a key of the protocol, as in splits.scheme=none.
         output: The name of the run, or a folder.
         n_jobs: Processes that train.
@@ -114,16 +118,20 @@ def run(
         obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
+        obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
         obygaze run my-protocol.toml --manifest films --store clip=S --json
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
     from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.protocols.tasks import with_tasks
 
     trust_code([*trust, *changes])
-    chosen = load_protocol(os.fspath(protocol), changes)
+    asked = [tasks] if isinstance(tasks, str) else tasks
+    chosen = load_protocol(os.fspath(protocol), changes, asked)
     named = manifest or chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
+    chosen = with_tasks(chosen, asked, clips)
     named_stores = open_stores(stores, workspace)
     # Late: a wrong name is said before scikit-learn is imported.
     from obygaze_models.runner.inputs import gather
@@ -172,7 +180,7 @@ def train(
         model: The kind of the model, or FILE.py:NAME.
         store: Its features: a store, or NAME=STORE with the name in tables.
         manifest: The clips and labels.
-        task: The classes to distinguish.
+        task: The label to predict, as in `run`; PROTOCOL.toml:NAME for the task of a protocol.
         changes: Change a key of the honest protocol, or model.KEY of the model; an unknown KEY is
             an error that lists those of its kind. cav has none.
         output: The name of the run and of the model, which are in the workspace.
@@ -189,6 +197,7 @@ def train(
     Commands:
         obygaze train ridge obygaze12-xclip obygaze12
         obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
+        obygaze train ridge films-xclip films --task 'rating>=2'
         obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
         obygaze train logistic obygaze12-xclip obygaze12 --set 'model.C.grid=[0.1, 1.0]'
         obygaze train cav obygaze12-xclip obygaze12 --json

@@ -24,6 +24,7 @@ from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
+    empty_labels,
     labels_sha256,
     task_labels,
     with_view,
@@ -90,6 +91,7 @@ def gather(
     _check_stores(protocol, stores)
     protocol = replace(protocol, data=with_view(protocol.data, manifest))
     table = clip_table(manifest, protocol.data)
+    protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
@@ -97,6 +99,13 @@ def gather(
     for pair in protocol.pairs:
         used_tasks.update(pair)
     labels = _labels_of_tasks(protocol, used_tasks, table)
+    remarks = {
+        **table.remarks,
+        "models of concepts": left_out,
+        "without label": empty_labels(protocol.tasks, labels, table),
+    }
+    shown = {name: remark for name, remark in remarks.items() if remark}
+    table = replace(table, remarks=shown)
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
 
@@ -128,6 +137,36 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
                     f"report.questions names the unknown store {name!r}{near(name, known)}",
                     hint=f"one of {', '.join(known)}",
                 )
+
+
+def _without_models_of_concepts(
+    protocol: Protocol, table: ClipTable
+) -> tuple[Protocol, str]:
+    """Leave out the models of concepts where no clip has one, and say so."""
+    of_concepts = []
+    for name in protocol.model_names:
+        if find_kind(protocol.models[name].kind).head:
+            of_concepts.append(name)
+    others = [name for name in protocol.model_names if name not in of_concepts]
+    if not of_concepts or table.has_concept.any():
+        return protocol, ""
+    if not others:
+        raise FixInput(
+            f"no clip has a visual concept, which {' and '.join(of_concepts)} would read",
+            where=table.name,
+            hint="a model without concepts, such as ridge",
+        )
+    questions = []
+    for question in protocol.report.questions:
+        if not {question.first, question.second} & set(of_concepts):
+            questions.append(question)
+    report = replace(protocol.report, questions=tuple(questions), concepts=False)
+    grid = replace(protocol.grid, models=tuple(others))
+    are = "is" if len(of_concepts) == 1 else "are"
+    left_out = (
+        f"{' and '.join(of_concepts)} {are} left out: no clip has a visual concept."
+    )
+    return replace(protocol, grid=grid, report=report), left_out
 
 
 def _check_erased(protocol: Protocol, table: ClipTable) -> None:

@@ -25,6 +25,7 @@ from obygaze_models.evaluation.bootstrap import (
     resample,
     share_variance,
 )
+from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     ranking_metric,
@@ -57,21 +58,26 @@ class Evaluation:
         films: The film of each clip of the table.
         labels: The class of each clip, by task.
         backbones: The backbone of each store.
+        clips: The number of the clip that each row of the table is about; without it, each row
+            counts as a clip.
     """
 
     protocol: Protocol
     films: NDArray[np.str_]
     labels: dict[str, NDArray[np.int8]]
     backbones: dict[str, str]
+    clips: NDArray[np.intp] | None = None
 
     @classmethod
     def of(cls, inputs: Inputs) -> "Evaluation":
         """Return what the cells of a run are evaluated with."""
+        table = inputs.table
         return cls(
             inputs.protocol,
-            inputs.table.films,
+            table.films,
             dict(inputs.labels),
             {store.name: str(store.origin["backbone"]) for store in inputs.stores},
+            numbers_of([table.clip_of[clip] for clip in table.ids]),
         )
 
     @property
@@ -237,11 +243,21 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     intervals = {}
     for name, interval in drawn.items():
         if name in RANKING_METRICS:
-            n_clips = clips_behind(name, cell.y)
+            n_clips = clips_behind(name, _labels_of_clips(cell, evaluation))
             value = cell.value[name]
             interval = not_narrower_than_clips(interval, value, n_clips)
         intervals[name] = interval
     return intervals
+
+
+def _labels_of_clips(cell: Cell, evaluation: Evaluation) -> NDArray[np.bool_]:
+    """Return the labels of a test: annotators who give a clip the same label count once."""
+    if evaluation.clips is None:
+        return cell.y
+    label_of_clip = 2 * evaluation.clips[cell.clips] + cell.y
+    _, rows = np.unique(label_of_clip, return_index=True)
+    labels: NDArray[np.bool_] = cell.y[rows]
+    return labels
 
 
 def _has_enough(cell: Cell, films: NDArray[np.str_]) -> bool:

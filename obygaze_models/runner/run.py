@@ -304,6 +304,7 @@ def _about(
             "path": manifest_path,
             "sha256": manifest_sha256(manifest),
             "view": protocol.data.view,
+            "has_levels": inputs.table.has_labels,
             "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
             "n_films": len(set(inputs.table.films.tolist())),

@@ -16,6 +16,7 @@ from typing import Any
 
 from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
+from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.evaluation.predictions import ROUNDING
@@ -187,6 +188,16 @@ def cells_of(run: Run) -> list[CellRows]:
     return list(cells.values())
 
 
+def has_levels(run: Run) -> bool:
+    """Return whether the clips of a run have levels or concepts; an old run does not say."""
+    return bool(run.about["manifest"].get("has_levels", True))
+
+
+def view_text(run: Run) -> str:
+    """Return the view of a run for a text, such as `visual view`; "" where views are the same."""
+    return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""
+
+
 def compared_metric(run: Run) -> str:
     """Return the metric that cells of a run are compared by: AP, or AUC."""
     return ranking_metric(str(run.protocol["report"]["primary"]))
@@ -313,14 +324,34 @@ def best_guess(
 
 
 def answer(run: Run) -> str:
-    """Return one sentence: how well the model that was asked for ranks clips, beside guessing."""
+    """Return how well the model that was asked for ranks clips, beside guessing.
+
+    Where the first question is asked of several tasks, the values of the others follow.
+    """
     cells = cells_of(run)
     cell = asked_cell(run, cells)
-    return "" if cell is None else sentence_of(run, cell, cells)
+    if cell is None:
+        return ""
+    sentence = sentence_of(run, cell, cells)
+    questions = run.protocol["report"]["questions"]
+    tests = set()
+    for question in questions:
+        if question["text"] and question["text"] == questions[0]["text"]:
+            tests.add(question["test"])
+    metric = compared_metric(run)
+    others = []
+    for other in cells:
+        is_same_model = (other.model, other.store) == (cell.model, cell.store)
+        is_asked = other.train == other.test and other.test in tests - {cell.test}
+        if is_same_model and is_asked:
+            others.append(f"{value_text(other, metric)} for {other.test}")
+    if others:
+        sentence += f" It has {metric_name(metric)} {', '.join(others)}."
+    return sentence
 
 
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
-    """Return how well a model ranks clips, beside the best guess from annotations alone."""
+    """Return how well a model ranks clips, beside the best guess without video."""
     metric = compared_metric(run)
     where = "On films it has not seen"
     if cell.facts["knows_films"]:
@@ -335,10 +366,12 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     guess = best_guess(run, cell, cells, metric)
     if guess is None:
         return f"{text}."
-    text += f"; guessing from the annotations has {short(guess.value(metric))}"
+    text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
     n_better, n_films = films_above(cell, guess, metric)
     if n_films > 1:
         text += f"; better in {n_better} of {count(n_films, 'film')}"
+    if 1 < n_films < cell.n_films:
+        text += " that have clips of both classes"
     beginning = BEGINNINGS.get(verdict(difference_row(run.shown_results, cell, guess)))
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
@@ -545,8 +578,8 @@ def no_better_than_guessing(
         return ""
     cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
     return (
-        f"{len(close)} of {len(models)} cells are hardly better than guessing from the "
-        f"annotations without video: {guess.model} has {metric_name(primary)} "
+        f"{len(close)} of {len(models)} cells are hardly better than guessing without video: "
+        f"{guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
         f"({_cell_name(cell, run)})."
     )

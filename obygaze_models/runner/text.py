@@ -17,6 +17,7 @@ from obygaze_models.runner.summary import (
     cells_of,
     metric_name,
     short,
+    view_text,
     warnings_of,
     why_this_model,
 )
@@ -61,7 +62,8 @@ def _clips(run: Run) -> str:
     manifest = run.about["manifest"]
     n_clips = count(manifest["n_clips"], "clip")
     n_films = count(manifest["n_films"], "film")
-    line = f"{n_clips} of {n_films} ({manifest['name']}, {manifest['view']} view)"
+    place = ", ".join(filter(None, (manifest["name"], view_text(run))))
+    line = f"{n_clips} of {n_films} ({place})"
     where = run.protocol["data"]["where"]
     return f"{line} with {where}" if where else line
 

@@ -36,6 +36,7 @@ from obygaze_models.protocols.kinds import for_task, grid_of
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
+from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
@@ -63,7 +64,7 @@ def training_protocol(
 
     Args:
         name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
-        task: A task of the protocol `honest`.
+        task: What is asked for (`protocols.tasks`), such as EN_S or rating>=2.
         manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
     """
@@ -86,7 +87,7 @@ def training_protocol(
                 change = f"models.{name}.{change.removeprefix('model.')}"
             keys.append(change)
         changes = keys
-    honest = load_protocol("honest", changes)
+    honest = load_protocol("honest", changes, [task])
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if honest.data.erase:
@@ -106,23 +107,15 @@ def training_protocol(
         )
     if kind == CAV:
         return _concepts_protocol(honest, manifest)
-    if task not in honest.tasks:
-        hint = (
-            f"one of {', '.join(honest.tasks)}, or "
-            f"--set 'tasks.{task}.positive=level == S' (and .negative; also in, and, or)"
-        )
-        if task in manifest.header.concepts:
-            expression = f'"{task}" in concept'
-            hint = f"--task C --set 'tasks.C.positive={expression}' for clips with {task} or not"
-        raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
+    task_name, asked = one_task(task, honest, manifest)
+    of_task = with_tasks(honest, [task], manifest)
     return replace(
-        honest,
+        of_task,
         name=f"train-{name}",
-        tasks={task: honest.tasks[task]},
         models={name: honest.models[name]},
-        grid=replace(honest.grid, train=(task,), test=(task,), models=(name,)),
+        grid=replace(of_task.grid, models=(name,)),
         report=replace(
-            honest.report, title=f"{name}: {honest.tasks[task].title or task}"
+            of_task.report, title=f"{name}: {asked.task.title or task_name}"
         ),
     )
 

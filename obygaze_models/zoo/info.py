@@ -26,7 +26,13 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.same_clip import Comparison, Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    Comparison,
+    Identity,
+    compare_clips,
+    known_film,
+    rows_of_clips,
+)
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 
@@ -180,6 +186,19 @@ class TrainingClips:
         trained = self.identities[row]._replace(clip_id=clip.clip_id)
         return row, compare_clips(trained, clip)
 
+    def in_the_same_places(self, clips: Mapping[str, Identity]) -> list[str]:
+        """Return the clips of other ids with the film and the times of a training clip.
+
+        Nobody says whether times of training clips are those in the film; here they count as such.
+        """
+        names = list(clips)
+        rows = list(map(_timed_in_film, [*self.identities, *clips.values()]))
+        found = []
+        for of_one_clip in rows_of_clips(rows):
+            if of_one_clip[0] < len(self):
+                found += [row - len(self) for row in of_one_clip if row >= len(self)]
+        return [names[number] for number in sorted(found)]
+
     @cached_property
     def identities(self) -> list[Identity]:
         """What is known of each clip."""
@@ -188,7 +207,8 @@ class TrainingClips:
         for clip_id, (film, *times) in zip(self.clip_ids, places, strict=True):
             start_s, end_s = times
             in_either = None if start_s is None and end_s is None else (start_s, end_s)
-            identities.append(Identity(clip_id, film, in_either=in_either))
+            known = Identity(clip_id, known_film(film), in_either=in_either)
+            identities.append(known)
         return identities
 
     @cached_property
@@ -212,6 +232,10 @@ class TrainingClips:
             names.append(name)
             columns.append(json_values(values))
         return csv_bytes(names, zip(*columns, strict=True))
+
+
+def _timed_in_film(clip: Identity) -> Identity:
+    return clip._replace(in_film=clip.in_film or clip.in_file or clip.in_either)
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.function_commands import command_of
@@ -77,7 +77,8 @@ class Predicted:
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips that are
-    taken for training clips by their ids alone, because films and times are not known.
+    taken for training clips by their ids alone, because films and times are not known. `renamed`
+    are clips with the film and the times of a training clip of another id.
     """
 
     clip_ids: Sequence[str]
@@ -93,6 +94,7 @@ class Predicted:
     model: ModelInfo | None = None
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
+    renamed: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -258,6 +260,17 @@ class PredictedFiles:
                 )
             )
         n_of_basis = Counter(self.predicted.basis)
+        renamed = self.predicted.renamed
+        if renamed:
+            have = "have" if len(renamed) > 1 else "has"
+            warnings.append(
+                (
+                    f"the model may have been trained on {few(renamed)}: training clips with other"
+                    f" ids have the same film and times, and {count(len(renamed), 'score')}"
+                    f" {have} no out-of-fold fit",
+                    "the ids of the training clips for these clips, in the manifest",
+                )
+            )
         n_unknown = n_of_basis[FILM_UNKNOWN]
         if n_unknown:
             warnings.append(
@@ -423,9 +436,12 @@ def _predict(
         )
     trained_on: dict[str, int] = {}
     n_by_id = 0
+    renamed: list[str] = []
     if model.clips is not None:
         identities = _identities(store, ids, clips or (), model.info.features)
         trained_on, n_by_id = _training_rows(model.clips, identities, store.location)
+        others = {clip: identities[clip] for clip in ids if clip not in trained_on}
+        renamed = model.clips.in_the_same_places(others)
     basis = _basis(
         model,
         ids,
@@ -458,6 +474,7 @@ def _predict(
         refused=refused,
         model=model.info,
         n_by_id=n_by_id,
+        renamed=renamed,
     )
     return predicted, film_of
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import experiments
+from support.experiments import ONE_PAIR, films, planted, quick, run_on
 from support.stores import a_recipe, made_store
 
 from obygaze.audits.annotations import audit_annotations
@@ -456,3 +458,26 @@ def test_annotators_who_place_a_clip_apart_are_refused_at_import(
     with pytest.raises(FixInput, match="times: 0 s to 2 s and 5 s to 9 s"):
         imported.save(tmp_path / "films.toml")
     assert not (tmp_path / "films.toml").exists()
+
+
+def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> None:
+    """Of a nearly perfect AUC the interval is that of the number of clips."""
+    single = films(8, 20)
+    rows = []
+    for clip in single:
+        for name in ANNOTATORS:
+            extra = {"annotator": name}
+            rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
+    several = Manifest(single.name, single.header, tuple(rows), ("annotator",))
+    X = planted(single, strength=2)
+    store = experiments.store_of(tmp_path / "store", single, X)
+    one_pair = ('grid.models=["ridge"]', "report.concepts=false", *ONE_PAIR)
+    intervals = []
+    for manifest in (single, several):
+        run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
+        for row in run.results:
+            is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
+            if is_asked and not row["film"] and not row["against_model"]:
+                intervals.append((row["value"], row["low"], row["high"]))
+    of_clips, of_rows = intervals
+    assert of_clips[0] > 0.95 and of_rows == pytest.approx(of_clips)

@@ -369,3 +369,85 @@ def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
     assert isinstance(clip, Clip)
     assert "frames are missing from the file" in clip.remark
     assert not clip.is_clean
+
+
+# --- By number, whatever the times of the packets ---
+
+WITH_B_PICTURES = {
+    "h264": ("libx264", {"preset": "veryfast", "bf": "3", "sc_threshold": "0"}),
+    "mpeg4": ("mpeg4", {"bf": "2", "b": "500k"}),
+    "mpeg2": ("mpeg2video", {"bf": "2", "b": "900k"}),
+    "h264-no-b": ("libx264", {"preset": "veryfast", "bf": "0", "sc_threshold": "0"}),
+}
+N_PICTURES, WINDOW = 64, 8
+SWAP, TURN, REPEAT, REMOVE, MOVE = range(5)
+
+
+def in_disorder(times: list[int], draw: random.Random) -> list[int | None]:
+    """The times of packets, of which some are exchanged, repeated, missing, or far away."""
+    changed: list[int | None] = [*times]
+    kind = draw.choice((SWAP, SWAP, TURN, REPEAT, REMOVE, MOVE))
+    for _ in range(draw.choice((1, 2, 5, 20))):
+        at = draw.randrange(1, len(times) - 3)
+        if kind == SWAP:
+            changed[at : at + 2] = reversed(changed[at : at + 2])
+        elif kind == TURN:
+            changed[at : at + 3] = [*changed[at + 1 : at + 3], changed[at]]
+        elif kind == REPEAT:
+            changed[at] = times[at + 1]
+        elif kind == REMOVE:
+            changed[at] = None
+        else:
+            changed[at] = times[at] + draw.choice((-400, -90, -50, 50, 90, 400, 1000))
+    return changed
+
+
+def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
+    """Window k has the pictures that the decoder gives k-th, or fails."""
+    draw = random.Random(seed)
+    whole = {}
+    for name, (codec, options) in WITH_B_PICTURES.items():
+        path = folder / f"{name}.mkv"
+        numbers = range(N_PICTURES)
+        options = options | {"g": "12"}
+        write_video(path, codec, numbers=numbers, options=options, size=(96, 72))
+        with av.open(str(path)) as film:
+            times = [packet.pts for packet in film.demux(video=0) if packet.size]
+        whole[path] = times
+    n_right = n_failed = 0
+    for number in range(n_films):
+        path = draw.choice(sorted(whole))
+        times = in_disorder(whole[path], draw)
+
+        def change(at: int, packet: Any, times: list[int | None] = times) -> Any:
+            packet.pts = times[at]
+            return packet
+
+        changed = folder / f"{number}.{draw.choice(('mkv', 'mkv', 'mp4', 'ts'))}"
+        try:
+            remux(path, changed, change)
+        except av.error.FFmpegError:
+            continue  # a container may refuse such times
+        for first in range(0, N_PICTURES, WINDOW):
+            ranks = range(first, first + WINDOW)
+            try:
+                clip = decode_clip(
+                    changed, View(WINDOW), ranks=ranks, indexes=folder / "indexes"
+                )
+            except BadVideo:
+                n_failed += 1
+                continue
+            assert read_numbers(clip.pictures) == list(ranks), (path.stem, times)
+            n_right += 1
+    print(f"{n_right} right, {n_failed} failed")
+    assert n_right > n_failed > 0
+
+
+def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
+    check_windows_by_number(12, SEED, tmp_path)
+
+
+@pytest.mark.check("a hundred films")
+@pytest.mark.parametrize("part", range(2))
+def test_windows_by_number_in_many_films(part: int, tmp_path: Path) -> None:
+    check_windows_by_number(120, 7 + part + 2 * SEED, tmp_path)

@@ -1,7 +1,12 @@
 """Rule (a): a clip is a film and a span; its id is only its name in a manifest."""
 
-import pytest
+from pathlib import Path
 
+import numpy as np
+import pytest
+from support.stores import made_store
+
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -11,6 +16,9 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
 )
+from obygaze_features.store.changing import subset
+from obygaze_features.store.identity import identity_of
+from obygaze_features.store.rows import Row
 
 
 @pytest.mark.parametrize(
@@ -48,6 +56,13 @@ from obygaze_features.manifest.same_clip import (
             Identity("b", "dune", in_file=(0.0, 2.0), video="ef"),
             SAME,
         ),
+        (Identity("a", "", video="ef"), Identity("b", "dune", video="ef"), SAME),
+        (
+            Identity("a", "", in_either=(0.0, 2.0), video="ef"),
+            Identity("b", "", in_either=(2.0, 4.0), video="ef"),
+            OTHER,
+        ),
+        (Identity("a", "", (0.0, 2.0)), Identity("b", "", (0.0, 2.0)), OTHER),
         (Identity("a", "dune", video="ef"), Identity("b", "dune", video="01"), OTHER),
         (Identity("a", "dune", video="ef"), Identity("b", "lake", video="ef"), OTHER),
         (
@@ -101,6 +116,20 @@ def test_a_contradiction_names_both_values() -> None:
     times = compare_clips(Identity("1", "", (0.0, 2.0)), Identity("1", "", (7.5, 9.0)))
     assert films.contradiction == "film: lake and dune"
     assert times.contradiction == "times: 0 s to 2 s and 7.5 s to 9 s"
+
+
+def test_a_film_called_unknown_is_not_known(tmp_path: Path) -> None:
+    """As in a manifest whose files did not say the films, and in a store of it."""
+    later = Clip("a-1", "dune")
+    row = Row("a-1", "unknown")
+    assert compare_clips(Identity.of_clip(later), identity_of(row)).sameness is UNKNOWN
+    earlier = Identity.of_clip(Clip("a-1", "unknown"))
+    assert compare_clips(earlier, Identity.of_clip(later)).sameness is UNKNOWN
+    path = tmp_path / "stores" / "accede"
+    path.parent.mkdir()
+    made_store(path, [row, Row("b-1", "b")], {"clip": np.eye(2, dtype="float32")})
+    with pytest.raises(FixInput, match="'unknown' is no film"):
+        subset("accede", without=["unknown"], reason="asked", workspace=tmp_path)
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:

@@ -62,8 +62,8 @@ from obygaze_models.runner.text import result_text
 NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
 SENTENCE = re.compile(
     r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
-    r"(?:; guessing from the annotations has (\S+?))?"
-    r"(?:; better in (\d+) of (\d+) films)?\.$"
+    r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
+    r"(?:; better in (\d+) of (\d+) films(?: that have clips of both classes)?)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 

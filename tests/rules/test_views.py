@@ -25,7 +25,12 @@ from obygaze_features.manifest.overview import check_manifests
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import LEVELS, MODALITIES
-from obygaze_models.protocols.clips import clip_table, labels_sha256, task_labels
+from obygaze_models.protocols.clips import (
+    clip_table,
+    empty_labels,
+    labels_sha256,
+    task_labels,
+)
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.runner.labels import labels_since
 from obygaze_models.runner.tables import Run
@@ -121,7 +126,8 @@ def test_stats_and_groups_count_every_clip_once_in_the_view_that_they_name(
     in_usual_view = plain_view(rows, modality_of, usual)
     of_look = [row.level for row in in_usual_view if "Look" in row.concepts]
     expected = {level: of_look.count(level) for level in LEVELS}
-    assert grouped.clips["Look"] == {**expected, NO_LEVEL: of_look.count("")}
+    expected |= {NO_LEVEL: of_look.count(""), "all": len(of_look)}
+    assert grouped.clips["Look"] == expected
     assert f"{usual} view" in grouped.manifest
 
 
@@ -171,8 +177,11 @@ def test_audits_and_tasks_have_the_levels_of_their_view(
         table = clip_table(manifest, Data(view=view or "auto"))
         assert table.view == used
         classes = [{"EN": 0, "S": 1}.get(level, -1) for level in of_clips]
-        assert task_labels("EN_S", EN_S, table).tolist() == classes
-        assert ("without level" in table.remarks) == ("" in of_clips)
+        labels = task_labels("EN_S", EN_S, table)
+        assert labels.tolist() == classes
+        left_out = empty_labels({"EN_S": EN_S}, {"EN_S": labels}, table)
+        n_without = of_clips.count("")
+        assert left_out.startswith(f"{n_without} of ") == (n_without > 0)
 
 
 @settings(

@@ -57,9 +57,17 @@ class ForkedWorker:
             self._process.kill()
 
 
+def _start_as_it_is() -> None:
+    pool.start_process = _AS_IT_IS
+
+
 @contextmanager
 def forked_decode_workers() -> Iterator[None]:
-    """Fork the workers of the pools of this process."""
+    """Fork the workers of the pools of this process.
+
+    A fork of this process starts them as they are: their server was not started by it.
+    """
+    os.register_at_fork(after_in_child=_start_as_it_is)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "start_process", ForkedWorker)
         yield

@@ -18,6 +18,16 @@ from support.random_protocols import (
     to_toml,
 )
 
+
+def _is_not_run(one: Experiment, match: re.Match[str]) -> bool:
+    grid = one.protocol["grid"]
+    tasks = list(one.protocol["tasks"])
+    trains = set(grid.get("train") or tasks)
+    tests = set(grid.get("test") or tasks)
+    in_pairs = trains & tests if grid.get("pairs") == "same" else trains | tests
+    return match[1] in tasks and match[1] not in in_pairs
+
+
 Reason = Callable[[Experiment, "re.Match[str]"], bool]
 
 
@@ -35,7 +45,8 @@ def _is_in_both(one: Experiment, match: re.Match[str]) -> bool:
     counts = set()
     for positive, negative in one.rules.values():
         if negative is not None:
-            counts.add(sum(positive(clip) and negative(clip) for clip in one.clips))
+            in_both = [positive(clip) and negative(clip) for clip in one.clips]
+            counts.add(in_both.count(True))
     return int(match[1]) in counts
 
 
@@ -181,6 +192,7 @@ REASONS: dict[str, Reason] = {
     r"run (\d+) has fewer than ten training rows of a class.*": _has_few_rows,
     r"no fold of (\S+) -> (\S+) could be trained and tested: (.*)": _cannot_be_trained,
     r".*grid: no task both trains and tests": _has_no_pair,
+    r".*tasks\.(\S+): is in no pair of grid.train and grid.test.*": _is_not_run,
     r".*report.learning_films: must not list a value twice.*": _repeats_films,
     r"report.learning_films has (\d+), but no fold trains on more than (\d+) films?": (
         _asks_for_more_films

@@ -23,24 +23,31 @@ HEARD = [name for name, kind in concepts().items() if kind != "visual"]
 FILMS = ["tt0000010", "tt0000009", "a", "B", "Z_1", "lake.2", "10", "9+"]
 REGIONS = ["", "north", "south", "Żółw", "a, b"]
 SCHEMES = "obygaze_models.protocols.paper_splits"
-Rule = Callable[[Clip], bool]
+Rule = Callable[[Clip], bool | None]
 
-# Each expression with what it means.
+
+def of_level(rule: Callable[[Clip], bool]) -> Rule:
+    """A rule that is not known of a clip without a level, which has no concepts either."""
+    return lambda clip: rule(clip) if clip.level else None
+
+
+def _is_north(clip: Clip) -> bool | None:
+    if clip.extra["region"]:
+        return clip.extra["region"] == "north"
+    return True if clip.level == "S" else None
+
+
+# Each expression with what it means; None where an empty cell leaves it open.
 EXPRESSIONS: list[tuple[str, Rule]] = [
-    ("level == S", lambda clip: clip.level == "S"),
-    ("level in {S, NS}", lambda clip: clip.level in ("S", "NS")),
-    ("Look in concept", lambda clip: "Look" in clip.concepts),
+    ("level == S", of_level(lambda clip: clip.level == "S")),
+    ("level in {S, NS}", of_level(lambda clip: clip.level in ("S", "NS"))),
+    ("Look in concept", of_level(lambda clip: "Look" in clip.concepts)),
     ("not concept and level", lambda clip: not clip.concepts and bool(clip.level)),
     (
         "level != EN and Body not in concept",
-        lambda c: c.level != "EN" and "Body" not in c.concepts,
+        of_level(lambda c: c.level != "EN" and "Body" not in c.concepts),
     ),
-    (
-        "region == north or (level == S and not region)",
-        lambda c: (
-            c.extra["region"] == "north" or (c.level == "S" and not c.extra["region"])
-        ),
-    ),
+    ("region == north or (level == S and not region)", _is_north),
 ]
 NEGATIVES: list[tuple[str, Rule]] = [
     ("level == EN", lambda clip: clip.level == "EN"),
@@ -94,7 +101,7 @@ class Experiment:
         if positive(clip):
             return 1
         if negative is None:
-            return 0 if clip.level else None
+            return 0 if positive(clip) is False else None
         return 0 if negative(clip) else None
 
     def vectors(self) -> dict[str, NDArray[np.float64]]:

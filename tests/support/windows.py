@@ -13,132 +13,78 @@ first: they have their own code for Windows, which asks for the name of the syst
 
 from __future__ import annotations
 
+import ast
 import builtins
 import ctypes
 import errno
 import fcntl
 import importlib
 import io
+import multiprocessing.context
 import os
-import select
 import shutil
 import signal
-import socket
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-MODULES = (
-    "fcntl",
-    "grp",
-    "nis",
-    "posix",
-    "pty",
-    "pwd",
-    "resource",
-    "syslog",
-    "termios",
-    "tty",
+import mypy
+
+# What each system has, as the type checker knows it.
+STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
+
+
+def names_on(system: str, module: str, *, imported: bool = True) -> set[str]:
+    """Return the names of a module of Python on a system: those of its stub."""
+    facts = SimpleNamespace(platform=system, version_info=sys.version_info)
+    names: set[str] = set()
+
+    def collect(statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            match statement:
+                case ast.If(test=test, body=body, orelse=orelse):
+                    condition = compile(ast.Expression(test), module, "eval")
+                    is_true = eval(condition, {"sys": facts})  # noqa: S307
+                    collect(body if is_true else orelse)
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    names.add(name)
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    names.add(name)
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    names.add(name)
+                case ast.ImportFrom(names=aliases) if imported:
+                    names.update(alias.asname or alias.name for alias in aliases)
+
+    stub = STUBS / module / "__init__.pyi"
+    if not stub.exists():
+        stub = STUBS / f"{module}.pyi"
+    collect(ast.parse(stub.read_text(encoding="utf-8")).body)
+    return {name for name in names if not name.startswith("_")}
+
+
+def absent_names(module: str) -> set[str]:
+    """Return the names of a module that Linux has and Windows lacks."""
+    return names_on("linux", module) - names_on("win32", module)
+
+
+MODULES = sorted(
+    stub.stem
+    for stub in STUBS.glob("*.pyi")
+    if 'platform != "win32"' in stub.read_text(encoding="utf-8")
+    and absent_names(stub.stem)
+    and not names_on("win32", stub.stem, imported=False)
 )
-# Names that the documentation of Python marks as "Availability: Unix", or not Windows.
-ABSENT: dict[str, tuple[str, ...]] = {
-    "os": (
-        *(
-            "O_CLOEXEC",
-            "O_DIRECTORY",
-            "O_DSYNC",
-            "O_NOCTTY",
-            "O_NOFOLLOW",
-            "O_NONBLOCK",
-        ),
-        *("O_PATH", "O_SYNC", "O_TMPFILE", "WNOHANG", "EX_OK", "EX_TEMPFAIL"),
-        *(
-            "chown",
-            "chroot",
-            "confstr",
-            "copy_file_range",
-            "ctermid",
-            "eventfd",
-            "fchdir",
-        ),
-        *("fchmod", "fchown", "fdatasync", "fork", "forkpty", "fpathconf", "fstatvfs"),
-        *(
-            "getegid",
-            "geteuid",
-            "getgid",
-            "getgroups",
-            "getloadavg",
-            "getpgid",
-            "getpgrp",
-        ),
-        *(
-            "getpriority",
-            "getresuid",
-            "getsid",
-            "getuid",
-            "initgroups",
-            "killpg",
-            "lchown",
-        ),
-        *(
-            "lockf",
-            "major",
-            "makedev",
-            "memfd_create",
-            "minor",
-            "mkfifo",
-            "mknod",
-            "nice",
-        ),
-        *("openpty", "pathconf", "pidfd_open", "posix_fadvise", "posix_fallocate"),
-        *(
-            "posix_spawn",
-            "posix_spawnp",
-            "pread",
-            "preadv",
-            "pwrite",
-            "pwritev",
-            "readv",
-        ),
-        *("register_at_fork", "sched_getaffinity", "sched_setaffinity", "sched_yield"),
-        *(
-            "sendfile",
-            "setegid",
-            "seteuid",
-            "setgid",
-            "setpgid",
-            "setpriority",
-            "setsid",
-        ),
-        *(
-            "setuid",
-            "statvfs",
-            "sync",
-            "sysconf",
-            "sysconf_names",
-            "tcgetpgrp",
-            "ttyname",
-        ),
-        *("uname", "wait", "wait3", "wait4", "waitid", "writev"),
-    ),
-    "signal": (
-        *("SIGALRM", "SIGCHLD", "SIGCONT", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT"),
-        *("SIGSTOP", "SIGTSTP", "SIGUSR1", "SIGUSR2", "SIG_BLOCK", "SIG_SETMASK"),
-        *("SIG_UNBLOCK", "alarm", "pthread_kill", "pthread_sigmask", "setitimer"),
-        *("sigpending", "sigwait"),
-    ),
-    "socket": ("AF_UNIX", "recv_fds", "send_fds"),
-    "select": ("POLLIN", "epoll", "poll"),
-    "time": ("clock_settime", "pthread_getcpuclockid", "tzset"),
+ABSENT = {
+    module: absent_names(module)
+    for module in ("errno", "mmap", "os", "select", "signal", "socket", "time")
 }
 # They use what this process will lack, and a laptop has neither.
 HIDDEN = ("torch", "transformers")
 # The event loop of this system, in which zarr works, needs it.
-USED_BY_PYTHON = {("socket", "AF_UNIX")}
+USED_BY_PYTHON = {"AF_UNIX"}
 # They import modules of the system at their own start, for which they have other code.
 FIRST = (
     *(
@@ -180,16 +126,17 @@ _real_listdir = os.listdir
 _real_lstat = os.lstat
 
 
-def become_windows() -> None:
-    """Change this process for good."""
-    for name in FIRST:
+def become_windows(*first: str) -> None:
+    """Change this process for good; `first` are further modules that are imported before."""
+    for name in (*FIRST, *first):
         importlib.import_module(name)
     # The standard library decides at its import which of two ways it takes.
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    shutil._copyxattr = lambda *paths, **options: None  # type: ignore[attr-defined]
     shutil.disk_usage = _disk_usage(os.statvfs)
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment]
-    for name in HIDDEN:
+    for name in set(HIDDEN).difference(first):
         sys.modules[name] = None  # type: ignore[assignment]
     sys.modules["msvcrt"] = _msvcrt(fcntl.flock)
     _take_away()
@@ -221,18 +168,15 @@ def _disk_usage(statvfs: Call) -> Call:
 def _take_away() -> None:
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
-    modules = {
-        "os": os,
-        "signal": signal,
-        "socket": socket,
-        "select": select,
-        "time": time,
+    # Other processes are started anew.
+    multiprocessing.context._concrete_contexts = {  # type: ignore[attr-defined]
+        "spawn": multiprocessing.get_context("spawn")
     }
-    for module, names in ABSENT.items():
-        for name in names:
-            is_used = (module, name) in USED_BY_PYTHON
-            if hasattr(modules[module], name) and not is_used:
-                delattr(modules[module], name)
+    for module_name, names in ABSENT.items():
+        module = importlib.import_module(module_name)
+        for name in names - USED_BY_PYTHON:
+            if hasattr(module, name):
+                delattr(module, name)
     signal.SIGBREAK = signal.SIGTERM  # type: ignore[attr-defined]
     load = ctypes.CDLL
 

@@ -30,6 +30,8 @@ __all__ = [
     "NO_LINKS",
     "STOP_SIGNALS",
     "TAKES_ENDED_PORTS",
+    "allow_open_files",
+    "block_signals",
     "cpu_quota",
     "exchange_names",
     "machine_start",
@@ -204,6 +206,14 @@ def machine_start() -> str:
     import uuid
 
     return f"{os.environ.get('COMPUTERNAME', '')} {uuid.getnode():x}"
+
+
+def allow_open_files(n_files: int) -> None:
+    """Do nothing: Windows has no limit that a process could raise."""
+
+
+def block_signals() -> None:
+    """Do nothing: a thread cannot block signals here."""
 
 
 class _MemoryStatus(ctypes.Structure):

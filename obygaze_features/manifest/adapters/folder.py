@@ -11,7 +11,7 @@ from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.io import clips_of, ids_of_names
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import TableRow
@@ -47,13 +47,15 @@ def read(
             "no video in this folder", where=str(folder), hint=f"files named {known}"
         )
     stems = Counter(ascii_id(file.stem) for file in files)
+    names = [_film_and_scene(file)[0] for file in files]
+    id_of_film = ids_of_names(names, "film", str(folder))
     violations = Violations(folder)
     file_of = dict[str, PurePosixPath]()
     rows = []
     for number, file in enumerate(files, 1):
         film, scene = _film_and_scene(file)
         clip_id = ascii_id(file.stem)
-        movie_id = ascii_id(film)
+        movie_id = id_of_film[film]
         if stems[clip_id] > 1:
             clip_id = f"{movie_id}-{clip_id}"
         first_file = file_of.setdefault(clip_id, file)
@@ -86,7 +88,7 @@ def _by_number(name: str) -> list[tuple[str, int]]:
 
 def _film_and_scene(file: PurePosixPath) -> tuple[str, str]:
     """Return the film and the scene number that the path of a video says; "" without a number."""
-    folders = "_".join(file.parts[:-1])
+    folders = "/".join(file.parts[:-1])
     numbered = _NUMBERED.fullmatch(file.stem)
     if numbered is None:
         return folders or file.stem, ""

@@ -18,12 +18,18 @@ from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import (
     SECONDS,
     as_id,
+    ids_of_names,
     manifest_path,
     read_manifest,
     update_manifest,
 )
 from obygaze_features.manifest.model import COLUMNS, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    UNKNOWN,
+    Identity,
+    compare_clips,
+    known_film,
+)
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
 CLIP = "clip_id"
@@ -126,10 +132,13 @@ def join(
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
+    given_ids = [row[targets[key]] for row in read.rows]
+    noun = "film" if key == FILM else "clip"
+    id_of_name = ids_of_names(given_ids, noun, str(csv))
     rows: dict[str, list[TableRow]] = {}
     n_without_id = 0
-    for row in read.rows:
-        table_id = as_id(row[targets[key]])
+    for given_id, row in zip(given_ids, read.rows, strict=True):
+        table_id = id_of_name[given_id]
         if table_id:
             rows.setdefault(table_id, []).append(row)
         else:
@@ -140,7 +149,6 @@ def join(
     if key == CLIP:
         n_by_id = _compare(manifest, id_in_table, rows, targets, csv)
     if rows.keys().isdisjoint(id_in_table.values()):
-        noun = "film" if key == FILM else "clip"
         known_ids = manifest.films if key == FILM else manifest.clip_ids
         raise NotFound(
             f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
@@ -284,9 +292,8 @@ def _identity(
 
     in_film = (seconds("film_start_s"), seconds("film_end_s"))
     in_either = (seconds("start_s"), seconds("end_s"))
-    compared = Identity(
-        identity.clip_id, as_id(row.cells.get(targets.get(FILM, FILM), ""))
-    )
+    film = as_id(row.cells.get(targets.get(FILM, FILM), ""))
+    compared = Identity(identity.clip_id, known_film(film))
     if in_film != (None, None):
         compared = compared._replace(in_film=in_film)
     if in_either != (None, None):

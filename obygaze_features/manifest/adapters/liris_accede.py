@@ -23,7 +23,13 @@ from obygaze_features.manifest.adapters import (
     unread_columns,
 )
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, Manifest, ascii_id
+from obygaze_features.manifest.model import (
+    COLUMNS,
+    FOLD_PREFIX,
+    UNKNOWN_FILM,
+    Manifest,
+    ascii_id,
+)
 from obygaze_features.manifest.tables import (
     TableRow,
     numbered_lines,
@@ -34,7 +40,6 @@ from obygaze_features.manifest.tables import (
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST = "0"
 DEV = "1"
-UNKNOWN_FILM = {"movie_id": "unknown"}
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _ENDING = re.compile(r"\.[A-Za-z0-9]{2,4}")
 _FRAME = re.compile(r"[0-9]{1,9}")
@@ -99,7 +104,8 @@ def read(
     columns = tuple(excerpts.columns)
     rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
     clips = clips_of(
-        ((row, UNKNOWN_FILM | cells) for row, cells in rows), columns=columns
+        ((row, {"movie_id": UNKNOWN_FILM, **cells}) for row, cells in rows),
+        columns=columns,
     )
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
     sources = tuple(source_of(path) for path in paths)
@@ -109,7 +115,7 @@ def read(
 
 
 def _warnings(manifest: Manifest) -> Iterable[str]:
-    films_unknown = sum(clip.movie_id == UNKNOWN_FILM["movie_id"] for clip in manifest)
+    films_unknown = sum(clip.movie_id == UNKNOWN_FILM for clip in manifest)
     if films_unknown:
         yield (
             f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"

@@ -21,7 +21,7 @@ from obygaze_features.manifest.adapters import (
     source_of,
 )
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import Header, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
@@ -54,32 +54,24 @@ def read(
     if source.is_file():
         hint = "the folder mg_videoinfo"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
-    manifest = _read_shots(source)
-    warnings = []
-    for movie_id in _without_scenes(source, manifest.films):
-        scenes = f"{SCENES}/{movie_id}{_SUFFIX}"
-        warnings.append(f"{movie_id}: left out, because it has no {scenes}")
-    header = published_header("moviegraphs", *manifest.header.sources)
-    return ImportedManifest(
-        Manifest(name, header, manifest.clips, SHOT_COLUMNS), tuple(warnings)
-    )
-
-
-def _read_shots(folder: Path) -> Manifest:
-    """Return the manifest of the shot files, in times of the data set's own copies."""
     violations: list[Violations] = []
     rows: list[tuple[TableRow, dict[str, str]]] = []
     sources = []
-    for film, paths in _shot_files(folder).items():
+    for film, paths in _shot_files(source).items():
         violations_of_film = [Violations(path) for path in paths]
         violations += violations_of_film
         rows += _scenes(film, paths, violations_of_film)
         for path in paths:
-            sources.append(source_of(path, path.relative_to(folder).as_posix()))
+            sources.append(source_of(path, path.relative_to(source).as_posix()))
     clips = clips_of(rows, columns=SHOT_COLUMNS)
     raise_together("these are not the shot files of MovieGraphs", *violations)
-    header = Header("moviegraphs", sources=tuple(sources))
-    return Manifest("moviegraphs", header, clips, SHOT_COLUMNS)
+    header = published_header("moviegraphs", *sources)
+    manifest = Manifest(name, header, clips, SHOT_COLUMNS)
+    warnings = []
+    for movie_id in _without_scenes(source, manifest.films):
+        scenes = f"{SCENES}/{movie_id}{_SUFFIX}"
+        warnings.append(f"{movie_id}: left out, because it has no {scenes}")
+    return ImportedManifest(manifest, tuple(warnings))
 
 
 def _root(folder: Path) -> Path:

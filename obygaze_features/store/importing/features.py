@@ -25,7 +25,7 @@ from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
-from obygaze_features.manifest.io import ID, as_id, read_manifest
+from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.identity import another_clip, identity_of
@@ -509,9 +509,11 @@ def _films_of(reader: Reader, clip_ids: Sequence[str]) -> Sequence[str]:
     that is guessed must be the one by which `is_guessed_film` knows a guess: of an id that has
     changed too much, none is.
     """
+    named: Sequence[str]
     if isinstance(reader.movie_ids, TextColumn):
-        return reader.movie_ids
-    named = [film for film in reader.movie_ids if film is not None]
+        named = reader.movie_ids
+    else:
+        named = [film for film in reader.movie_ids if film is not None]
     if not named:
         films = list(map(film_of_id, reader.clip_ids))
         film_of = {film: as_id(film) for film in set(films)}
@@ -520,6 +522,8 @@ def _films_of(reader: Reader, clip_ids: Sequence[str]) -> Sequence[str]:
                 films[place] = UNKNOWN_FILM
         return films
     if len(named) == len(reader.clip_ids):
+        if reader.export is None and _as_ids(named) is not named:
+            ids_of_names(dict.fromkeys(named), "film", reader.where)
         return named
     pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)
     without = [clip for clip, film in pairs if film is None]

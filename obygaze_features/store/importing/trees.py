@@ -8,6 +8,7 @@ run code is refused.
 import io
 import pickle
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -72,10 +73,14 @@ def _open_tree(
     """Return the reader of a folder, and of the folders of films below it."""
     files = plain_files(root, suffixes)
     file_of_clip = _clips_of(files)
+    folders = {file.parent for file in files}
+    n_of_film = Counter(folder.name for folder in folders)
     film_of_clip = {}
     for clip, file in file_of_clip.items():
-        if file.parent != root:
-            film_of_clip[clip] = file.parent.name
+        film = file.parent.name
+        # Of two folders with one name nobody knows whether they are of one film.
+        if file.parent != root and n_of_film[film] == 1:
+            film_of_clip[clip] = film
     origin = origin_of(format, root, files)
     reader = clip_reader(str(root), origin, {"": file_of_clip}, open_file, film_of_clip)
     name_by_shape(reader, several)

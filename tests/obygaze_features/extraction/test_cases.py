@@ -15,14 +15,16 @@ from obygaze_features.extraction import cases
 from obygaze_features.extraction.cases import (
     COMPUTE,
     KEEP,
+    NEW,
     REFUSE,
     Case,
     Wanted,
     Work,
     compare,
 )
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.clips import PlannedClip, clips_of
 from obygaze_features.extraction.stored import Stored
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.layout import Array
@@ -296,6 +298,28 @@ def test_another_clip_with_the_id_of_a_withdrawn_one_is_refused() -> None:
     with pytest.raises(Mismatch) as error:
         done.refuse("films.clip")
     assert error.value.details == ("a: the film was alba, is film",)
+
+
+def test_a_withdrawn_clip_does_not_come_back_under_another_id() -> None:
+    """Neither as the row of an annotator, nor as the same part of the same video."""
+    gone = ROW_A._replace(status=WITHDRAWN, reason="2026-01-02: by request")
+    of_ada = CLIP_B._replace(clip_id="b.ada", about_id="b")
+    renamed = CLIP_A._replace(clip_id="c")
+    another_part = CLIP_A._replace(clip_id="d", end_s=0.5)
+    withdrawals = Withdrawals({}, [withdrawn(gone), by_id_alone("b")])
+    done = work([of_ada, renamed, another_part], [gone], withdrawals=withdrawals)
+    assert done.found[NEW] == ["d"]
+    assert found(done) == {"withdrawn": 3, "new": 1}
+
+
+def test_the_clip_that_a_row_of_an_annotator_is_about_is_known() -> None:
+    rows = []
+    for annotator in ("ada", "ben"):
+        clip = Clip(f"1.{annotator}", "lake", extra={"annotator": annotator})
+        rows.append(clip)
+    manifest = Manifest("films", Header("films"), tuple(rows), ("annotator",))
+    about = [[known.clip_id for known in c.identities({})] for c in clips_of(manifest)]
+    assert about == [["1.ada", "1"], ["1.ben", "1"]]
 
 
 def withdrawn(row: Row) -> WithdrawnClip:

@@ -49,7 +49,7 @@ from obygaze_features.store.changing import subset
 from obygaze_features.store.filling import BlockWriter, Filling
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.verifying import verify
-from obygaze_features.video import decode_clip
+from obygaze_features.video import DecodeJob, DecodePool, decode_clip
 
 STORE = "films.descriptors"
 # The same backbone, by another name.
@@ -435,6 +435,37 @@ def test_clips_that_are_decoded_for_each_store_are_counted_before(
     assert note.startswith(
         "16 clips decoded more than once (films.descriptors | own): "
     )
+
+
+def test_clips_whose_frames_were_kept_before_are_not_decoded_for_each_store(
+    films: Manifest, world: Path
+) -> None:
+    """As the note says that they can be; those that could not be decoded are tried again."""
+    run(films.with_clips(films.clips[16:]), world)
+    run(films, world, ["frames:descriptors"])
+    own = own_model(world)
+    notes: list[str] = []
+    run(films, world, ["descriptors", own], stores={own: "own"}, note=notes.append)
+    (note,) = [note for note in notes if "more than once" in note]
+    assert note.startswith("3 clips decoded more than once (films.descriptors | own): ")
+
+
+def test_clips_after_those_of_a_store_are_decoded_once_for_all(
+    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(films.with_clips(films.clips[:16]), world)
+    own = own_model(world)
+    decoded: list[DecodeJob] = []
+    submit = DecodePool.submit
+
+    def counted(pool: DecodePool, job: DecodeJob) -> Any:
+        decoded.append(job)
+        return submit(pool, job)
+
+    monkeypatch.setattr(DecodePool, "submit", counted)
+    run(films, world, ["descriptors", own], stores={own: "own"})
+    # One of the clips names no video.
+    assert len(decoded) == len(films.clips) - 1
 
 
 def test_a_full_disk_ends_the_run_and_loses_no_finished_block(

@@ -93,6 +93,14 @@ def holds(text: str) -> list[int]:
         ("movie_id == m and not scene", [2]),
         ("scene in {1, 3}", [0, 3]),
         ("start_s == '0.5'", [1]),
+        ("start_s == 0.50 and end_s == 2", [1]),
+        ("end_s == 2.0 and scene in {2.0}", [1]),
+        ("end_s == 20", []),
+        ("scene < 3", [0, 1]),
+        ("scene <= 2", [0, 1]),
+        ("scene > -1.5", [0, 1, 3]),
+        ("scene >= '2'", [1, 3]),
+        ("not scene >= 2", [0, 2, 4, 5]),
         ("video", [3]),
         ("'fold:x' == 1", [1]),
         ("'fold:x'", [0, 1]),
@@ -120,9 +128,12 @@ def test_by_hand(text: str, rows: list[int]) -> None:
         ("level in [S]", 10, "expected a column or a value"),
         ("level == S == S", 1, "expected a column or a value"),
         ("level == S & concept", 10, "expected a column or a value"),
-        ("level < S", 1, "expected a column or a value"),
+        ("level < S", 9, "expected a number, got 'S'"),
+        ("2 < scene", 5, "expected a number, got 'scene'"),
+        ("1 < scene < 3", 1, "expected a column or a value"),
         ("level == 'S\\x41'", 12, "a backslash is not allowed"),
-        ("level == 1.5", 10, "expected a column or a value"),
+        ("level == 1.5", 10, "unknown level '1.5'"),
+        ("scene == - 1", 10, "expected a column or a value"),
         ("level == b'S'", 10, "expected a column or a value"),
         ("concept in {'Look' 'Body'}", 13, "expected a column or a value"),
     ],
@@ -137,7 +148,7 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["level = S", "level == S AND concept", "decade == 1990s", "start_s < 9"]
+    "text", ["level = S", "level == S AND concept", "decade == 1990s", "start_s < S"]
 )
 def test_what_is_not_valid_is_told_how_expressions_are_written(text: str) -> None:
     with pytest.raises(BadExpression) as error:

@@ -57,6 +57,21 @@ def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
     assert "is not an id" in caught.value.details[0]
 
 
+@pytest.mark.parametrize(
+    ("names", "both"),
+    [
+        (("Amélie/1.mp4", "Amelie/2.mp4"), "'Amelie' and 'Amélie' both become"),
+        (("x/y/1.mp4", "x_y/2.mp4"), "'x/y' and 'x_y' both become"),
+        (("Amélie-001.mp4", "Amelie-002.mp4"), "'Amelie' and 'Amélie' both become"),
+    ],
+)
+def test_two_films_do_not_become_one(
+    tmp_path: Path, names: tuple[str, ...], both: str
+) -> None:
+    with pytest.raises(FixInput, match=both):
+        read(videos(tmp_path / "films", *names))
+
+
 def test_a_film_named_in_japanese_is_a_clip(tmp_path: Path) -> None:
     (clip,) = read(videos(tmp_path / "signs", "映画.mp4")).manifest
     # sha256 of the name in UTF-8, by another program: printf 映画 | sha256sum

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
     assert isinstance(counted, ConceptVocabulary)
     clips = counted.clips
     assert clips is not None
-    totals = {name: sum(by_level.values()) for name, by_level in clips.items()}
+    totals = {name: by_level["all"] for name, by_level in clips.items()}
     assert totals["Activities"] == 379 and totals["Appearance"] == 98
     # Counted with the names of the released table.
     gaze = Counter(
@@ -76,6 +77,7 @@ def test_clips_of_each_sub_construct_on_the_published_labels() -> None:
         for clip in manifest.view("visual")
         if "Look" in clip.concepts or "Type of shot" in clip.concepts
     )
+    del clips["male gaze"]["all"]
     assert clips["male gaze"] == {level: gaze[level] for level in clips["male gaze"]}
     assert totals["male gaze"] == 282
 
@@ -121,6 +123,31 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
             "EN",
         ]
     )
+
+
+def test_clips_are_counted_and_not_the_rows_of_annotators(tmp_path: Path) -> None:
+    rows = []
+    for annotator, level in (("ada", "S"), ("ben", "HN")):
+        row = Clip(
+            f"1.{annotator}",
+            "lake",
+            level=level,
+            concepts=("Look",),
+            extra={"annotator": annotator},
+        )
+        rows.append(row)
+    rows.append(replace(rows[0], clip_id="2.ada"))
+    manifest = Manifest("toy", Header("toy", VISUAL), tuple(rows), ("annotator",))
+    counted = group(manifest)
+    assert isinstance(counted, ConceptVocabulary) and counted.clips is not None
+    by_level = counted.clips["Look"]
+    assert (by_level["S"], by_level["HN"], by_level["all"]) == (2, 1, 2)
+    grouped = group(
+        manifest, name="seen", groups={"seen": ["Look"]}, workspace=tmp_path
+    )
+    assert isinstance(grouped, GroupedManifest)
+    assert grouped.to_json()["clips_of_group"] == {"seen": 2}
+    assert "seen.toml: 2 clips" in str(grouped)
 
 
 @pytest.mark.parametrize(

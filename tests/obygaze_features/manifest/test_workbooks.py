@@ -38,6 +38,20 @@ def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None
     ]
 
 
+def test_errors_of_formulas_are_no_empty_cells(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("Clips")
+    sheet.write_row(1, 1, ["clip_id", "level"])
+    sheet.write_string(2, 1, "a-1")
+    sheet.write_formula(2, 2, "=NA()", None, "#N/A")
+    sheet.write_string(3, 1, "a-2")
+    sheet.write_formula(3, 2, "=1/0", None, "#DIV/0!")
+    book.close()
+    table = read_table(path, required=("clip_id",))
+    assert [row["level"] for row in table.rows] == ["#N/A", "#DIV/0!"]
+
+
 def test_durations_keep_their_milliseconds() -> None:
     assert cell_text(timedelta(seconds=70.5)) == "0:01:10.500"
     assert cell_text(timedelta(seconds=59.9996)) == "0:01:00"

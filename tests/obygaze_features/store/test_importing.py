@@ -117,6 +117,9 @@ def test_films_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "g.npz", clip_id=IDS, movie_id=["a", "", ""], X=X)
     with pytest.raises(FixInput, match="2 of 3 clips have no film: tt02-9, tt01-001"):
         import_features("npz", file, tmp_path / "t")
+    file = saved(tmp_path / "h.npz", clip_id=IDS, movie_id=["Né", "Ne", "Ne"], X=X)
+    with pytest.raises(FixInput, match="'Né' and 'Ne' both become the film 'Ne'"):
+        import_features("npz", file, tmp_path / "u")
 
 
 @pytest.mark.parametrize(
@@ -133,8 +136,8 @@ def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> No
         (("EN", "HN", "S"), ("Look",), (3, 4), "run honest --manifest films --store"),
         (("EN", "S", "S"), ("Look",), (3, 4), "store info"),
         (("", "", ""), (), (3, 4), "store info"),
-        # Without a concept, each clip is EN in the visual view.
-        (("EN", "HN", "S"), (), (3, 4), "store info"),
+        # Without a concept, the usual view is the raw one.
+        (("EN", "HN", "S"), (), (3, 4), "run honest --manifest films --store"),
         # An experiment takes an array with one vector a clip.
         (("EN", "HN", "S"), ("Look",), (3, 5, 4), "store info"),
     ],

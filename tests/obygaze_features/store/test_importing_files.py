@@ -376,6 +376,14 @@ def test_a_folder_for_each_film_gives_the_film(tmp_path: Path) -> None:
         open_features("npy", tmp_path / "f")
 
 
+def test_two_folders_of_one_name_are_no_film(tmp_path: Path) -> None:
+    npy(tmp_path / "f/season-1/pilot/x-1.npy", A)
+    npy(tmp_path / "f/season-2/pilot/x-2.npy", A)
+    npy(tmp_path / "f/brazil/x-3.npy", A)
+    with pytest.raises(FixInput, match="2 of 3 clips have no film: x-1, x-2"):
+        import_features("npy", tmp_path / "f", tmp_path / "s")
+
+
 def test_a_folder_has_one_array(tmp_path: Path) -> None:
     npy(tmp_path / "f/m-1.npy", V)
     with pytest.raises(FixUsage, match="do not apply to npy"):

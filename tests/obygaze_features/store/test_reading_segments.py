@@ -11,7 +11,7 @@ import pytest
 from support.data import real_data
 from support.plain_store import array_of, rows_of, write_plain_store
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import Clip
@@ -156,7 +156,8 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         *(segment("failed", "a", 33, 70), segment("film", "z", 0, 20)),
         *(Clip("none", "a"), segment("short", "a", 5, 10)),
     ]
-    found = store.segments(segments, "clip", rule="touch", reduce="max")
+    with pytest.warns(ObygazeWarning, match="3 windows of these films without feat"):
+        found = store.segments(segments, "clip", rule="touch", reduce="max")
     assert found.clip_ids.tolist() == ["fine", "short"]
     # Windows 1 to 5 touch it; 2, 3 and 4 failed.
     np.testing.assert_array_equal(found.values, [values[[1, 5]].max(axis=0), values[0]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import random
 import resource
 import signal
 import socket
@@ -21,8 +22,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support.decode_workers import decode_workers_as_they_are
+from support.seeds import SEED
 from support.videos import read_numbers, write_video
 
+from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
@@ -153,6 +156,53 @@ def test_the_same_clips_as_in_this_process(films: list[Path]) -> None:
             assert clip.substituted.tolist() == alone.substituted.tolist()
             assert (clip.total, clip.damaged) == (alone.total, alone.damaged)
             assert clip.pictures.flags.writeable
+
+
+def facts_of(result: DecodeResult) -> Any:
+    """What is known of a job, to compare."""
+    error = result.error
+    reason = (error.stage, error.reason, error.message) if error else ()
+    clips = []
+    for clip in (result.clips or {}).values():
+        arrays = (clip.pictures, clip.index, clip.time_s, clip.substituted)
+        whole = (clip.total, clip.damaged, clip.is_incomplete)
+        clips.append((*(array.tobytes() for array in arrays), *whole))
+    return result.job, result.file_facts, reason, clips
+
+
+def test_threads_decode_the_same_where_there_are_no_worker_processes(
+    films: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four at once: what FFmpeg reports of a damaged film is about that film alone."""
+    drawn = random.Random(SEED)
+    paths = [tmp_path / "none.mp4", tmp_path / "text.mp4", *films]
+    paths[1].write_text("no film", encoding="utf-8")
+    for number in range(4):
+        data = bytearray(films[number % 4].read_bytes())
+        for _ in range(drawn.choice([1, 4, 16])):
+            data[drawn.randrange(len(data) // 4, len(data))] ^= 1 << drawn.randrange(8)
+        paths.append(tmp_path / f"damaged-{number}.mp4")
+        paths[-1].write_bytes(data)
+    views = (View(8, resize=Resize(48)), View(3))
+    jobs = []
+    for path in paths:
+        start_s = drawn.uniform(0, 1.5)
+        jobs += [
+            DecodeJob(path, (), indexes=str(tmp_path / "indexes")),
+            DecodeJob(path, views, start_s, start_s + drawn.uniform(0.1, 1)),
+            DecodeJob(path, views, ranks=sorted(drawn.sample(range(60), 8))),
+        ]
+    drawn.shuffle(jobs)
+    with DecodePool(2) as pool:
+        by_workers = list(map(facts_of, results_of(pool, jobs, ahead=8)))
+    monkeypatch.setattr(system, "HAS_DECODE_WORKERS", False)
+    with DecodePool(4) as pool:
+        by_threads = list(map(facts_of, results_of(pool, jobs, ahead=8)))
+        assert pool._workers == {}
+    assert by_threads == by_workers
+    reasons = {reason[1] for _, _, reason, _ in by_threads if reason}
+    assert {"missing", "unreadable"} <= reasons
+    assert any(clip[5] for *_, clips in by_threads for clip in clips)  # damaged
 
 
 def test_every_job_is_yielded_once_in_order(films: list[Path]) -> None:

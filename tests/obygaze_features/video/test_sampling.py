@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -167,11 +168,11 @@ def test_ranks_of_a_span_by_its_times() -> None:
     assert seconds.index[seconds.mask].tolist() == [0, 1, 2]
 
 
-def order(pts: list[int], reorder: int) -> list[int] | None:
+def order(pts: list[int], reorder: int, keys: Sequence[int] = ()) -> list[int] | None:
     """presentation_order in plain lists."""
-    found = presentation_order(
-        np.array(pts), np.ones(len(pts), dtype=np.bool_), reorder
-    )
+    is_shown = np.ones(len(pts), dtype=np.bool_)
+    is_key = np.isin(np.arange(len(pts)), keys)
+    found = presentation_order(np.array(pts), is_shown, is_key, reorder)
     return None if found is None else found.tolist()
 
 
@@ -185,6 +186,9 @@ def test_order_of_showing() -> None:
     # A pyramid holds two back: I P B b b.
     assert order([0, 4, 2, 1, 3], 2) == [0, 3, 2, 4, 1]
     assert order([0, 4, 2, 1, 3], 1) is None
+    # Pictures before a key frame are stored after it, and none after it before.
+    assert order([0, 3, 1, 2, 6, 4, 5], 1, keys=[0, 1, 4]) == [0, 2, 3, 1, 5, 6, 4]
+    assert order([0, 3, 1, 2, 6, 4, 5], 1, keys=[0, 2]) is None
 
 
 def test_runs_begin_at_key_frames_and_are_shared() -> None:
@@ -309,6 +313,16 @@ def test_a_clock_from_times_that_cannot_order() -> None:
     assert clock_of(np.array([10, NO_PTS, 10]), 0.1, 0.0) is None
 
 
+def test_a_damaged_time_moves_those_of_the_pictures_that_it_was_sorted_behind() -> None:
+    index = index_of([n / 25 for n in (0, 1, 2, 5, 3, 4, 6, 7)], keys=[0, 4])
+    clock_s = np.arange(8) / 25
+    index = replace(index, timed=False, pts_are_times=True, clock_s=clock_s)
+    assert np.flatnonzero(index.affected({3}, range(8))).tolist() == [3, 4, 5]
+    # Without damage, the container is only known to have times in another order.
+    assert not index.affected(set(), range(8)).any()
+    assert np.flatnonzero(index.affected({7}, range(8))).tolist() == [7]
+
+
 def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
     """With B pictures FFmpeg computes them from the times of the pictures before, as in MXF."""
     shown_at = np.delete(np.arange(20), 10)
@@ -316,3 +330,19 @@ def test_times_of_decoding_may_tell_a_loss_one_picture_late() -> None:
     index = replace(index_of([n / 25 for n in range(19)], [0]), timed=False)
     assert 10 in lost_in_time(index, slots, np.zeros(19, np.int64))
     assert lost_in_time(index, np.arange(19), np.zeros(19, np.int64)) == []
+
+
+@pytest.mark.parametrize("apart", [5, 12, 30])
+def test_a_declared_pause_explains_its_own_time_and_no_lost_packet(apart: int) -> None:
+    """Half a second of pause from picture 50 on, and a packet that is gone some pictures on."""
+    numbers = np.arange(100)
+    numbers[50:] += 12
+    durations = np.full(100, 40)
+    durations[49] = 13 * 40
+    intact = index_of([number / 25 for number in numbers], [0])
+    assert lost_in_time(intact, numbers, durations) == []
+    gone = 50 + apart
+    shown = np.delete(numbers, gone)
+    index = index_of([number / 25 for number in shown], [0])
+    lost = lost_in_time(index, shown, np.delete(durations, gone))
+    assert lost and min(lost) <= gone

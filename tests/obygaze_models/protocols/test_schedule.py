@@ -196,7 +196,11 @@ class TestPublished:
 
 class TestTasks:
     def test_a_task_without_one_class_is_refused(self) -> None:
-        protocol = quick("honest", "tasks.X.positive=level == S and not concept")
+        protocol = quick(
+            "honest",
+            "tasks.X.positive=level == S and not concept",
+            'grid.test=["X"]',
+        )
         with pytest.raises(FixInput) as caught:
             plan(protocol, films())
         expression = "level == S and not concept"

@@ -118,7 +118,7 @@ def test_the_first_screen_has_question_answer_figure_and_limits(
     words = Page(first_screen).words
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     assert f"AP {short(RIDGE.ap)} [" in words
-    assert f"guessing from the annotations has {short(GUESS.ap)}" in words
+    assert f"guessing without video has {short(GUESS.ap)} (" in words
     assert f"better in {better} of 8 films" in words
     assert "EN_S: easy negatives against sure · 96 clips of 8 films (made-up)" in words
     assert first_screen.count("<figure>") == 1
@@ -282,7 +282,7 @@ def test_a_run_without_a_baseline_has_a_page(tmp_path: Path) -> None:
     made = made_run(tmp_path / "run", [RIDGE])
     page = page_of(write_report([made.folder])[0])
     assert f"AP {short(RIDGE.ap)} [" in page.words
-    assert "guessing from the annotations has" not in page.words
+    assert "guessing without video has" not in page.words
 
 
 def hostile_run(folder: Path) -> Run:

@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.svm import SVC
 from support.experiments import VISUAL, films, planted, quick, store_of
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.concepts import concept_tables
@@ -139,10 +140,19 @@ def test_a_concept_without_clips_enough_is_left_out(tmp_path: Path) -> None:
     assert names == [name for name in VISUAL if name != "Look"]
 
 
-def test_where_no_concept_can_be_found_the_tables_are_empty(tmp_path: Path) -> None:
+def test_where_no_clip_has_a_concept_models_of_concepts_are_left_out(
+    tmp_path: Path,
+) -> None:
     manifest = films(3, 20, seed=3)
     bare = manifest.with_clips([replace(c, concepts=c.concepts[:0]) for c in manifest])
-    assert tables_of(inputs_of(tmp_path, bare, 1.0, "data.view=raw")) == ([], [])
+    with pytest.raises(FixInput, match="no clip has a visual concept"):
+        inputs_of(tmp_path / "alone", bare, 1.0)
+    models = 'grid.models=["ridge", "pcbm-lr"]'
+    inputs = inputs_of(tmp_path / "others", bare, 1.0, models)
+    assert inputs.protocol.model_names == ["ridge"]
+    sentence = "pcbm-lr is left out: no clip has a visual concept."
+    assert inputs.table.remarks["models of concepts"] == sentence
+    assert tables_of(inputs) == ([], [])
 
 
 def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:

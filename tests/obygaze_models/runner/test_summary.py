@@ -129,7 +129,7 @@ def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
     )
     assert answer(run) == (
         "On films it has not seen, ridge ranks clips (EN_S) with AP .71 [.63, .78]; "
-        "guessing from the annotations has .54; better in 10 of 12 films."
+        "guessing without video has .54 (neighbour); better in 10 of 12 films."
     )
     assert warnings_of(run) == []
 

@@ -320,6 +320,27 @@ def test_a_clip_with_the_id_of_a_training_clip_and_other_times_is_refused(
     assert predict(ridge, store, [MANIFEST.clips[0]], in_sample=True).n_by_id == 0
 
 
+def test_a_training_clip_under_another_id_is_said(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    """Its score is no out-of-fold score: the same film and times are named, and not more."""
+    clips = []
+    for clip in MANIFEST:
+        clips.append(replace(clip, clip_id=f"other-{clip.clip_id}"))
+    renamed = Manifest("renamed", MANIFEST.header, tuple(clips))
+    elsewhere = store_of(tmp_path / "renamed", renamed, X)
+    found = predict(ridge, elsewhere, list(renamed))
+    assert ridge.clips is not None
+    assert list(found.renamed) == [
+        f"other-{clip}" for clip in LEVEL if clip in ridge.clips.row_of
+    ]
+    (said,) = [
+        text for text, *_ in found.write().warnings if "same film and times" in text
+    ]
+    assert said.startswith("the model may have been trained on other-tt0000001-")
+    assert predict(ridge, store, list(MANIFEST)).renamed == []
+
+
 def test_a_clip_of_a_manifest_that_is_another_one_in_the_store_is_refused(
     store: Store, ridge: SavedModel
 ) -> None:

@@ -373,6 +373,15 @@ def test_films_that_become_one_id_are_refused(tmp_path: Path) -> None:
     assert caught.value.details == (f"{table}:3: column 'movie_id': {message}",)
 
 
+def test_ids_that_end_with_their_annotator_by_chance_are_said(tmp_path: Path) -> None:
+    """Nobody can know whether these are three clips: how many were counted is printed."""
+    table = tmp_path / "shots.csv"
+    table.write_text("clip_id,movie_id,annotator\nlake.1,a,1\nlake.2,a,2\nhill.1,a,1\n")
+    words = ("manifest", "import", "csv", table, "-o", "shots")
+    done = call_obygaze("-C", tmp_path, *words)
+    assert "annotators have rows of the same clips: 2 clips in all" in done.stderr
+
+
 NUMBERED = "clip_id,movie_id,annotator,level\n1,a,ada,S\n2,a,ada,EN\n1,b,ben,HN\n"
 
 

@@ -237,3 +237,12 @@ def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
     path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
     with pytest.raises(FixInput, match="rows are joined by clip alone"):
         join(MANIFEST, path, force=True)
+
+
+@pytest.mark.parametrize("key", ["clip_id", "movie_id"])
+def test_two_names_of_a_table_do_not_become_one_id(tmp_path: Path, key: str) -> None:
+    manifest = Manifest("m", Header("m"), (Clip("Amelie_1", "Amelie_1"),))
+    table = tmp_path / "moods.csv"
+    table.write_text(f"{key},mood\nAmélie 1,joy\nAmelie 1,fear\n", "utf-8")
+    with pytest.raises(FixInput, match="'Amélie 1' and 'Amelie 1' both become the"):
+        join(manifest, table)

@@ -1,0 +1,257 @@
+"""The tasks that are asked for by name: `--task` of `run` and `train`, and `dataset(task=...)`.
+
+A column of a manifest is a label. What is asked becomes ordinary tasks of a protocol:
+
+    EN_S, FILE.toml:NAME    a task of the protocol, or of another one
+    COLUMN                  of yes and no: yes; of other words: a task for each word
+    COLUMN=VALUE            this value against the other values of the column
+    COLUMN>=2               for numbers, and with <=, < and >
+    EXPRESSION              where it holds, against where it does not
+
+A clip whose cell is empty is in no class.
+"""
+
+import keyword
+import re
+import shlex
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.expression import NUMBER, parse, plain_value
+from obygaze_features.manifest.model import COLUMNS, Clip, Manifest
+from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.clips import with_view
+from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.schema import Data, Protocol, Question, Task
+
+# A column, a sign and one value; a longer expression is read by `parse`.
+COMPARISON = re.compile(
+    r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
+)
+ASKED = "Do the features of an unseen film say"
+IN_WORDS = {
+    "==": "is",
+    "!=": "is not",
+    ">=": "is at least",
+    "<=": "is at most",
+    ">": "is above",
+    "<": "is below",
+}
+# The words of a column of yes and no; the first of them is positive.
+YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
+MOST_WORDS = 12  # of a column that becomes a task for each word
+MOST_IN_TITLE = 6
+
+
+@dataclass(frozen=True)
+class AskedTask:
+    """A task, and the question that it answers; "" for a task of a protocol."""
+
+    task: Task
+    question: str = ""
+
+
+def with_tasks(
+    protocol: Protocol, asked: Sequence[str], manifest: Manifest
+) -> Protocol:
+    """Return a protocol whose tasks are those that are asked for, each tested on itself."""
+    if not asked:
+        return protocol
+    of_name: dict[str, AskedTask] = {}
+    for text in asked:
+        of_name |= asked_tasks(text, protocol, manifest)
+    names = tuple(of_name)
+    for name, asked_task in of_name.items():
+        if protocol.splits.kind == "published" and not asked_task.task.folds:
+            raise FixUsage(
+                f"the published splits of the protocol {protocol.name} have no folds for"
+                f" the task {name}",
+                hint="the protocol honest, which leaves out each film",
+            )
+    # What a paper prints is about tasks of the protocol.
+    printed = [value for value in protocol.paper if value.test in of_name]
+    return replace(
+        protocol,
+        tasks={name: asked_task.task for name, asked_task in of_name.items()},
+        grid=replace(protocol.grid, train=names, test=names, pairs="same"),
+        report=replace(
+            protocol.report,
+            contrast=(),
+            questions=_questions(protocol.report.questions, of_name),
+        ),
+        paper=tuple(value for value in printed if value.train in ("", value.test)),
+    )
+
+
+def _questions(
+    questions: Sequence[Question], of_name: Mapping[str, AskedTask]
+) -> tuple[Question, ...]:
+    """Return the questions of a protocol, asked of other tasks.
+
+    A question that compares a model with a baseline is about one task, and has its words.
+    """
+    asked = []
+    for question in questions:
+        if not {question.first, question.second} & set(BASELINES):
+            asked.append(replace(question, train="", test=""))
+            continue
+        for name, task in of_name.items():
+            text = question.text if name == question.test else task.question
+            asked.append(replace(question, text=text, train=name, test=name))
+    return tuple(asked)
+
+
+def one_task(
+    text: str, protocol: Protocol, manifest: Manifest
+) -> tuple[str, AskedTask]:
+    """Return the name and the task that is asked for; an error where there are several."""
+    of_name = asked_tasks(text, protocol, manifest)
+    if len(of_name) > 1:
+        raise FixUsage(
+            f"expected one task, but the column {text} has one for each of its"
+            f" {len(of_name)} words",
+            hint=f"one of {', '.join(map(shlex.quote, of_name))}",
+        )
+    ((name, task),) = of_name.items()
+    return name, task
+
+
+def asked_tasks(
+    text: str, protocol: Protocol, manifest: Manifest
+) -> dict[str, AskedTask]:
+    """Return the tasks that are asked for, by name."""
+    if text in protocol.tasks:
+        return {text: AskedTask(protocol.tasks[text])}
+    place, colon, name = text.rpartition(":")
+    if colon and (place.endswith(".toml") or place in protocol_names()):
+        return {name: AskedTask(_task_of_protocol(place, name))}
+    labels = _Labels(protocol.data, manifest)
+    if text in labels.columns:
+        return labels.tasks_of_column(text)
+    comparison = COMPARISON.fullmatch(text)
+    if comparison:
+        column, sign, value = (part.strip("\"'") for part in comparison.groups())
+        is_longer = re.search(r" (and|or) ", value)
+        if column in labels.columns and not is_longer:
+            sign = "==" if sign == "=" else sign
+            return labels.task_of_value(column, sign, value)
+    if re.fullmatch(r"[\w .:+-]+", text) and not re.search(r"\b(in|not)\b", text):
+        columns = [*manifest.columns, "level", "concept"]
+        known = [*protocol.tasks, *columns]
+        hint = (
+            f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
+            f" columns {few(columns)}"
+        )
+        if text in manifest.header.concepts:
+            hint = f"--task {shlex.quote(f'concept={text}')}"
+        raise FixUsage(f"unknown task or column {text!r}{near(text, known)}", hint=hint)
+    parse(text, where=f"--task {text}")
+    return {text: AskedTask(Task(positive=text), f"{ASKED} for which clips {text}?")}
+
+
+def _task_of_protocol(place: str, name: str) -> Task:
+    """Return a task of the protocol that is named before a colon."""
+    tasks = load_protocol(place, asked=[name]).tasks
+    if name not in tasks:
+        raise FixUsage(
+            f"{place} has no task {name!r}{near(name, tasks)}",
+            hint=f"one of {', '.join(tasks)}",
+        )
+    return tasks[name]
+
+
+class _Labels:
+    """The columns of the clips that a protocol selects, as labels."""
+
+    def __init__(self, data: Data, manifest: Manifest) -> None:
+        self.data = data
+        self.manifest = manifest
+        self.columns = [*COLUMNS, "concept", *manifest.columns]
+
+    @cached_property
+    def clips(self) -> list[Clip]:
+        """The clips in the view of the protocol for which its expression holds."""
+        viewed = self.manifest.view(with_view(self.data, self.manifest).view)
+        if not self.data.where:
+            return list(viewed)
+        where = parse(self.data.where)
+        return [clip for clip in viewed if where.holds(clip.values)]
+
+    def cells(self, column: str) -> list[str]:
+        """Return the values in a column; of a clip with several, each of them."""
+        values: list[str] = []
+        for clip in self.clips:
+            values += map(plain_value, clip.values(column))
+        return values
+
+    def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
+        """Return the task of yes and no, or a task for each word."""
+        cells = self.cells(column)
+        values = sorted(set(cells))
+        if len(values) < 2:
+            one = f"has one value, {values[0]!r}" if values else "is empty"
+            raise FixInput(
+                f"the column {column} {one}: a task needs two",
+                where=self.manifest.name,
+                hint="write another word, such as no, where it does not hold: clips with an"
+                " empty cell are left out",
+            )
+        written = {value.lower(): value for value in values}
+        for yes, no in YES_AND_NO:
+            if len(values) == 2 and written.keys() == {yes, no}:
+                (asked,) = self.task_of_value(column, "==", written[yes]).values()
+                return {column: asked}
+        option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
+        problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
+        if all(NUMBER.fullmatch(value) for value in values):
+            numbers = sorted(map(float, cells))
+
+            def unevenness(limit: float) -> int:
+                return abs(2 * bisect_left(numbers, limit) - len(numbers))
+
+            limit = min(numbers, key=unevenness)
+            option = f"--task {shlex.quote(f'{column}>={limit:g}')}"
+            problem = f"the column {column} has numbers from {numbers[0]:g} to {numbers[-1]:g}"
+        elif 2 < len(values) <= MOST_WORDS:
+            tasks: dict[str, AskedTask] = {}
+            for value in values:
+                tasks |= self.task_of_value(column, "==", value)
+            question = f"{ASKED} which {column} a clip has?"
+            return {
+                name: replace(asked, question=question) for name, asked in tasks.items()
+            }
+        raise FixUsage(f"{problem}; which are positive?", hint=option)
+
+    def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
+        """Return the task of the clips that compare so with a value, against the other ones."""
+        values = sorted(set(self.cells(column)))
+        is_number = NUMBER.fullmatch(value) is not None
+        if plain_value(value) not in values and not (is_number and sign[0] in "<>"):
+            raise FixUsage(
+                f"the column {column} has no {value!r}{near(value, values)}",
+                hint=f"one of its values: {few(values)}",
+            )
+        text = f"{_quoted(column)} {sign} {_quoted(value)}"
+        name = f"{column}{sign}{value}".replace("==", "=")
+        words = f"{column} {IN_WORDS[sign]} {value}"
+        title = words
+        if len(values) <= MOST_IN_TITLE:
+            condition = parse(text).holds
+            others = [
+                word for word in values if not condition({column: [word]}.__getitem__)
+            ]
+            title = f"{words}, against {' or '.join(others)}"
+        question = f"{ASKED} for which clips {words}?"
+        return {name: AskedTask(Task(title=title, positive=text), question)}
+
+
+def _quoted(word: str) -> str:
+    """Return a column or a value as expressions have it."""
+    if word.isidentifier() and not keyword.iskeyword(word):
+        return word
+    return f"'{word}'" if '"' in word else f'"{word}"'

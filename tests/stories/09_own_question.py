@@ -1,0 +1,294 @@
+"""Story 9, its second half: from my own table to a score of my own question.
+
+My labels are yes and no, a rating of 0 to 3, or three words. I want to ask for them by the name of
+their column, and the score that scikit-learn would give; what was not annotated is no negative.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from sklearn.naive_bayes import GaussianNB
+from support.ties import ap_by_brute_force
+
+import obygaze as og
+from stories.results import Row, in_order, results_of, scores_of, the_result
+from stories.workspace import Workspace
+
+FILMS = tuple(f"film{number}" for number in range(1, 9))
+PER_FILM = 8
+MOODS = ("anger", "fear", "joy")
+BAYES = """--set 'grid.models=["bayes"]' --set models.bayes.kind=sklearn.naive_bayes.GaussianNB"""
+GUESS = """--set 'grid.baselines=["random"]'"""
+QUICK = (
+    f"{BAYES} {GUESS} --set report.replicates=50 --set report.compare=false --jobs 1"
+)
+ANSWER = 1000.0
+
+Array = npt.NDArray[Any]
+
+
+def table_of(*, ties: bool) -> tuple[list[Row], Array]:
+    """Return clips with three labels, of which some are empty, and their features.
+
+    Where a label is empty, one feature gives the clip away as what it would be: whoever takes it
+    for a negative, or trains on it, has other scores.
+    """
+    draws = np.random.default_rng(5)
+    rows: list[Row] = []
+    X = draws.normal(size=(len(FILMS) * PER_FILM, 4))
+    X = np.round(X) if ties else X
+    for film, number in itertools.product(FILMS, range(PER_FILM)):
+        features = X[len(rows)]
+        label = features + draws.normal(size=4)
+        row = {
+            "clip_id": f"{film}-{number + 1}",
+            "movie_id": film,
+            "violent": "Yes" if label[0] > 0 else "No",
+            "Rating Ben": int(np.clip(np.round(label[1] + 1.5), 0, 3)),
+            "mood": MOODS[int(np.argmax(label[1:]))],
+        }
+        # Each film begins with clips of both classes.
+        if number < 3:
+            row["violent"] = ("Yes", "No", "No")[number]
+            row["Rating Ben"] = (3, 0, 1)[number]
+            row["mood"] = MOODS[number]
+        if number == PER_FILM - 1:
+            features[:] = ANSWER * (row["violent"] == "Yes")
+            row |= {"violent": "", "Rating Ben": "", "mood": ""}
+        rows.append(row)
+    return rows, X.astype(np.float32)
+
+
+def import_own(ws: Workspace, rows: list[Row], X: Array) -> None:
+    """Import a table without levels, and its features."""
+    ws.write_table("own.csv", rows)
+    ws("manifest import csv own.csv -o films")
+    np.savez(ws.path("own.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
+    ws("store import npz own.npz --array clip=X --manifest films -o own")
+
+
+def check_against_sklearn(
+    ws: Workspace, run: str, task: str, rows: list[Row], X: Array, y: Array
+) -> None:
+    """Compare the scores and metrics of a task with scikit-learn's; y is -1 outside of it."""
+    used = np.flatnonzero(y >= 0)
+    X = X.astype(np.float64)
+    films = np.array([rows[row]["movie_id"] for row in used])
+    ids = [rows[row]["clip_id"] for row in used]
+    expected = np.zeros(len(used))
+    for film in FILMS:
+        tested = films == film
+        model = GaussianNB().fit(X[used][~tested], y[used][~tested])
+        expected[tested] = model.predict_proba(X[used][tested])[:, 1]
+    scores = in_order(scores_of(ws, run, model="bayes", test=task), ids)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-9)
+
+    result = the_result(ws, run, model="bayes", test=task)
+    assert result["clips"] == len(used)
+    aps = []
+    aucs = []
+    pairs = []
+    for film in FILMS:
+        of_film = y[used][films == film]
+        of_scores = expected[films == film]
+        ap = average_precision_score(of_film, of_scores)
+        if len(set(of_scores)) < len(of_scores):
+            ap = ap_by_brute_force(of_film, of_scores)
+        aps.append(ap)
+        aucs.append(roc_auc_score(of_film, of_scores))
+        pairs.append(of_film.sum() * (1 - of_film).sum() / len(of_film))
+    decided = expected > 0.5
+    assert result["ap"] == pytest.approx(np.mean(aps), abs=1e-9)
+    auc = np.average(aucs, weights=pairs)
+    assert result["auc"] == pytest.approx(auc, abs=1e-9)
+    binary = f1_score(y[used], decided)
+    weighted = f1_score(y[used], decided, average="weighted")
+    assert result["f1_binary"] == pytest.approx(binary, abs=1e-9)
+    assert result["f1_weighted"] == pytest.approx(weighted, abs=1e-9)
+
+
+def classes(rows: list[Row], column: str, positive: tuple[Any, ...]) -> Array:
+    """Return the class of each clip by hand: 1, 0, or -1 where its cell is empty."""
+    of_cells = []
+    for row in rows:
+        cell = row[column]
+        of_cells.append(-1 if cell == "" else int(cell in positive))
+    return np.array(of_cells)
+
+
+@pytest.mark.parametrize("ties", [False, True], ids=["plain", "ties"])
+def test_scores_of_own_labels_are_those_of_scikit_learn(
+    ws: Workspace, ties: bool
+) -> None:
+    rows, X = table_of(ties=ties)
+    import_own(ws, rows, X)
+    asked = "--task violent --task 'Rating Ben>=2' --task mood"
+    done = ws(f"run honest --store own {asked} -o own {QUICK}")
+    tasks = {
+        "violent": classes(rows, "violent", ("Yes",)),
+        "Rating Ben>=2": classes(rows, "Rating Ben", (2, 3)),
+    }
+    for mood in MOODS:
+        tasks[f"mood={mood}"] = classes(rows, "mood", (mood,))
+    assert {row["test"] for row in results_of(ws, "own")} == tasks.keys()
+    for task, y in tasks.items():
+        check_against_sklearn(ws, "own", task, rows, X, y)
+    for column in ("violent", "Rating Ben", "mood"):
+        assert f"8 of 64 clips have no value in the column {column}" in done.text
+
+
+def test_terminal_and_report_speak_of_the_question(ws: Workspace) -> None:
+    import_own(ws, *table_of(ties=False))
+    done = ws("run honest --store own --task violent -o first --jobs 1")
+    assert "64 clips of 8 films (films)" in done.text
+    assert "violent is Yes, against No" in done.text
+    assert "ranks clips (violent) with AP" in done.text
+    assert "pcbm-lr and pcbm-dt are left out: no clip has a visual concept" in done.text
+    ws("report first")
+    page = ws.read("runs/first/report.html")
+    assert (
+        "<h1>Do the features of an unseen film say for which clips violent is Yes?</h1>"
+        in page
+    )
+    for text in (done.text, page):
+        words = text.lower().replace("viewport", "").replace("viewbox", "")
+        for word in ("objectif", " level", "view", "hard negative", "en_s"):
+            assert word not in words, word
+
+
+def test_the_words_of_a_column_are_one_question(ws: Workspace) -> None:
+    import_own(ws, *table_of(ties=False))
+    line = "run honest --store own --task mood -o moods --jobs 1 --set report.replicates=50"
+    text = ws(f"{line} --set 'grid.models=[\"ridge\"]' {GUESS}").text
+    answer = text[text.index("ranks clips (mood=anger)") : text.index("AP clips")]
+    for mood in MOODS[1:]:
+        ap = the_result(ws, "moods", model="ridge", test=f"mood={mood}")["ap"]
+        assert f"AP {ap:.2f}".replace("0.", ".")[3:] in answer
+        assert f"for mood={mood}" in answer
+    ws("report moods")
+    question = "Do the features of an unseen film say which mood a clip has?"
+    page = ws.read("runs/moods/report.html")
+    assert f"<h1>{question}</h1>" in page
+    rows = ws.read_table("runs/moods/tables/questions.csv")
+    assert [row["task"] for row in rows] == [f"mood={mood}" for mood in MOODS]
+    assert page.count(f">{question}</th>") == 1
+
+
+def test_a_saved_model_the_page_and_a_comparison_take_the_same_words(
+    ws: Workspace,
+) -> None:
+    rows, X = table_of(ties=False)
+    import_own(ws, rows, X)
+    ws("train ridge own films --task 'Rating Ben>=2' -o keeper --jobs 1")
+    predicted = ws("models predict keeper own --json").json()
+    basis = {row["clip_id"]: row["basis"] for row in predicted["rows"]}
+    for row in rows:
+        is_rated = row["Rating Ben"] != ""
+        assert (basis[row["clip_id"]] == "out-of-fold") == is_rated
+    assert "Rating Ben>=2" in ws("models ls").text
+    ws("view films --run keeper --export page")
+    assert "Rating Ben is at least 2, against 0 or 1" in ws.read("page/data.js")
+    ws(f"run honest --store own --task 'Rating Ben>=2' -o bayes {QUICK}")
+    compared = ws("compare keeper bayes").text
+    assert "on the 56 clips that both tested" in compared
+    data = og.dataset("own", "films", "Rating Ben>=2", workspace=ws.folder)
+    y = classes(rows, "Rating Ben", (2, 3))
+    assert data.y.tolist() == y[y >= 0].tolist()
+
+
+def test_a_task_of_a_protocol_is_trained_and_one_of_set_is_run(ws: Workspace) -> None:
+    rows, X = table_of(ties=False)
+    import_own(ws, rows, X)
+    ws.write(
+        "mine.toml",
+        """schema = "obygaze-protocol/1"
+[tasks.calm]
+positive = '"Rating Ben" < 2'
+negative = '"Rating Ben" == 3.0'
+[models.ridge]
+kind = "ridge"
+""",
+    )
+    ws("train ridge own films --task mine.toml:calm -o calm --jobs 1")
+    ratings = [row["Rating Ben"] for row in rows]
+    result = the_result(ws, "calm", model="ridge")
+    assert result["clips"] == sum(rating in (0, 1, 3) for rating in ratings)
+    ws(
+        "run honest --store own --set 'tasks.glad.positive=mood == joy' --task glad"
+        f" -o glad {QUICK}"
+    )
+    result = the_result(ws, "glad", model="bayes")
+    assert result["test"] == "glad"
+    assert result["clips"] == sum(row["mood"] != "" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "advice"),
+    [
+        ("--task 'Rating Ben'", "numbers from 0 to 3", "--task 'Rating Ben>=2'"),
+        ("--task mood=jo", "has no 'jo' (did you mean 'joy'?)", "anger, fear, joy"),
+        (
+            "--task violnt",
+            "did you mean 'violent'?",
+            "of the columns violent, Rating Ben, mood",
+        ),
+        ("", "no clip of class 0 (EN)", "--task COLUMN for another column: violent"),
+        ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
+        ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),
+        ("--task 'mood >= joy'", "expected a number, got 'joy'", ""),
+    ],
+)
+def test_what_cannot_be_asked_says_what_can(
+    ws: Workspace, line: str, message: str, advice: str
+) -> None:
+    import_own(ws, *table_of(ties=False))
+    text = ws(f"run honest --store own {line} {QUICK}", code=(1, 2)).text
+    assert message in text
+    assert advice in text
+
+
+def test_published_folds_are_of_published_tasks(ws: Workspace) -> None:
+    import_own(ws, *table_of(ties=False))
+    line = "run paper-table2 --store own --set data.view=raw --task mood=joy"
+    text = ws(line, code=2).text
+    assert "have no folds for the task mood=joy" in text
+
+
+def test_stores_that_are_compared_are_two_stores_of_one_run(ws: Workspace) -> None:
+    rows, X = table_of(ties=False)
+    import_own(ws, rows, X)
+    np.savez(ws.path("b.npz"), clip_id=[row["clip_id"] for row in rows], X=X[:, :2])
+    ws("store import npz b.npz --array clip=X --manifest films -o other")
+    text = ws.process("compare own other", code=2).text
+    assert "expected runs, got the stores own and other" in text
+    assert "obygaze run honest --store own --store other" in text
+    ws(f"run honest --store own --store other --task violent {QUICK}")
+
+
+def test_a_messy_table_becomes_a_score_in_four_commands(ws: Workspace) -> None:
+    """German headers, semicolons, numbers that restart, a title with accents, a word of its own."""
+    rows, X = table_of(ties=False)
+    lines = ["Film;Nr;Gewalt;Sicherheit"]
+    ids = []
+    for row in rows:
+        film = f"Die Brücke {row['movie_id'][-1]}"
+        number = row["clip_id"].partition("-")[2]
+        word = {"Yes": "ja", "No": "nein", "": ""}[row["violent"]]
+        lines.append(f"{film};{number};{word};2,5")
+        ids.append(f"Die_Brucke_{row['movie_id'][-1]}-{number}")
+    ws.write("gewalt.csv", "".join(f"{line}\r\n" for line in lines))
+    np.savez(ws.path("f.npz"), clip_id=ids, X=X)
+    ws("manifest import csv gewalt.csv --map movie_id=Film --id '{Film}-{Nr}' -o films")
+    ws("store import npz f.npz --array clip=X --manifest films -o own")
+    failed = ws(f"run honest --store own --task Gewalt -o first {QUICK}", code=2)
+    assert "has 2 words: ja, nein; which are positive?" in failed.text
+    assert "--task Gewalt=ja" in failed.text
+    ws(f"run honest --store own --task Gewalt=ja -o first {QUICK}")
+    result = the_result(ws, "first", model="bayes")
+    assert result["clips"] == sum(row["violent"] != "" for row in rows)
