@@ -177,7 +177,7 @@ class Member:
             if self.info.compress_type == zipfile.ZIP_STORED:
                 offset = self._offset()
                 content = np.memmap(file, np.uint8, "r", offset, self.info.file_size)
-                if zlib.crc32(content) != self.info.CRC:
+                if zlib.crc32(content.data) != self.info.CRC:
                     raise zipfile.BadZipFile("it does not have its checksum")
                 offset += self.header_bytes
             else:
