@@ -60,6 +60,7 @@ CONTENTS = {
             "guide/extraction",
             "guide/stores",
             "guide/experiments",
+            "guide/new-films",
             "guide/questions",
             "guide/concepts",
             "guide/films",

@@ -15,7 +15,7 @@ from obygaze.audits.result import Audit, Finding, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, read_table
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4

@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from obygaze.films.labels import (
     ProjectedClips,
-    Rate,
     Seconds,
     Tables,
     project_tables,
     table_names,
 )
+from obygaze.films.mark_tables import Fps
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -300,7 +300,7 @@ def measure_agreement(
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Rate = None,
+    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
     permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
     workspace: PathLike | None = None,
@@ -317,7 +317,8 @@ def measure_agreement(
         segments: One or more such tables, or names of manifests.
         clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
         every: Cut the films into clips of this length instead.
-        fps: Frames per second, to convert seconds where SEGMENTS has no column framerate.
+        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
+            or lake=23.976 for one.
         threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         permutations: Number of draws for each p-value; 0 for no p-values.
         workspace: The workspace, if it is not the current one.

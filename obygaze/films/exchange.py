@@ -26,15 +26,17 @@ from obygaze.films.elan import (
     read_tier_mapping,
     write_elan,
 )
+from obygaze.films.film_rates import FilmRates
 from obygaze.films.film_segments import (
     FilmSegments,
     ReadMark,
     compare_with_video,
     video_of_film,
-    video_rate,
 )
 from obygaze.films.mark_tables import (
     WATCHED,
+    Fps,
+    GivenRates,
     Segment,
     SourceFiles,
     concept_of,
@@ -42,24 +44,21 @@ from obygaze.films.mark_tables import (
     plain,
     read_marks,
 )
-from obygaze.films.vocabulary import unknown_concepts
+from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.frame_rate import (
-    frame_rate,
-    frame_rate_text,
-)
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
-from obygaze_features.manifest.tables import TableRow, open_file, read_table
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     FilmTimes,
@@ -68,13 +67,11 @@ from obygaze_features.manifest.times import (
     frames_between,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
-from obygaze_features.manifest.workbooks import READ as WORKBOOKS
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
 ELAN = ".eaf"
 VTT = ".vtt"
-TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
@@ -84,13 +81,14 @@ def films_of(
     manifest: Manifest,
     predictions: Path | None = None,
     *,
-    fps: float | str | None = None,
+    fps: Fps | GivenRates = None,
 ) -> tuple[list[FilmSegments], list[str]]:
     """Return the segments of each film, and the clips left out because they have no times in it.
 
     `predictions`, a table with clip_id and scores, takes the place of levels and concepts. `fps`
-    is the frame rate of clips without a column `framerate`; without it, it is that of their video.
+    is the frame rate of films without a column `framerate` and without a video.
     """
+    rates = fps if isinstance(fps, GivenRates) else FilmRates(fps)
     films: dict[str, FilmSegments] = {}
     clips_of_film: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:
@@ -108,7 +106,7 @@ def films_of(
             continue
         if movie_id not in films:
             video = video_of_film(times, manifest.header.video_root)
-            rate = _rate_of_film(manifest, clips_of_film[movie_id], fps, video)
+            rate = _rate_of_film(manifest, clips_of_film[movie_id], rates, video)
             times_of_film[movie_id] = replace(times, rate=rate)
             films[movie_id] = FilmSegments(movie_id, rate, video)
         first, last = times_of_film[movie_id].frames_of(clip_id) or (0, 0)
@@ -135,31 +133,32 @@ def films_of(
 
 
 def _rate_of_film(
-    manifest: Manifest,
-    clips: Sequence[Clip],
-    fps: float | str | None,
-    video: Path | None,
+    manifest: Manifest, clips: Sequence[Clip], rates: GivenRates, video: Path | None
 ) -> Fraction:
-    """Return the frame rate of a film: of the manifest, the given one, or that of its video."""
+    """Return the frame rate of a film: of the manifest, else of its video, else the given one."""
+    film = clips[0].movie_id
     rate = film_rate(clips)
-    if fps is not None:
-        given_rate = frame_rate(fps)
-        if rate not in (None, given_rate):
-            raise FixUsage(
-                f"--fps {fps} is not the rate of the film {clips[0].movie_id} in the manifest",
-                where=manifest.name,
-                hint="leave out --fps",
-            )
-        return given_rate
-    if rate is None and video is not None:
-        rate = video_rate(video)
-    if rate is None:
+    given = rates.given(film)
+    if rate is not None and given not in (None, rate):
         raise FixUsage(
-            f"the frame rate of the film {clips[0].movie_id} is not known",
+            f"--fps {frame_rate_text(given)} is not the rate of the film {film} in the manifest",
             where=manifest.name,
-            hint="--fps 24, or that of the film",
+            hint="leave out --fps, or name the films that it is for: --fps FILM=RATE",
         )
+    if rate is None:
+        rate = rates.rate_of(film, video)
+    if rate is None:
+        raise _unknown_rate(film, manifest.name)
     return rate
+
+
+def _unknown_rate(film: str, where: str, problem: str = "") -> FixUsage:
+    return FixUsage(
+        f"the frame rate of the film {film} is not known{problem}",
+        where=where,
+        hint=f"--fps {film}=25, or that of the film; or obygaze manifest link, which finds its"
+        " video",
+    )
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
@@ -259,7 +258,7 @@ def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path,
     return files
 
 
-def films_of_marks(table: Path, fps: float | str | None = None) -> list[FilmSegments]:
+def films_of_marks(table: Path, fps: Fps | GivenRates = None) -> list[FilmSegments]:
     """Return the segments of each film of a table of marks, with what was watched."""
     marks = read_marks(table, fps=fps)
     films: dict[str, FilmSegments] = {}
@@ -306,6 +305,7 @@ class ExportedSegments:
         n_watched: The segments that are left out because they were only watched.
         header: What the files do not say, of the header of the manifest.
         changed: A sentence if predictions are those of a run with other labels or clips, else "".
+        of_rates: A sentence if one given rate was used for several films.
     """
 
     files: tuple[Path, ...]
@@ -313,6 +313,7 @@ class ExportedSegments:
     n_watched: int = 0
     header: tuple[str, ...] = ()
     changed: str = ""
+    of_rates: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -330,7 +331,7 @@ class ExportedSegments:
     @property
     def warnings(self) -> list[str]:
         """What is left out."""
-        sentences = []
+        sentences = [*self.of_rates]
         if self.without_times:
             n_clips = count(len(self.without_times), "clip")
             sentences.append(f"{n_clips} without times: {few(self.without_times, 5)}")
@@ -352,7 +353,7 @@ def export_segments(
     manifest: PathLike | Manifest,
     *,
     predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
-    fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
+    fps: Fps = None,
     folder: Annotated[PathLike, Option("-o --output", metavar="PATH")] = ".",
     force: bool = False,
     workspace: PathLike | None = None,
@@ -369,8 +370,8 @@ def export_segments(
         kind: The format.
         manifest: The segments, or clips with levels or concepts.
         predictions: CSV of clips with scores, instead of the levels.
-        fps: Frames per second of clips: 25, 23.976, 24000/1001. [default: that of the linked video]
-            Another rate than that in the column framerate of the manifest is an error.
+        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
+            or lake=23.976 for one.
         folder: The folder for the files; of csv the file.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
@@ -393,16 +394,17 @@ def export_segments(
     without_times: list[str] = []
     left_out: tuple[str, ...] = ()
     changed = ""
+    rates = FilmRates(fps, workspace)
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
         if table is not None:
             raise FixUsage(
                 "--predictions are of the clips of a manifest",
             )
-        films = films_of_marks(marks_table, fps)
+        films = films_of_marks(marks_table, rates)
     else:
         marked = read_manifest(manifest, workspace=workspace)
-        films, without_times = films_of(marked, table, fps=fps)
+        films, without_times = films_of(marked, table, fps=rates)
         if table is None:
             left_out = _header_left_out(marked.header)
         else:
@@ -418,7 +420,12 @@ def export_segments(
     if kind == "vtt":
         n_watched = sum(len(film.segments) - len(film.marks) for film in films)
     return ExportedSegments(
-        tuple(files), tuple(without_times), n_watched, left_out, changed
+        tuple(files),
+        tuple(without_times),
+        n_watched,
+        left_out,
+        changed,
+        tuple(rates.warnings()),
     )
 
 
@@ -460,7 +467,7 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
     if isinstance(manifest, Manifest):
         return None
     path = Path(manifest)
-    return path if path.suffix in TABLES and path.is_file() else None
+    return path if path.suffix in TABLE_ENDINGS and path.is_file() else None
 
 
 class ImportedSegments(ImportedManifest):
@@ -495,9 +502,10 @@ class ImportedSegments(ImportedManifest):
 def import_segments(
     files: Sequence[str | Path],
     name: Annotated[str, PYTHON_ONLY],
-    fps: Annotated[float | str | None, Option("--fps", metavar="RATE")] = None,
+    fps: Fps = None,
     *,
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
+    workspace: PathLike | None = None,
 ) -> ImportedManifest:
     """Read segments from ELAN, WebVTT, or a table of marks.
 
@@ -511,18 +519,20 @@ def import_segments(
     Args:
         files: The files.
         name: The name of the manifest.
-        fps: Frames per second: 25, 23.976. Of a table, the default is the column framerate; of
-            ELAN it is that of the video which the file names, if it lies beside the file.
+        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
+            or lake=23.976 for one. A video is one that a manifest is linked to, or that lies beside
+            the ELAN file which names it.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
+        workspace: The workspace, if it is not the current one.
 
     Commands:
-        obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
+        obygaze manifest import segments tt0108160.eaf -o marks
+        obygaze manifest import segments lake.vtt pier.vtt --fps lake=25 --fps pier=23.976 -o cues
         obygaze manifest import segments segments/films.ada.csv -o ada
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
-    given_rate = None if fps is None else frame_rate(fps)
     paths = [Path(file) for file in files]
-    importer = _Importer(given_rate, _tier_mapping(mapping))
+    importer = _Importer(FilmRates(fps, workspace), _tier_mapping(mapping))
     for path in own_tables(paths):
         importer.read(path)
     importer.check()
@@ -534,8 +544,8 @@ def import_segments(
 class _Importer:
     """Collects the marks of files as the clips of a manifest."""
 
-    def __init__(self, rate: Fraction | None, mapping: TierMapping) -> None:
-        self.rate = rate
+    def __init__(self, rates: FilmRates, mapping: TierMapping) -> None:
+        self.rates = rates
         self.mapping = mapping
         self.clips: list[Clip] = []
         self.documents: list[ElanDocument] = []
@@ -554,20 +564,21 @@ class _Importer:
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
-        if path.suffix in TABLES:
+        if path.suffix in TABLE_ENDINGS:
             self._read_table(path)
         elif path.suffix in (ELAN, VTT):
             self._read_film(path)
         else:
-            shown = ", ".join((ELAN, VTT, *TABLES))
+            shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
             raise FixUsage(f"expected a file named {shown}", where=str(path))
 
     def check(self) -> None:
-        """Raise an error if the mapping names a tier that is in no file."""
+        """Raise an error if the mapping names a tier, or --fps a film, that is in no file."""
         check_names(self.mapping, self.documents)
+        self.warnings += self.rates.warnings()
 
     def _read_table(self, path: Path) -> None:
-        marks = read_marks(path, fps=self.rate)
+        marks = read_marks(path, fps=self.rates)
         for segment in marks.segments:
             rate = marks.rate_of(segment.movie_id)
             if segment.is_watched:
@@ -594,18 +605,11 @@ class _Importer:
             self.documents.append(document)
             if document.media_name:
                 video = document.path.parent / document.media_name
-            rate = self.rate or self._rate_of_video(film, document)
             read: Iterator[ReadMark] = document.marks(self.warnings)
         else:
-            if self.rate is None:
-                raise FixUsage(
-                    "the frame rate is not known",
-                    where=str(path),
-                    hint="--fps 25, or that of the film",
-                )
-            rate = self.rate
             with open_file(path) as stream:
                 read = read_vtt(stream.read(), path)
+        rate = self._rate_of(film, path, video)
         for mark in read:
             first, last = frames_between(mark.start_s, mark.end_s, rate)
             first = max(0, first)
@@ -621,23 +625,22 @@ class _Importer:
             compare_with_video(segment, video, rate, str(path))
             self._add(segment, rate, path)
 
-    def _rate_of_video(self, film: str, document: ElanDocument) -> Fraction:
-        """Return the frame rate of the video beside an ELAN file; an error if it is not known."""
-        name = document.media_name
-        rate = video_rate(document.path.parent / name) if name else None
+    def _rate_of(self, film: str, path: Path, video: Path | None) -> Fraction:
+        """Return the frame rate of a film; `video` is the one that its ELAN file names."""
+        rate = self.rates.rate_of(film, video)
         if rate is None:
-            beside = f": {name} is not beside it, or cannot be read" if name else ""
-            raise FixUsage(
-                f"the frame rate of the film is not known{beside}",
-                where=str(document.path),
-                hint="--fps 25, or that of the film",
-            )
-        self.rates_of_videos[film] = rate
+            beside = ""
+            if video is not None:
+                beside = f": {video.name} is not beside it, or cannot be read"
+            raise _unknown_rate(film, str(path), beside)
+        if self.rates.given(film) is None:
+            self.rates_of_videos[film] = rate
         return rate
 
     def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
         """Add the clip of a segment of a file."""
         annotator = plain(segment.annotator) or "cue"
+        self.rates.compare(segment, rate, str(path))
         self.sources.add(segment.movie_id, annotator, path)
         number = len(self.clips) + 1
         self.clips.append(
@@ -670,6 +673,8 @@ class _Importer:
         if unknown:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
+        own = modalities_of(paths)
+        modality_of.update({name: own[name] for name in own if name in modality_of})
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze.films.clip_spans import equal_clips, read_clips, where_films_end
-from obygaze.films.film_segments import compare_with_video, video_of_film
-from obygaze.films.mark_tables import Marks, Segment, read_marks
+from obygaze.films.film_rates import FilmRates
+from obygaze.films.mark_tables import Fps, Marks, Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -28,13 +28,11 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.model import Manifest, view_words
-from obygaze_features.manifest.times import times_of_films
+from obygaze_features.manifest.model import view_words
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
 Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
-Rate = Annotated[str | float | None, Option(metavar="RATE")]
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def project_segments(
     *,
     clips: PathLike | None = None,
     every: Seconds = None,
-    fps: Rate = None,
+    fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
     output: Annotated[
         PathLike | None, Option("-o --output", is_file=True, group="Output")
@@ -114,7 +112,8 @@ def project_segments(
         segments: One or more such tables, or names of manifests.
         clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
         every: Cut the films, up to their last segment, into clips of this length instead.
-        fps: Frames per second, to convert seconds where SEGMENTS has no column framerate.
+        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
+            or lake=23.976 for one.
         threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
         force: Replace the output if it exists.
@@ -148,7 +147,7 @@ def project_tables(
     segments: PathLike | Sequence[PathLike],
     clips: PathLike | None,
     every: str | float | None,
-    fps: str | float | None,
+    fps: Fps,
     threshold: Fraction,
     workspace: PathLike | None,
 ) -> ProjectedClips:
@@ -156,16 +155,19 @@ def project_tables(
     cut = _clips_or_length(clips, every, workspace)
     names = table_names(segments)
     paths = [_table_path(name, workspace) for name in names]
-    marks = read_marks(paths, fps=fps)
+    rates = FilmRates(fps, workspace)
+    marks = read_marks(paths, fps=rates)
+    for segment in marks.segments:
+        rate = marks.rates.get(segment.movie_id)
+        if rate is not None:
+            rates.compare(segment, rate, ", ".join(map(str, names)))
     view_of: dict[PathLike, str] = {}
     of_clips = [] if clips is None else [clips]
     for name in [*of_clips, *names]:
         path = _table_path(name, workspace)
         view_of[name] = "raw"
         if path != Path(name):  # a manifest
-            linked = read_manifest(path.with_suffix(".toml"))
-            _compare_with_videos(marks, linked)
-            view_of[name] = linked.header.view
+            view_of[name] = read_manifest(path.with_suffix(".toml")).header.view
     views = sorted({view_of[name] for name in names})
     if len(views) > 1:
         raise FixInput(
@@ -189,7 +191,10 @@ def project_tables(
             where=", ".join(map(str, names)),
             hint="use a smaller number for --every",
         )
-    warnings = _warnings(projection, unknown_concepts(concepts, paths))
+    warnings = [
+        *rates.warnings(),
+        *_warnings(projection, unknown_concepts(concepts, paths)),
+    ]
     warnings += [
         f"the levels of the segments are those of the {view_words(view)}"
         for view in views
@@ -199,20 +204,6 @@ def project_tables(
         warnings.append(where_films_end(marks))
     warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))
-
-
-def _compare_with_videos(marks: Marks, linked: Manifest) -> None:
-    """Raise an error for marks that cannot be of the films that a manifest is linked to."""
-    videos = {
-        film: video_of_film(times, linked.header.video_root)
-        for film, times in times_of_films(linked).items()
-    }
-    for segment in marks.segments:
-        film = segment.movie_id
-        video = videos.get(film)
-        rate = marks.rates.get(film)
-        if video is not None and rate is not None:
-            compare_with_video(segment, video, rate, linked.name)
 
 
 def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:

@@ -15,16 +15,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
     known_frame_rate,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.times import frames_between
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -42,11 +45,72 @@ MORE_COLUMNS = ("framerate", "start_s", "end_s", "comment", "when", "mark")
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
 FRAME_COLUMNS = ("start_frame", "end_frame")
+NEEDED_COLUMNS = ("movie_id", "annotator", "level")
 TIME_COLUMNS = ("start_s", "end_s")
 MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
 NAME_FORM = "a name without blanks around it"
 SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
+
+
+Fps: TypeAlias = Annotated[
+    float | str | Fraction | Sequence[str] | None,
+    Option("--fps", metavar="RATE|FILM=RATE", is_repeated=True),
+]
+
+
+class GivenRates:
+    """The frame rates that somebody gives for films, with `--fps`.
+
+    Args:
+        fps: A rate for all films, such as 25 or "23.976", or texts of which `FILM=RATE` is for one
+            film.
+    """
+
+    def __init__(self, fps: Fps = None) -> None:
+        self.of_all: Fraction | None = None
+        self.of_film: dict[str, Fraction] = {}
+        self._asked: dict[str, None] = {}
+        self._films_of_all: dict[str, None] = {}
+        words: Sequence[float | str | Fraction] = ()
+        if isinstance(fps, str | float | int | Fraction):
+            words = [fps]
+        elif fps is not None:
+            words = fps
+        for word in words:
+            film, sign, rate = str(word).rpartition("=")
+            if sign:
+                self.of_film[film] = frame_rate(rate)
+            else:
+                self.of_all = frame_rate(word)
+
+    def given(self, film: str) -> Fraction | None:
+        """Return the rate that is given for a film."""
+        self._asked[film] = None
+        return self.of_film.get(film, self.of_all)
+
+    def rate_of(self, film: str, video: Path | None = None) -> Fraction | None:
+        """Return the rate of a film that no table says; None if nobody knows it."""
+        given = self.given(film)
+        if given is not None and film not in self.of_film:
+            self._films_of_all[film] = None
+        return given
+
+    def warnings(self) -> list[str]:
+        """Return a sentence if one rate was used for several films; refuse films without marks."""
+        unknown = sorted(self.of_film.keys() - self._asked.keys())
+        if unknown:
+            raise FixUsage(
+                f"--fps names a film without marks: {few(unknown)}",
+                hint=f"one of {few(list(self._asked), 5)}",
+            )
+        if self.of_all is None or len(self._films_of_all) < 2:
+            return []
+        films = few(list(self._films_of_all), 5)
+        rate = frame_rate_text(self.of_all)
+        return [
+            f"{rate} frames per second, as --fps says, in each of these films: {films}"
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +189,7 @@ def own_tables(tables: Sequence[Path]) -> list[Path]:
     return [table for table in tables if table not in beside_others]
 
 
-def read_marks(
-    tables: Path | Sequence[Path], *, fps: float | str | Fraction | None = None
-) -> Marks:
+def read_marks(tables: Path | Sequence[Path], *, fps: Fps | GivenRates = None) -> Marks:
     """Return the segments of tables, with what was watched; one error has all violations.
 
     Args:
@@ -135,15 +197,18 @@ def read_marks(
         fps: Frames per second of films without a `framerate` in a table; another rate than that of
             a table is an error.
     """
-    given_rate = None if fps is None else frame_rate(fps)
+    given_rates = fps if isinstance(fps, GivenRates) else GivenRates(fps)
     paths = own_tables([tables] if isinstance(tables, Path) else tables)
     rows: list[TableRow] = []
     recorded: set[str] = set()
     sources = SourceFiles()
     all_violations = []
+    lacks_columns = False
     for path in paths:
         violations = Violations(path)
-        rows_of_table = list(_read(path, violations).rows)
+        table = _read(path, violations)
+        lacks_columns |= not {*NEEDED_COLUMNS}.issubset(table.columns)
+        rows_of_table = list(table.rows)
         all_violations.append(violations)
         beside = watched_path(path)
         if beside.is_file():
@@ -156,13 +221,16 @@ def read_marks(
         for row in rows_of_table:
             sources.add(row["movie_id"], plain(row["annotator"]), path)
         rows += rows_of_table
-    rates = _rates_of_films(rows, given_rate)
+    rates = _rates_of_films(rows, given_rates)
     segments = []
     for row in rows:
-        segment = segment_of(row, rates, given_rate)
+        segment = segment_of(row, rates, given_rates)
         if segment is not None:
             segments.append(segment)
-    raise_together("the marks cannot be read", *all_violations)
+    hint = None
+    if lacks_columns:
+        hint = "obygaze manifest import csv --help; its manifest of such a table is read here, too"
+    raise_together("the marks cannot be read", *all_violations, hint=hint)
     segments += _seen_in_marks(segments, recorded)
     return Marks(tuple(segments), rates)
 
@@ -200,7 +268,7 @@ def read_segments(path: Path, data: bytes | None = None) -> Marks:
     """
     violations = Violations(path)
     table = _read(path, violations, data)
-    rates = _rates_of_films(table.rows, None)
+    rates = _rates_of_films(table.rows, GivenRates())
     try:
         segments = [segment_of(row, rates) for row in table.rows]
     except FixUsage as error:
@@ -221,7 +289,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
     violations = Violations(path)
     table = _read(path, violations)
     refuse_other_columns(table, columns, violations)
-    rates = _rates_of_films(table.rows, None)
+    rates = _rates_of_films(table.rows, GivenRates())
     segments = []
     for row in table.rows:
         if row["level"] != WATCHED:
@@ -251,7 +319,7 @@ def refuse_other_columns(
 def segment_of(
     row: TableRow,
     rates: Mapping[str, Fraction] | None = None,
-    given_rate: Fraction | None = None,
+    given_rates: GivenRates | None = None,
 ) -> Segment | None:
     """Return the segment of a row; violations of its values are added.
 
@@ -259,6 +327,7 @@ def segment_of(
     """
     for column in ("movie_id", "annotator"):
         row.matching(column, NAME, NAME_FORM)
+    given_rate = given_rates.given(row["movie_id"]) if given_rates else None
     _check_rate(row, rates or {}, given_rate)
     frames = _frames_of(row, rates or {})
     written = row["level"].strip()
@@ -286,9 +355,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
     """Return a table that has the frames of segments, or their times in seconds."""
     table = read_table(
         path,
-        required=("movie_id", "annotator", "level"),
-        delimiter=None,
-        skip_blank=True,
+        required=NEEDED_COLUMNS,
         violations=violations,
         data=data,
     )
@@ -302,9 +369,9 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
 
 
 def _rates_of_films(
-    rows: Iterable[TableRow], given_rate: Fraction | None
+    rows: Iterable[TableRow], given_rates: GivenRates
 ) -> dict[str, Fraction]:
-    """Return the frame rate of each film: the first of its segments, else the given one."""
+    """Return the frame rate of each film: the first of its segments, else that of elsewhere."""
     rates: dict[str, Fraction] = {}
     films: dict[str, None] = {}
     for row in rows:
@@ -313,9 +380,10 @@ def _rates_of_films(
         rate = known_frame_rate(row.cells.get("framerate", "").strip())
         if rate is not None:
             rates.setdefault(film, rate)
-    if given_rate is not None:
-        for film in films:
-            rates.setdefault(film, given_rate)
+    for film in films.keys() - rates.keys():
+        found = given_rates.rate_of(film)
+        if found is not None:
+            rates[film] = found
     return rates
 
 
@@ -409,5 +477,5 @@ def refuse_behind_end(
 def _unknown_rate(film: str) -> FixUsage:
     return FixUsage(
         f"the frame rate of the film {film} is not known",
-        hint="--fps 25, or that of the film in a column framerate of the table of marks",
+        hint=f"--fps {film}=25, or that of the film in a column framerate of the table of marks",
     )

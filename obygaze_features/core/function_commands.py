@@ -149,9 +149,9 @@ def command_of(
         further = {key: value for key, value in given.items() if key not in own_names}
         if check is not None:
             check(**further)
-        result = _call(session, function, **chosen)
+        result = call_function(session, function, **chosen)
         if then is not None:
-            returned = _call(session, then, result, **further)
+            returned = call_function(session, then, result, **further)
             if isinstance(returned, list | tuple):
                 for path in returned:
                     session.console.note(f"wrote {path}")
@@ -437,7 +437,7 @@ class _FunctionOption(click.Option):
         return extra
 
 
-def _call(
+def call_function(
     session: Session, function: Callable[..., Any], *args: Any, **values: Any
 ) -> Any:
     """Call a function, with the workspace and a progress bar if it takes them."""

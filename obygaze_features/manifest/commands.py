@@ -14,6 +14,10 @@ COMMANDS = {
         f"{_HERE}.adapters.join_table:join_columns",
         "Add the columns of a table to the clips of a manifest.",
     ),
+    "merge": (
+        f"{_HERE}.merging:merge_manifests",
+        "Merge manifests: clips that two labs annotated become rows of two annotators.",
+    ),
     "windows": (
         "obygaze_features.extraction.cut_films:write_windows",
         "Cut whole films into windows.",

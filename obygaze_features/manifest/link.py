@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
     STILL_SUFFIXES,
@@ -27,6 +28,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     manifest_path,
     read_manifest,
@@ -178,6 +180,19 @@ def _walk(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
+def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
+    """Yield the manifests of a workspace that have a folder of videos.
+
+    A manifest that cannot be read does not hide the others.
+    """
+    for name in workspace.names("manifests"):
+        path = workspace.manifest(name)
+        with suppress(ObygazeError, OSError):
+            # Tables of many clips without videos are not read.
+            if b"video_root" in path.read_bytes():
+                yield read_manifest(path)
+
+
 def link(manifest: Manifest, folder: Path) -> LinkReport:
     """Find the video of each clip; a clip that matches several files gets none.
 
@@ -185,7 +200,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         manifest: The clips.
         folder: The folder with the videos, in any structure.
     """
-    originals = [_original(clip) for clip in manifest]
+    originals = [original(clip) for clip in manifest]
     videos = find_videos(folder)
     files = _Files(videos, originals)
     clips: list[Clip] = []
@@ -289,7 +304,7 @@ def link_manifest(
 
 def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]:
     """Return the films that have a file, but a clip without times in the film."""
-    originals = [_original(clip) for clip in manifest]
+    originals = [original(clip) for clip in manifest]
     files = _Files(videos, originals)
     films: dict[str, None] = {}
     for clip in originals:
@@ -298,7 +313,7 @@ def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]
     return list(films)
 
 
-def _original(clip: Clip) -> Clip:
+def original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
     name = named_file(clip)
     linked_stem = composed(PurePosixPath(clip.video).stem)

@@ -516,7 +516,7 @@ def ascii_id(text: str) -> str:
     """
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
-    readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".+-")
+    readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")
     has_lost_letters = any(
         letter.isalnum() and not letter.isascii() for letter in letters
     )

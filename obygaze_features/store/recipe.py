@@ -22,6 +22,8 @@ SECTIONS = (
     "preprocessing",
     "compute",
 )
+# In the sampling of a recipe: that films were cut into windows, and how.
+WINDOW_KEYS = ("unit", "grid")
 # In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
@@ -144,13 +146,33 @@ class Recipe:
         """
         if self.is_unknown:
             return "choose another store name: -o NAME"
-        backbone = self.to_json()["backbone"]
+        return f"choose another store name: --store {self.backbone}=NAME"
+
+    @property
+    def backbone(self) -> str:
+        """What `extract run -b` takes for this recipe; BACKBONE where only the user knows it."""
+        backbone: Mapping[str, Any] = self.to_json().get("backbone", {})
         name = str(backbone.get("name", "BACKBONE"))
         if backbone.get("code") or ":" in name:
-            name = "BACKBONE"
-        elif backbone.get("preset", "default") != "default":
-            name = f"{name}@{backbone['preset']}"
-        return f"choose another store name: --store {name}=NAME"
+            return "BACKBONE"
+        if backbone.get("preset", "default") != "default":
+            return f"{name}@{backbone['preset']}"
+        return name
+
+    @property
+    def grid(self) -> Mapping[str, float]:
+        """How films were cut into windows; empty for clips."""
+        grid = self.to_json().get("sampling", {}).get("grid")
+        values = grid.items() if isinstance(grid, dict) else ()
+        return {name: value for name, value in values if isinstance(value, int | float)}
+
+    @property
+    def of_clips(self) -> Self:
+        """This recipe for clips: a window has the features of the clip that has its pictures."""
+        value = self.to_json()
+        for key in WINDOW_KEYS:
+            value.get("sampling", {}).pop(key, None)
+        return self.from_json(value)
 
     @property
     def title(self) -> str:

@@ -44,6 +44,7 @@ from obygaze_models.runner.results import as_asked, asks_for
 from obygaze_models.runner.summary import (
     ALPHA,
     CellRows,
+    cannot_guess,
     films_above,
     metric_name,
     on_same_clips,
@@ -160,6 +161,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
             "Best guess: the best baseline without video, picked by its result on the test clips,"
             " so that it has an advantage. All baselines are in results.csv."
         )
+        notes += filter(None, [cannot_guess(run.baselines)])
     key = "results" if metric == run.ranking else f"results-{slug(metric)}"
     return ResultTable(
         key, f"{metric_name(metric)}, models by tasks", headers, rows, " ".join(notes)

@@ -27,6 +27,8 @@ from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Row, Run
 
 # Baselines that learn from annotations and read no video.
+# Baselines that guess from the training clips of the same film.
+OF_FILMS = ("film_prior", "neighbour")
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 METRIC_NAMES = {
     "f1_binary": "F1 binary",
@@ -323,6 +325,21 @@ def best_guess(
     return max(guesses, key=rounded_goodness, default=None)
 
 
+def cannot_guess(cells: Sequence[CellRows]) -> str:
+    """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
+    names: dict[str, None] = {}
+    for cell in cells:
+        is_of_films = cell.model in OF_FILMS and not cell.is_model
+        if is_of_films and not cell.facts["knows_films"]:
+            names[cell.model] = None
+    if not names:
+        return ""
+    return (
+        f"{' and '.join(names)} cannot guess here: no clip of a tested film trained, so that they"
+        " give every clip the share of positives in training."
+    )
+
+
 def answer(run: Run) -> str:
     """Return how well the model that was asked for ranks clips, beside guessing.
 
@@ -336,7 +353,8 @@ def answer(run: Run) -> str:
     questions = run.protocol["report"]["questions"]
     tests = set()
     for question in questions:
-        if question["text"] and question["text"] == questions[0]["text"]:
+        text = question.get("text")
+        if text and text == questions[0]["text"]:
             tests.add(question["test"])
     metric = compared_metric(run)
     others = []

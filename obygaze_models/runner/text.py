@@ -14,6 +14,7 @@ from obygaze_models.runner.summary import (
     CellRows,
     answer,
     best_guess,
+    cannot_guess,
     cells_of,
     metric_name,
     short,
@@ -38,6 +39,7 @@ def result_text(run: Run) -> str:
     lines = [
         _about_values(run, cells),
         _about_clips(cells),
+        cannot_guess(cells),
         *why_this_model(run, cells),
     ]
     lines += _choices(cells)

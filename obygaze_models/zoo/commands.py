@@ -9,7 +9,7 @@ COMMANDS = {
     "ls": (f"{_HERE}.overview:list_models", "List the models of the workspace."),
     "predict": (
         f"{_HERE}.predicting:command",
-        "Predict the clips of a store with a model.",
+        "Predict the clips of a store, or of new films, with a model.",
     ),
     "pull": (
         f"{_HERE}.saving:pull_model",

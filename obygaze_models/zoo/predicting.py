@@ -10,7 +10,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
@@ -31,7 +30,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness
-from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import (
     identities_of,
     identity_of,
@@ -47,6 +46,13 @@ from obygaze_models.zoo.mediaeval_file import (
     read_affect_scores,
     write_affect_run,
     write_run_file,
+)
+from obygaze_models.zoo.new_films import (
+    features_for,
+    has_recipe,
+    stores_that_fit,
+    what_makes_features,
+    windows_for_clips,
 )
 from obygaze_models.zoo.saving import TRUST, SavedModel, load_model, score_columns
 
@@ -78,7 +84,8 @@ class Predicted:
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips that are
     taken for training clips by their ids alone, because films and times are not known. `renamed`
-    are clips with the film and the times of a training clip of another id.
+    are clips with the film and the times of a training clip of another id. `windows` is a sentence
+    if windows were scored by a model of clips.
     """
 
     clip_ids: Sequence[str]
@@ -95,6 +102,7 @@ class Predicted:
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
     renamed: Sequence[str] = ()
+    windows: str = ""
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -241,7 +249,8 @@ class PredictedFiles:
                 f"{clips} taken for training clips by their ids alone: neither films nor times are"
                 " known on both sides"
             )
-        return [*absent, f"rows by basis: {by_basis}", *by_id, *self.written]
+        windows = [self.predicted.windows] if self.predicted.windows else []
+        return [*absent, f"rows by basis: {by_basis}", *windows, *by_id, *self.written]
 
     @property
     def warnings(self) -> list[str | tuple[str, str]]:
@@ -292,7 +301,9 @@ class PredictedFiles:
 
 def predict(
     model: PathLike | SavedModel | None = None,
-    store: PathLike | Store | None = None,
+    store: Annotated[
+        PathLike | Store | None, Option(metavar="[STORE|MANIFEST|FOLDER]")
+    ] = None,
     clips: Annotated[
         PathLike | Iterable[str | Clip] | None,
         replace(CLIPS, shown_default="all"),
@@ -304,12 +315,15 @@ def predict(
     trust: Annotated[Sequence[str], TRUST] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store with a model.
+    """Predict the clips of a store, or of new films, with a model.
 
     One row per clip: the decision, the probability of each class (of a model without probabilities,
     such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
     each concept and its contribution. A store of other features is an error (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
+
+    For a manifest or a folder of films, the store of their features is looked for. Where there is
+    none, the error names the command that makes what is missing.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
@@ -320,7 +334,8 @@ def predict(
 
     Args:
         model: A saved model: its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on.
+        store: Features of the recipe that the model was trained on; or a manifest or a folder of
+            films, of which the workspace has such features.
         clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
             clip_id. In Python also a list of ids, or a manifest.
         manifest: Predict the clips or segments of this manifest.
@@ -340,6 +355,7 @@ def predict(
 
     Commands:
         obygaze models predict films-pcbm films.descriptors > predictions.csv
+        obygaze models predict films-pcbm new-films/ -o scores.csv
         obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
         obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
@@ -352,8 +368,10 @@ def predict(
         return _given_affect(Path(affect))
     if model is None or store is None:
         raise FixUsage("expected a model and a store, or --affect TABLE")
-    opened = open_store(store, workspace=workspace)
     saved = load_model(model, trust=trust, workspace=workspace)
+    opened, named = features_for(saved, store, workspace)
+    if manifest is None:
+        manifest = named
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]
@@ -380,7 +398,7 @@ def predict(
     if manifest is None:
         identities = identities_of(predicted.clip_ids, opened.table, opened.record)
     films = film_columns(identities, movie_ids, rows)
-    return replace(predicted, films=films)
+    return replace(predicted, films=films, windows=windows_for_clips(saved, opened))
 
 
 def _given_affect(path: Path) -> Predicted:
@@ -489,19 +507,19 @@ def read_features(
 ) -> tuple[Matrix | Segments, dict[str, str]]:
     """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
     wanted = model.info.features
-    if store.fingerprint != wanted.fingerprint:
+    if not has_recipe(model, store):
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=_hint_for_other_recipe(wanted, store, workspace),
+            hint=_hint_for_other_recipe(model, store, Workspace.of(workspace)),
         )
     dtype = store.array(wanted.array).dtype
     if dtype != wanted.dtype:
         raise Mismatch(
             f"{model.info.name} expects {wanted.dtype} in the array {wanted.array!r}, got {dtype}",
             where=store.location,
-            hint=_stores_that_fit(wanted, workspace),
+            hint=_stores_that_fit(model, Workspace.of(workspace)),
         )
     listed = [] if clips is None else list(clips)
     matrix: Matrix | Segments
@@ -530,41 +548,35 @@ def read_features(
     return matrix, films
 
 
-def _hint_for_other_recipe(
-    wanted: FeatureSpec, store: Store, workspace: PathLike | None
-) -> str:
+def _hint_for_other_recipe(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return what to do about a store of another recipe than that of a model.
 
     Imports have the same recipe if the importer states the same of both.
     """
-    if not store.recipe.is_unknown:
-        return _stores_that_fit(wanted, workspace)
-    if wanted.backbone.endswith(IMPORTED):
+    wanted = model.info.features
+    if store.recipe.is_unknown and wanted.backbone.endswith(IMPORTED):
         name = shlex.quote(wanted.backbone.removesuffix(IMPORTED))
         return (
             f"if they were made in the same way, import them with --backbone {name} and the"
             " same --fact"
         )
-    if wanted.backbone.startswith(UNKNOWN):
+    if store.recipe.is_unknown and wanted.backbone.startswith(UNKNOWN):
         return (
             "if both were made in the same way, import both with the same --backbone and"
             " --fact, and train again"
         )
-    return _stores_that_fit(wanted, workspace)
+    # Features of the same clips, if they are there, before those of any others.
+    clips = store.find_manifest(here)
+    if clips is not None and not stores_that_fit(model, here, clips.name):
+        return what_makes_features(model, clips, here)
+    return _stores_that_fit(model, here, clips)
 
 
-def _stores_that_fit(wanted: FeatureSpec, workspace: PathLike | None) -> str:
+def _stores_that_fit(
+    model: SavedModel, here: Workspace, clips: Manifest | None = None
+) -> str:
     """Return the stores of the workspace that a model reads, or how to find one, as a hint."""
-    here = Workspace.of(workspace)
-    fitting = []
-    for name in here.names("stores"):
-        # A store that cannot be read does not hide the others.
-        with suppress(ObygazeError, OSError):
-            store = open_store(name, workspace=workspace)
-            array = store.record.array(wanted.array)
-            has_recipe = store.fingerprint == wanted.fingerprint
-            if has_recipe and array is not None and array.dtype == wanted.dtype:
-                fitting.append(name)
+    fitting = stores_that_fit(model, here, clips.name if clips else None)
     if fitting:
         return f"{' or '.join(fitting)}, of the same recipe"
     return (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features import __version__
-from obygaze_features.core.console import human
+from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -32,6 +33,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
+from obygaze_features.core.parts import find_part, trusted_names
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.files import Files, FolderFiles
@@ -61,6 +63,12 @@ MAX_BYTES = {
     CARD_FILE: 10_000_000,
     MODEL_FILE: 10_000_000,
 }
+# Where a model of own code has the files of it. They run only if somebody trusts them.
+CODE = "code/"
+MAX_CODE_BYTES = 1_000_000
+_CODE_FILE = re.compile(
+    rf"{CODE}([A-Za-z0-9_][A-Za-z0-9_-]*/)*[A-Za-z0-9_][A-Za-z0-9_-]*\.py"
+)
 TRUST = Option("--trust", metavar="NAME")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -70,8 +78,9 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json. `warnings` say what was withdrawn of
-    its training clips, of a model that was pulled.
+    does not list them. `sha256` is the checksum of model.json. `warnings` say of a model that was
+    pulled what was withdrawn of its training clips, and which code it needs: without it, there is
+    no estimator.
     """
 
     info: ModelInfo
@@ -80,7 +89,7 @@ class SavedModel:
     folder: Path
     sha256: str
     clips: TrainingClips | None = None
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str | tuple[str, str]] = ()
 
     def __repr__(self) -> str:
         info = self.info
@@ -106,13 +115,26 @@ class PushedModel:
     model: str
     target: str
     n_bytes: int
+    code: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
 
+    @property
+    def notes(self) -> list[str]:
+        """The files of own code that were sent with it."""
+        return (
+            [f"with the own code that it needs: {few(self.code)}"] if self.code else []
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """Return the model, the target and the size in bytes."""
-        return {"model": self.model, "target": self.target, "bytes": self.n_bytes}
+        """Return the model, the target, the size in bytes, and the files of own code."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "bytes": self.n_bytes,
+            "code": list(self.code),
+        }
 
 
 def save_model(
@@ -166,6 +188,7 @@ def save_model(
         "estimator": description,
     }
     contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
+    contents |= _code_of(info.trust)
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
     marks = {name: _mark_of(content) for name, content in contents.items()}
@@ -173,9 +196,10 @@ def save_model(
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     for name, content in contents.items():
-        if len(content) > MAX_BYTES[name]:
+        most = _max_bytes(name)
+        if len(content) > most:
             raise FixInput(
-                f"{name} would have {len(content):,} bytes; at most {MAX_BYTES[name]:,} are read",
+                f"{name} would have {len(content):,} bytes; at most {most:,} are read",
                 where=str(folder),
             )
 
@@ -227,6 +251,7 @@ def load_folder(folder: Path) -> SavedModel:
     document = read_document(folder)
     info = document.info
     where = str(folder / MODEL_FILE)
+    _require_trust(folder, document)
     data = _read_checked(folder, ARRAYS_FILE, document)
     try:
         arrays = load(data)
@@ -340,9 +365,12 @@ def check_arrays(folder: Path, document: ModelDocument) -> None:
 
 
 def _check_copy(folder: Path) -> None:
-    """Raise an error unless a copied model loads, and its card is unchanged."""
-    _read_checked(folder, CARD_FILE, read_document(folder))
-    load_folder(folder)
+    """Raise an error unless a copied model loads, and its card and its code are unchanged."""
+    document = read_document(folder)
+    for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
+        _read_checked(folder, name, document)
+    if not _untrusted_code(document):
+        load_folder(folder)
 
 
 def push_model(
@@ -355,7 +383,8 @@ def push_model(
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub.
 
-    It is checked first. Another model that is there is replaced only with --force.
+    It is checked first. Another model that is there is replaced only with --force. A model of own
+    code (FILE.py:NAME) takes the file along, with what this imports of its folder.
 
     Args:
         model: The name of a model of the workspace, or its folder.
@@ -377,7 +406,8 @@ def push_model(
     else:
         _send(folder, contents, target, force=force)
     n_bytes = sum(map(len, contents.values()))
-    return PushedModel(os.fspath(model), target, n_bytes)
+    code = tuple(name.removeprefix(CODE) for name in contents if name.startswith(CODE))
+    return PushedModel(os.fspath(model), target, n_bytes, code)
 
 
 def _send(
@@ -386,7 +416,7 @@ def _send(
     """Send the files of a model to a bucket or the hub, model.json last."""
     destination = open_target(target)
     names_there = destination.names()
-    strange = [name for name in names_there if name not in MAX_BYTES]
+    strange = [name for name in names_there if not _is_of_model(name)]
     if strange:
         raise AlreadyThere(
             f"{strange[0]} does not belong to a model",
@@ -458,9 +488,18 @@ def pull_model(
         for file in files_of(draft)[:-1]:
             _fetch(files, file, draft)
         _check_copy(draft)
-    pulled = load_folder(folder)
+    document = read_document(folder)
+    warnings: list[str | tuple[str, str]] = []
+    if _untrusted_code(document):
+        warnings.append(_how_to_trust(folder, document))
+        clips = read_clips(folder, document)
+        pulled = SavedModel(
+            document.info, None, document.created_by, folder, document.sha256, clips
+        )
+    else:
+        pulled = load_folder(folder)
     here = Workspace.of(workspace)
-    warnings = withdrawn_from_training(pulled.info, pulled.clips, here)
+    warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
     return replace(pulled, warnings=warnings)
 
 
@@ -490,8 +529,10 @@ def read_document(folder: Path) -> ModelDocument:
 
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return the files of a model in the order to write them; model.json is the last."""
-    listed = {*read_document(folder).files, MODEL_FILE}
-    return tuple(name for name in MAX_BYTES if name in listed)
+    files = read_document(folder).files
+    listed = {*files, MODEL_FILE}
+    code = sorted(name for name in files if _CODE_FILE.fullmatch(name))
+    return (*code, *(name for name in MAX_BYTES if name in listed))
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
@@ -515,11 +556,71 @@ def _refusal(folder: Path) -> str:
     """Return why a folder is not a saved model, or what else it holds; "" if it is one."""
     if not made_by_obygaze(folder / MODEL_FILE):
         return f"it has no {MODEL_FILE} of obygaze"
-    more = sorted({path.name for path in folder.iterdir()} - MAX_BYTES.keys())
+    more = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not _is_of_model(f"{name}/a.py" if path.is_dir() else name):
+            more.append(name)
     return f"it also holds {more[0]!r}" if more else ""
 
 
 MODEL = OwnFolder("model", _refusal)
+
+
+def _is_of_model(name: str) -> bool:
+    """Return whether a model may have a file of this name."""
+    return name in MAX_BYTES or _CODE_FILE.fullmatch(name) is not None
+
+
+def _max_bytes(name: str) -> int:
+    return MAX_BYTES.get(name, MAX_CODE_BYTES)
+
+
+def _code_of(names: Sequence[str]) -> dict[str, bytes]:
+    """Return the file of own code that a model names, with those of its folder that it imports."""
+    files = {}
+    for name in names:
+        if not name.partition(":")[0].endswith(".py"):
+            continue
+        part = find_part(name)
+        if part.folder is None:
+            continue
+        for path in part.files:
+            file = f"{CODE}{path.relative_to(part.folder).as_posix()}"
+            if not _CODE_FILE.fullmatch(file):
+                raise FixInput(
+                    f"a model cannot take along a file of this name: {path.name}",
+                    where=str(path),
+                    hint="letters, digits, _ and -, then .py",
+                )
+            files[file] = path.read_bytes()
+    return files
+
+
+def _untrusted_code(document: ModelDocument) -> str:
+    """Return the name of own code that a model has along and nobody has trusted; "" if none."""
+    for name in document.info.trust:
+        file = f"{CODE}{name.partition(':')[0]}"
+        if file in document.files and name not in trusted_names():
+            return name
+    return ""
+
+
+def _require_trust(folder: Path, document: ModelDocument) -> None:
+    """Raise an error that names the code in the folder of a model, if it is not trusted."""
+    if _untrusted_code(document):
+        sentence, hint = _how_to_trust(folder, document)
+        raise FixUsage(sentence, where=str(folder), hint=hint)
+
+
+def _how_to_trust(folder: Path, document: ModelDocument) -> tuple[str, str]:
+    """Return that a model would run own code, and what allows it."""
+    name = _untrusted_code(document)
+    path = shlex.quote(str(folder / CODE / name))
+    return (
+        f"{document.info.name} would run own code, {name}, which is not trusted",
+        f"read the code in {folder / CODE}, then --trust {path}",
+    )
 
 
 def _write(
@@ -542,7 +643,7 @@ def _write(
     with write_then_rename(folder, check_place) as draft:
         draft.mkdir()
         for name, data in contents.items():
-            write_atomic(draft / name, data)
+            _put(draft / name, data)
         if check is not None:
             check(draft)
     return folder
@@ -550,10 +651,15 @@ def _write(
 
 def _fetch(files: Files, name: str, draft: Path) -> None:
     try:
-        data = files.read(name, MAX_BYTES[name])
+        data = files.read(name, _max_bytes(name))
     except FileNotFoundError as error:
         raise NotFound(f"no model here: no {name}", where=files.location) from error
-    write_atomic(draft / name, data.data)
+    _put(draft / name, data.data)
+
+
+def _put(path: Path, data: bytes | memoryview) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, data)
 
 
 def _mark_of(content: bytes) -> FileMark:
@@ -563,7 +669,7 @@ def _mark_of(content: bytes) -> FileMark:
 def _read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     """Return the bytes of a file after comparing its size and checksum with model.json."""
     path = folder / name
-    if name not in document.files:
+    if name not in document.files or not _is_of_model(name):
         raise Corrupt(f"{MODEL_FILE} does not list {name}", where=str(folder))
     mark = document.files[name]
     if not path.is_file() or path.is_symlink():
@@ -571,10 +677,9 @@ def _read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     size = path.stat().st_size
     if size != mark.n_bytes:
         raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
-    if size > MAX_BYTES[name]:
-        raise Corrupt(
-            f"{size:,} bytes; at most {MAX_BYTES[name]:,} are read", where=str(path)
-        )
+    most = _max_bytes(name)
+    if size > most:
+        raise Corrupt(f"{size:,} bytes; at most {most:,} are read", where=str(path))
     data = path.read_bytes()
     if sha256_bytes(data) != mark.sha256:
         raise Corrupt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -245,8 +246,11 @@ def check_arrays(store: Store, drawn: Drawn, names: set[str]) -> None:
 
 
 @settings(max_examples=10)
-@given(seed=st.integers(0, 999), pool=st.sampled_from(["also", "only"]))
-def test_padding_is_never_in_a_maximum(
+@given(
+    seed=st.integers(0, 999),
+    pool=st.sampled_from(["also", "only", "also-mean", "only-mean"]),
+)
+def test_padding_is_never_in_what_is_pooled(
     tmp_path_factory: pytest.TempPathFactory, seed: int, pool: Any
 ) -> None:
     """Of a file of another program: frames, some of them padding, and their times."""
@@ -271,14 +275,17 @@ def test_padding_is_never_in_a_maximum(
     for clip, real in zip(frames, is_real, strict=True):
         if real.any():
             vectors = clip[real].reshape(-1, clip.shape[-1])
-            expected.append([max(column) for column in vectors.T.tolist()])
-    name = "pooled" if pool == "also" else "frames"
-    np.testing.assert_array_equal(store.matrix(name, missing="drop"), expected)
+            is_mean = pool.endswith("mean")
+            of_column = statistics.fmean if is_mean else max
+            expected.append([of_column(column) for column in vectors.T.tolist()])
+    pooled = store.matrix("pooled", missing="drop")
+    np.testing.assert_array_equal(pooled, np.array(expected, np.float32))
     arrays = [array.name for array in store.record.arrays]
+    is_beside = pool.startswith("also")
     assert arrays == (
-        ["frames", "mask", "time_s", "pooled"] if pool == "also" else ["frames"]
+        ["frames", "mask", "time_s", "pooled"] if is_beside else ["pooled"]
     )
-    if pool == "also":
+    if is_beside:
         rows = np.flatnonzero(has_frames)
         np.testing.assert_array_equal(store.read("time_s", rows), times[rows])
         np.testing.assert_array_equal(store.real_frames("frames", rows), is_real[rows])

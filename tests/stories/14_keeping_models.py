@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def test_a_saved_model_runs_no_code_that_is_not_trusted(ws: Workspace) -> None:
 
     predict = "models predict machine planted --in-sample"
     refused = ws.process(f"{predict} -o no.csv", code=2)
-    assert "--trust mine.py:scaled_machine" in refused.text
+    assert "--trust models/machine/code/mine.py:scaled_machine" in refused.text
     assert not ws.path("this-ran").exists()
 
     trusting = f"{predict} --trust mine.py:scaled_machine"
@@ -254,6 +255,38 @@ def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:
         found[row["clip_id"]] = float(row["score:positive"])
     scores = [found[clip_id] for clip_id in clip_ids]
     return np.allclose(scores, expected, atol=1e-5)
+
+
+def test_a_model_of_own_code_takes_its_file_to_another_lab(
+    ws: Workspace, tmp_path: Path
+) -> None:
+    """The file stayed behind, and nothing said so."""
+    X = planted_clips(ws).X
+    ws.write("half.py", "HALF = 0.5\n")
+    fit = "self.border_ = 2 * HALF * np.mean(X[:, 0])"
+    code = OWN_CLASS.format(fit=fit, score="X[:, 0] - self.border_")
+    ws.write("own.py", f"from half import HALF\n{code}")
+    ws(f"train own.py:Middle planted films -o own {QUICK}")
+    ws.process("models push own ../disk/own", code=2)
+    said = ws.process("models push own ../disk/own --trust own.py:Middle").text
+    assert "with the own code that it needs: half.py, own.py" in said
+    ws("store push planted ../disk/planted --no-licence")
+
+    lab = Workspace(tmp_path / "lab")
+    shutil.copytree(ws.path("manifests"), lab.path("manifests"))
+    lab("store pull ../disk/planted")
+    said = lab.process("models pull ../disk/own").text
+    assert "own would run own code, own.py:Middle, which is not trusted" in said
+    assert "--trust models/own/code/own.py:Middle" in said
+    assert lab.read("models/own/code/own.py") == ws.read("own.py")
+    predict = "models predict own planted --in-sample -o own.csv"
+    refused = lab.process(predict, code=2).text
+    assert "--trust models/own/code/own.py:Middle" in refused
+    lab.process(f"{predict} --trust models/own/code/own.py:Middle")
+    assert has_scores(lab, "own.csv", X[:, 0] - X[:, 0].mean())
+    # Another file of this name is not the code that the model was trained with.
+    lab.write("models/own/code/half.py", "HALF = 5\n")
+    lab.process(f"{predict} --force --trust models/own/code/own.py:Middle", code=5)
 
 
 def test_what_an_own_class_learns_is_kept(ws: Workspace) -> None:

@@ -395,3 +395,31 @@ def test_enter_saves_after_a_click(browser: Any, ws: Workspace) -> None:
         wait(lambda: saved(ws) == [("even", 10, 19, "S")])
         # The next mark is a new one, which has no start.
         wait(lambda: page.start_of_mark() == "not set")
+
+
+# ---- from a folder of films to a mark ------------------------------------------------------------
+
+
+def test_a_scholar_with_a_folder_of_films_marks_at_once(
+    browser: Any, ws: Workspace
+) -> None:
+    """The manifest of a folder is made by the page: one command leads to a saved mark."""
+    ws.path("my films").mkdir()
+    write_video(
+        ws.path("my films/even.mp4"), numbers=range(300), options={"g": "48"}, rate=25
+    )
+    table = f"segments/my_films.{ANNOTATOR}.csv"
+    with viewed(ws, "my films", "--annotate", ANNOTATOR) as server:
+        page = FilmPage(browser, server.address, "my_films")
+        page.choose_film("even")
+        page.wait_for_picture(0)
+        page.go_to("picture 10")
+        page.wait_for_picture(10)
+        page.press("i", ".", ".")
+        page.wait_for_picture(12)
+        page.press("o", LEVEL_KEYS["S"])
+        wait(lambda: ws.path(table).exists() and len(ws.read_table(table)) == 1)
+    (mark,) = ws.read_table(table)
+    found = [mark[name] for name in ("movie_id", "start_frame", "end_frame", "level")]
+    assert found == ["even", "10", "11", "S"]
+    assert float(mark["framerate"]) == 25

@@ -108,12 +108,11 @@ def pictures_shown(start_ms: int, end_ms: int, rate: Fraction) -> tuple[int, int
 
 
 def import_back(ws: Workspace, folder: str, suffix: str) -> list[Mark]:
-    """Return the marks of the files of the films, which are imported one by one."""
-    for film, rate in RATES.items():
-        ws(
-            f"manifest import segments {folder}/{film}{suffix} --fps {rate} -o back-{film}"
-        )
-    return marks_of_manifest(ws, *[f"back-{film}" for film in RATES])
+    """Return the marks of the files of the films, each at its own rate."""
+    files = " ".join(f"{folder}/{film}{suffix}" for film in RATES)
+    rates = " ".join(f"--fps {film}={rate}" for film, rate in RATES.items())
+    ws(f"manifest import segments {files} {rates} -o back")
+    return marks_of_manifest(ws, "back")
 
 
 def test_elan_reads_the_marks_and_they_come_back_picture_for_picture(
@@ -512,3 +511,42 @@ def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> No
     assert projected(ws, "--threshold 2/5") == [("lake-1", "S")]
     found = projected(ws, "--threshold 1/2")
     assert found == [("lake-1", "EN")], "no mark reaches the threshold"
+
+
+# ---- labels of two labs --------------------------------------------------------------------------
+
+
+def test_clips_that_two_labs_annotated_become_rows_of_two_annotators(
+    ws: Workspace,
+) -> None:
+    spans = {f"lake-{n}": (2 * n, 2 * n + 2) for n in range(4)}
+    labels = {"paris": ["EN", "EN", "S", "S"], "nice": ["EN", "S", "S", "HN"]}
+    for lab, levels in labels.items():
+        rows = []
+        for (clip, (start, end)), level in zip(spans.items(), levels, strict=True):
+            times = {"start_s": start, "end_s": end}
+            rows.append({"clip_id": clip, "movie_id": "lake", **times, "level": level})
+        # Nice did not see the first clip.
+        ws.write_table(f"{lab}.csv", rows[lab == "nice" :])
+        ws(f"manifest import csv {lab}.csv -o {lab}")
+    said = ws("manifest merge paris nice -o both").text
+    assert "manifests/both.toml: 7 clips of 1 film (EN 2, HN 1, S 4)" in said
+    assert "3 clips in several of the manifests" in said
+    ws("manifest export csv both -o both.csv")
+    found = {}
+    for row in ws.read_table("both.csv"):
+        clip = row["clip_id"].removesuffix(f".{row['annotator']}")
+        assert (float(row["start_s"]), float(row["end_s"])) == spans[clip]
+        found[clip, row["annotator"]] = row["level"]
+    assert found == {
+        **{(f"lake-{n}", "paris"): labels["paris"][n] for n in range(4)},
+        **{(f"lake-{n}", "nice"): labels["nice"][n] for n in range(1, 4)},
+    }
+    # A third lab has other times for a clip of this name.
+    row = {"clip_id": "lake-1", "movie_id": "lake", "start_s": 50, "end_s": 52}
+    ws.write_table("oslo.csv", [{**row, "level": "S"}])
+    ws("manifest import csv oslo.csv -o oslo")
+    said = ws("manifest merge both oslo -o all", code=1).text
+    assert "rows of the clip 'lake-1' contradict each other" in said
+    assert "times: 2 s to 4 s and 50 s to 52 s" in said
+    assert "in: both, oslo" in said

@@ -7,6 +7,7 @@ pictures that were asked for. Every picture of these films carries its number.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -142,7 +143,11 @@ def numbers_of_seconds(first: int, levels: list[str]) -> list[int]:
     return numbers
 
 
-def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
+LEVELS_OF_NEW_FILM = ["EN", "EN", "S", "EN", "S", "S", "S", "EN"]
+
+
+def write_training_films(ws: Workspace) -> list[dict[str, object]]:
+    """Write four films, and one to score; return the clips of the four, each a second."""
     draw = Random(SEED)
     rows = []
     for number, film in enumerate(TRAINING_FILMS):
@@ -152,27 +157,41 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
         write_film(ws.path(f"training/{film}.mp4"), numbers)
         for second, level in enumerate(levels):
             concepts = "Look" if level == "S" else ""
-            row = {"clip_id": f"{film}:{second:06d}", "movie_id": film, "level": level}
-            rows.append({**row, "concepts": concepts})
-    levels_of_new_film = ["EN", "EN", "S", "EN", "S", "S", "S", "EN"]
-    write_film(ws.path("new/pier.mp4"), numbers_of_seconds(800, levels_of_new_film))
+            ids = {"clip_id": f"{film}:{second:06d}", "movie_id": film}
+            times = {"start_s": second, "end_s": second + 1}
+            rows.append({**ids, **times, "level": level, "concepts": concepts})
+    write_film(ws.path("new/pier.mp4"), numbers_of_seconds(800, LEVELS_OF_NEW_FILM))
+    return rows
+
+
+def train_motion(ws: Workspace, store: str, manifest: str) -> None:
+    """Train the model `motion`, for which moving pictures are S."""
+    settings = "--jobs 1 --set report.replicates=50"
+    ws(f"train ridge {store} {manifest} -o motion {settings}")
+
+
+def decided(rows: list[dict[str, str]]) -> list[str]:
+    return ["S" if row["decision"] == "positive" else "EN" for row in rows]
+
+
+def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
+    rows = write_training_films(ws)
+    for row in rows:
+        del row["start_s"], row["end_s"]
     ws.write_table("labels.csv", rows)
     ws("manifest import csv labels.csv -o labels")
     for name in ("training", "new"):
         ws(f"manifest windows {name} -o {name} --seconds 1 --every 1")
         ws(f"extract run {name} -b descriptors --workers 1")
-    ws(
-        "train ridge training.descriptors labels -o motion --jobs 1 --set report.replicates=50"
-    )
+    train_motion(ws, "training.descriptors", "labels")
     ws("models predict motion new.descriptors -o scores.csv")
     scores = ws.read_table("scores.csv")
     assert [row["movie_id"] for row in scores] == ["pier"] * 8
     assert [float(row["start_s"]) for row in scores] == list(range(8))
     assert {row["basis"] for row in scores} == {"unseen"}
-    decided = ["S" if row["decision"] == "positive" else "EN" for row in scores]
-    assert decided == levels_of_new_film
+    assert decided(scores) == LEVELS_OF_NEW_FILM
     values = np.array([float(row["score:positive"]) for row in scores])
-    is_s = np.array([level == "S" for level in levels_of_new_film])
+    is_s = np.array([level == "S" for level in LEVELS_OF_NEW_FILM])
     assert values[is_s].min() > values[~is_s].max()
     # A player shows them as subtitles, each at its second of the film.
     webvtt = pytest.importorskip("webvtt")
@@ -181,6 +200,84 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     assert [cue.start for cue in cues] == [f"00:00:0{k}.000" for k in range(8)]
     shown = [float(cue.text.split()[-1]) for cue in cues]
     assert shown == pytest.approx(list(values), rel=1e-3)
+
+
+def scores_of(ws: Workspace, clips: str) -> tuple[list[str], list[dict[str, str]]]:
+    """Type `models predict` and what it says to try, until there are scores; return both."""
+    typed = []
+    for _ in range(4):
+        line = f"models predict motion {clips} -o scores.csv --force"
+        answer = ws(line, code=(0, 1, 2))
+        if answer.code == 0:
+            return typed, ws.read_table("scores.csv")
+        tried = re.search("Try: obygaze ([^,\n]*)", answer.err)
+        assert tried is not None, answer.err
+        typed.append(tried[1])
+        ws(tried[1])
+    raise AssertionError(typed)
+
+
+def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> None:
+    """It ended at "another recipe", and named the store of the training."""
+    rows = write_training_films(ws)
+    for row in rows:
+        row["clip_id"] = str(row["clip_id"]).replace(":00000", "-")
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o clips")
+    ws("manifest link clips training")
+    ws("extract run clips -b descriptors --workers 1")
+    train_motion(ws, "clips.descriptors", "clips")
+    said = ws("models predict motion new/pier.mp4", code=2).text
+    assert "Try: new, the folder that it is in" in said
+    typed, scores = scores_of(ws, "new")
+    assert typed == [
+        "manifest windows new -o new --seconds 1",
+        "extract run new -b descriptors",
+    ]
+    assert decided(scores) == LEVELS_OF_NEW_FILM
+    assert {row["basis"] for row in scores} == {"unseen"}
+    said = ws("models predict motion new").text
+    assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
+    # The clips of these times have the same features, and get the same scores.
+    table = []
+    for second in range(8):
+        ids = {"clip_id": f"pier-{second}", "movie_id": "pier"}
+        table.append({**ids, "start_s": second, "end_s": second + 1})
+    ws.write_table("cut.csv", table)
+    ws("manifest import csv cut.csv -o cut")
+    said = ws("models predict motion cut", code=1).text
+    assert "Try: obygaze manifest link cut FOLDER" in said
+    ws("manifest link cut new")
+    typed, of_clips = scores_of(ws, "cut")
+    assert typed == ["extract run cut -b descriptors"]
+    column = "score:positive"
+    assert [row[column] for row in of_clips] == [row[column] for row in scores]
+    # A manifest of whole films is cut, before features that a model cannot read are made.
+    ws("manifest import folder new -o whole")
+    said = ws("models predict motion whole", code=1).text
+    assert "Try: obygaze manifest windows whole -o whole-cut --seconds 1" in said
+
+
+@pytest.mark.check("trains another model")
+def test_a_model_of_windows_asks_for_windows_of_its_grid(ws: Workspace) -> None:
+    rows = write_training_films(ws)
+    for row in rows:
+        del row["start_s"], row["end_s"]
+    ws.write_table("labels.csv", rows)
+    ws("manifest import csv labels.csv -o labels")
+    ws("manifest windows training -o training --window 25 --stride 25")
+    ws("extract run training -b descriptors --workers 1")
+    train_motion(ws, "training.descriptors", "labels")
+    typed, scores = scores_of(ws, "new")
+    assert typed == [
+        "manifest windows new -o new --window 25 --stride 25",
+        "extract run new -b descriptors",
+    ]
+    assert decided(scores) == LEVELS_OF_NEW_FILM
+    ws("manifest windows new -o other --seconds 2")
+    ws("extract run other -b descriptors --workers 1")
+    said = ws("models predict motion other.descriptors", code=5).text
+    assert "motion was trained on windows" in said
 
 
 # ---- the pictures --------------------------------------------------------------------------------

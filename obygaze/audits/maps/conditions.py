@@ -22,8 +22,8 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import MUTED, canvas, figure_stem, save
 from obygaze_features.core.options import Option
+from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Matrix, Store, open_store
 from obygaze_models.evaluation.permutation import holm, p_text, permutation_p
 

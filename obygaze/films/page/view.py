@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import click
 
 from obygaze_features.core.commands import Session, command, option_group
+from obygaze_features.core.console import count, silent
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
@@ -46,23 +47,30 @@ def open_site(
     segments: Annotated[PathLike | None, Option(exists="file")] = None,
     annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
     blind: Annotated[bool, Option(group="Annotate")] = False,
+    note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Site:
     """Return the page of a manifest, for `server_of` or `export`.
 
     Args:
-        manifest: The clips. The default is those of the run, or the only manifest of the workspace.
+        manifest: The clips, or a folder of films, of which a manifest is made. The default is those
+            of the run, or the only manifest of the workspace.
         run: Show the out-of-fold scores of this run.
         store: Features, to find similar clips.
         model: Explain the decisions of this saved bottleneck.
         segments: Show the segments of this CSV, too.
         annotate: Mark segments, saved under this name.
         blind: Show no predictions and no marks of others.
+        note: Is called with a sentence on what was made.
         workspace: The workspace, if it is not the current one.
     """
     from obygaze.films.marks import MarkTable
     from obygaze.films.page.site import Site
     from obygaze.films.vocabulary import read_vocabulary, vocabulary_path
+    from obygaze_features.manifest.adapters.folder import (
+        is_folder_of_videos,
+        manifest_of_folder,
+    )
     from obygaze_models.runner.experiments import named_manifest
     from obygaze_models.runner.tables import read_run
 
@@ -77,7 +85,13 @@ def open_site(
         own_manifest = named["name"] if is_here else scored.place(named["path"])
     if manifest is None:
         manifest = own_manifest
-    clips, _ = named_manifest(manifest, workspace)
+    if manifest is not None and is_folder_of_videos(manifest, opened_workspace):
+        clips, is_new = manifest_of_folder(Path(manifest), opened_workspace)
+        if is_new:
+            made_of = count(len(clips), "video")
+            note(f"made the manifest {clips.name} of {made_of} in {manifest}")
+    else:
+        clips, _ = named_manifest(manifest, workspace)
     if scored and clips.name != scored.about["manifest"]["name"]:
         made_from = scored.about["manifest"]["name"]
         words = ["obygaze", "view", str(own_manifest), "--run", str(run)]
@@ -212,6 +226,7 @@ def view(
 
     Examples:
         obygaze view films --run honest
+        obygaze view ~/Videos/films --annotate ada
         obygaze view films --model my-bottleneck --store films.xclip
         obygaze view films --annotate ada --blind
         obygaze view films --run honest --export page
@@ -220,7 +235,7 @@ def view(
     from obygaze.films.page.routes import server_of
 
     console = session.console
-    site = open_site(**inputs, workspace=session.workspace.root)
+    site = open_site(**inputs, note=console.note, workspace=session.workspace.root)
     if site.marks is not None and not site.has_concepts:
         console.note(f"{site.manifest.name} has no concepts: marks have levels only")
     if folder is not None:

@@ -1,20 +1,23 @@
 """Read a folder of videos as a manifest: a clip for each file."""
 
+import os
 import re
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TableRow
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of, ids_of_names
-from obygaze_features.manifest.link import find_videos
-from obygaze_features.manifest.model import Header, Manifest, ascii_id
-from obygaze_features.manifest.tables import TableRow
+from obygaze_features.manifest.link import find_videos, manifests_with_videos
+from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 
@@ -75,6 +78,54 @@ def read(
     title = name or ascii_id(folder.resolve().name) or "videos"
     header = Header(title, video_root=folder.resolve().as_posix())
     return ImportedManifest(Manifest(title, header, clips))
+
+
+def manifests_of_folder(folder: Path, workspace: Workspace) -> list[Manifest]:
+    """Return the manifests of a workspace whose videos are those of a folder."""
+    root = folder.resolve().as_posix()
+    known = manifests_with_videos(workspace)
+    return [manifest for manifest in known if manifest.header.video_root == root]
+
+
+def is_folder_of_videos(name: PathLike, workspace: Workspace) -> bool:
+    """Return whether a name is that of a folder of videos, and of no manifest.
+
+    A video is an error that names its folder.
+    """
+    path = Path(name)
+    if workspace.manifest(os.fspath(name)).is_file():
+        return False
+    if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
+        raise FixUsage(
+            f"{path} is a film, expected the folder of films",
+            hint=f"{path.parent}, the folder that it is in",
+        )
+    return path.is_dir() and bool(find_videos(path))
+
+
+def manifest_of_folder(folder: Path, workspace: Workspace) -> tuple[Manifest, bool]:
+    """Return the manifest of a folder of videos, and whether it was made now.
+
+    A manifest of clips that is linked to the folder is the one, else a new one has a clip for each
+    file.
+    """
+    known = [
+        manifest
+        for manifest in manifests_of_folder(folder, workspace)
+        if not isinstance(manifest.clips, Windows)
+    ]
+    if len(known) > 1:
+        names = [manifest.name for manifest in known]
+        raise FixUsage(
+            f"several manifests have the films of this folder: {few(names)}",
+            where=str(folder),
+            hint="name one of them",
+        )
+    if known:
+        return known[0], False
+    imported = read(folder)
+    name = workspace.unused_manifest(imported.manifest.name)
+    return imported.save(name, workspace=workspace).manifest, True
 
 
 def _by_number(name: str) -> list[tuple[str, int]]:

@@ -71,7 +71,7 @@ from obygaze_features.store.withdrawals import (
 )
 
 Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
-Pool = Literal["none", "also", "only"]
+Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
 
 FORMATS: Mapping[str, Callable[..., Reader]] = {
     "npz": open_npz,
@@ -188,7 +188,7 @@ def import_features(
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
     are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
     called mask says which frames are real, time_s and asked_s when they are: they come with the
-    arrays of frames, and the maximum of --pool leaves padding out.
+    arrays of frames, and --pool leaves padding out.
 
     Of an export of this program, arrays, films, times, licence and citation are kept as they were
     in the store.
@@ -215,8 +215,8 @@ def import_features(
         arrays: Store the array, column or dataset path KEY under NAME.
         id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
-        pool: Keep the maximum over all vectors of a clip: as a further array 'pooled', or in place
-            of them. [default: also, for tokens; else none]
+        pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
+            further array (also), or in place of them (only). [default: also, for tokens; else none]
         backbone: The model that made them.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
@@ -227,7 +227,7 @@ def import_features(
     Commands:
         obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
         obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
-        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
+        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
         obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
         obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
@@ -587,7 +587,7 @@ def _recipe_of(
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
     if pool != "none":
-        facts["pooling"] = "maximum over all tokens, by the importer"
+        facts["pooling"] = f"{_pooling_of(pool)} over all tokens, by the importer"
     return Recipe.unknown(source, facts)
 
 
@@ -602,8 +602,9 @@ def _origin_of(reader: Reader) -> Origin:
 class Stored(NamedTuple):
     """An array of the store: of which array of the files it is, and its shape and type.
 
-    `file_shape` is the shape that most clips have in the files. A pooled array is the maximum over
-    all vectors of a clip; over those of its real frames, if `mask` names the column of a mask.
+    `file_shape` is the shape that most clips have in the files. An array with a `pooling` is the
+    maximum or the mean over all vectors of a clip; over those of its real frames, if `mask` names
+    the column of a mask.
     """
 
     name: str
@@ -611,7 +612,7 @@ class Stored(NamedTuple):
     shape: Shape
     file_shape: Shape
     dims: tuple[str, ...] = ()
-    is_pooled: bool = False
+    pooling: str = ""
     mask: str = ""
 
     @property
@@ -623,15 +624,18 @@ class Stored(NamedTuple):
 def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
     """Return the arrays of the store: those that were asked for, and what belongs to them."""
     features = _features_of(reader)
+    is_alone = pool.startswith("only")
     arrays = []
     for name in reader.columns:
-        is_pooled = pool == "only" and name in features
-        arrays.append(_stored_array(reader, clips, name, is_pooled))
-    if pool == "also":
-        arrays += _pooled_too(reader, arrays)
+        pooling = _pooling_of(pool) if is_alone and name in features else ""
+        arrays.append(_stored_array(reader, clips, name, pooling))
+    if is_alone:
+        arrays = _with_usual_name(arrays)
+    elif pool != "none":
+        arrays += _pooled_too(reader, arrays, _pooling_of(pool))
     arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
     companions = set(reader.companions)
-    if pool == "only":
+    if is_alone:
         # Of the arrays of frames there is one vector left.
         companions.update(reader.columns.keys() - set(features))
     asked = [stored.array for stored in arrays if stored.name not in companions]
@@ -639,7 +643,24 @@ def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
     return [stored for stored in arrays if stored.array in together]
 
 
-def _pooled_too(reader: Reader, arrays: Sequence[Stored]) -> list[Stored]:
+def _pooling_of(pool: Pool) -> str:
+    """Return how the vectors of a clip become one: "maximum" or "mean"."""
+    return "mean" if pool.endswith("mean") else "maximum"
+
+
+def _with_usual_name(arrays: Sequence[Stored]) -> list[Stored]:
+    """Return arrays of which the only one that several vectors become is called 'pooled'.
+
+    Experiments look for it. A name that they look for, too, stays.
+    """
+    several = [one for one in arrays if one.pooling and len(one.file_shape.sizes) > 1]
+    names = {stored.name for stored in arrays}
+    if len(several) != 1 or several[0].name in VECTORS or POOLED in names:
+        return list(arrays)
+    return [one._replace(name=POOLED) if one is several[0] else one for one in arrays]
+
+
+def _pooled_too(reader: Reader, arrays: Sequence[Stored], pooling: str) -> list[Stored]:
     """Return the array 'pooled', if an array has several vectors a clip."""
     several = []
     for stored in arrays:
@@ -662,11 +683,11 @@ def _pooled_too(reader: Reader, arrays: Sequence[Stored]) -> list[Stored]:
             hint="--array NAME=KEY for one of them, or --pool only",
         )
     shape = Shape(several[0].shape.sizes[-1:], "float32")
-    return [several[0]._replace(name=POOLED, shape=shape, dims=(), is_pooled=True)]
+    return [several[0]._replace(name=POOLED, shape=shape, dims=(), pooling=pooling)]
 
 
 def _with_mask(stored: Stored, arrays: Sequence[Stored], reader: Reader) -> Stored:
-    """Return an array with the mask that belongs to the frames of which it is the maximum."""
+    """Return an array with the mask that belongs to the frames of which it is made."""
     frames = Array.of(
         stored.source,
         stored.file_shape.dtype,
@@ -674,7 +695,7 @@ def _with_mask(stored: Stored, arrays: Sequence[Stored], reader: Reader) -> Stor
         reader.dims.get(stored.source, ()),
     )
     for other in arrays:
-        if stored.is_pooled and belongs_to(other.array, frames) and other.name == MASK:
+        if stored.pooling and belongs_to(other.array, frames) and other.name == MASK:
             return stored._replace(mask=MASK)
     return stored
 
@@ -692,7 +713,7 @@ def _left_out(reader: Reader, stored_arrays: Sequence[Stored]) -> list[str]:
     return notes
 
 
-def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> Stored:
+def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stored:
     """Return how an array is stored: with the shape and type that most clips have."""
     here = clips.places[clips.places >= 0].tolist()
     clips_of_file_shape, problem = reader.columns[name].shapes(here)
@@ -706,7 +727,7 @@ def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> S
     clips_of_sizes: Counter[tuple[int, ...]] = Counter()
     types_of_sizes: dict[tuple[int, ...], set[str]] = {}
     for shape, n_clips in clips_of_file_shape.items():
-        sizes = shape.sizes[-1:] if is_pooled else shape.sizes
+        sizes = shape.sizes[-1:] if pooling else shape.sizes
         clips_of_sizes[sizes] += n_clips
         types_of_sizes.setdefault(sizes, set()).add(shape.dtype)
     usual, n_usual = clips_of_sizes.most_common(1)[0]
@@ -714,14 +735,15 @@ def _stored_array(reader: Reader, clips: Clips, name: str, is_pooled: bool) -> S
         raise FixInput(
             f"{name} has {len(clips_of_sizes)} shapes, and a store needs one for all clips",
             where=reader.where,
-            hint="--pool only keeps the maximum over all vectors of a clip",
+            hint="--pool only keeps the maximum over all vectors of a clip, --pool only-mean"
+            " their mean",
             details=[
                 f"{n} clips of {sizes}" for sizes, n in clips_of_sizes.most_common(20)
             ],
         )
     dtype, dims = _type_and_dims(reader, name, usual, types_of_sizes[usual])
     usual_in_files, _ = clips_of_file_shape.most_common(1)[0]
-    return Stored(name, name, Shape(usual, dtype), usual_in_files, dims, is_pooled)
+    return Stored(name, name, Shape(usual, dtype), usual_in_files, dims, pooling)
 
 
 def _type_and_dims(
@@ -757,15 +779,12 @@ def converted(
         is_real: Which frames of each row are real, if the files say it.
     """
     problems: dict[int, str] = {}
-    if stored.is_pooled and values.ndim > 2:
+    if stored.pooling and values.ndim > 2:
         if is_real is not None:
             is_real = is_real.astype(bool)
             for place in np.flatnonzero(~is_real.any(axis=1)).tolist():
                 problems[place] = f"{MASK} says that {stored.source} has no real frame"
-            further = (1,) * (values.ndim - is_real.ndim)
-            values = np.where(is_real.reshape(is_real.shape + further), values, -np.inf)
-        vectors = values.reshape(len(values), -1, values.shape[-1])
-        values = vectors.max(axis=1)
+        values = _pooled(values, is_real, stored.pooling)
     dtype = np.dtype(stored.shape.dtype)
     with np.errstate(over="ignore"):  # what is too large is found below
         rows = values.astype(dtype, copy=False)
@@ -784,6 +803,24 @@ def converted(
         for place in np.flatnonzero(had_values & ~has_values).tolist():
             problems[place] = f"{stored.name} has numbers too small for {dtype.name}"
     return rows, problems
+
+
+def _pooled(values: Values, is_real: Values | None, pooling: str) -> Values:
+    """Return the maximum or the mean over the vectors of each row; of the real ones only."""
+    n_vectors: Values | int = math.prod(values.shape[1:-1])
+    if is_real is not None:
+        further = values.shape[is_real.ndim : -1]
+        n_real = is_real.sum(axis=1, keepdims=True) * math.prod(further)
+        n_vectors = np.maximum(n_real, 1)
+        filler = -np.inf if pooling == "maximum" else 0
+        shape = is_real.shape + (1,) * (values.ndim - is_real.ndim)
+        values = np.where(is_real.reshape(shape), values, filler)
+    vectors = values.reshape(len(values), -1, values.shape[-1])
+    if pooling == "maximum":
+        pooled: Values = vectors.max(axis=1)
+    else:
+        pooled = vectors.sum(axis=1, dtype=np.float64) / n_vectors
+    return pooled
 
 
 def _not_finite(row: Values, stored: Stored) -> str:
@@ -861,9 +898,11 @@ class ImportedRows:
         self.places = self.clips.places.copy()
         n_rows = len(self.places)
         # A pooled array has the problems of the vectors that it is made of, unless there is a mask.
+        names = {stored.name for stored in self.stored}
         checked = []
         for stored in self.stored:
-            if stored.name == stored.source or stored.mask:
+            is_beside = stored.name != stored.source and stored.source in names
+            if stored.mask or not is_beside:
                 checked.append(stored)
         self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
@@ -988,7 +1027,7 @@ def _one_row(
             f"{MASK} has the shape {is_real.shape}, {stored.source} {value.shape}"
         )
     shape = checked_shape(Shape.of(value), stored.source)
-    sizes = shape.sizes[-1:] if stored.is_pooled else shape.sizes
+    sizes = shape.sizes[-1:] if stored.pooling else shape.sizes
     if sizes != stored.shape.sizes:
         raise BadRow(
             f"{stored.source} has the shape {shape.sizes}, most clips have"

@@ -409,7 +409,7 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
         (tmp_path / "out" / "lake.vtt").unlink()
     unknown = call_obygaze("manifest", "export", "vtt", "clips", cwd=tmp_path)
     assert unknown.code == 2
-    assert "--fps 24" in unknown.stderr
+    assert "--fps lake=25" in unknown.stderr
 
 
 def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
@@ -707,7 +707,7 @@ def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("extra", "hint"),
-    [({"framerate": "25 fps"}, "correct the column framerate"), ({}, "--fps 24")],
+    [({"framerate": "25 fps"}, "correct the column framerate"), ({}, "--fps a=25")],
 )
 def test_a_frame_rate_that_is_not_known_is_corrected_where_it_was_given(
     extra: dict[str, str], hint: str

@@ -332,7 +332,7 @@ def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
         done = call_obygaze(*words, cwd=tmp_path)
         assert done.code == 2
         assert "the frame rate of the film a is not known" in done.stderr
-        assert "--fps 25" in done.stderr
+        assert "--fps a=25" in done.stderr
         done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
         assert (
             "c.csv:3: column 'end_s': no frame is between these times at 24 frames"

@@ -27,13 +27,25 @@ def inside(tmp_path, monkeypatch):
 @pytest.fixture
 def linked(inside):
     """A manifest of two clips of a film of 23.976 pictures a second, with a video."""
+    link_clips()
+    return inside
+
+
+def link_clips():
     rows = "a-1,lake,0.0,1.0,EN\na-2,lake,1.0,2.0,S\n"
     Path("clips.csv").write_text(
         f"clip_id,movie_id,start_s,end_s,level\n{rows}", encoding="utf-8"
     )
     call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "marks").ok()
     call_obygaze("manifest", "link", "marks", "films").ok()
-    return inside
+
+
+def import_segments(*words):
+    return call_obygaze("manifest", "import", "segments", *words)
+
+
+def rates_of(name):
+    return {clip.movie_id: clip.extra["framerate"] for clip in read_manifest(name)}
 
 
 def test_the_rate_is_that_of_the_video(inside):
@@ -56,7 +68,7 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
     assert refused.code == 2
     assert "the frame rate of the film lake is not known" in refused.stderr
-    assert "Try: --fps 24, or that of the film" in refused.stderr
+    assert "Try: --fps lake=25, or that of the film" in refused.stderr
 
 
 def test_a_video_that_was_replaced_has_its_own_rate(inside):
@@ -69,46 +81,101 @@ def test_a_video_that_was_replaced_has_its_own_rate(inside):
 
 def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
     call_obygaze("manifest", "export", "elan", "marks", "-o", "films").ok()
-    words = ("manifest", "import", "segments", "films/lake.eaf", "-o", "read")
-    done = call_obygaze(*words).ok()
+    done = import_segments("films/lake.eaf", "-o", "read").ok()
     assert "lake: 23.976 frames per second, as its video" in done.stderr
-    rates = {clip.extra["framerate"] for clip in read_manifest("read")}
-    assert rates == {"23.976"}
+    assert rates_of("read") == {"lake": "23.976"}
     Path("alone").mkdir()
     Path("films/lake.eaf").rename("alone/lake.eaf")
-    refused = call_obygaze(
-        "manifest", "import", "segments", "alone/lake.eaf", "-o", "again"
-    )
+    # The manifest that is linked to the film says it too, until it is gone.
+    import_segments("alone/lake.eaf", "-o", "again").ok()
+    assert rates_of("again") == {"lake": "23.976"}
+    Path("manifests/marks.toml").unlink()
+    refused = import_segments("alone/lake.eaf", "-o", "third")
     assert refused.code == 2
     assert "lake.mp4 is not beside it, or cannot be read" in refused.stderr
-    assert "--fps 25, or that of the film" in refused.stderr
+    assert "--fps lake=25, or that of the film" in refused.stderr
 
 
-def test_other_files_of_segments_need_the_rate(inside):
+def test_cues_and_times_ask_the_linked_film(linked):
+    """A wrong --fps 25 was taken for the cues of a film that is linked and has 23.976."""
+    Path("lake.vtt").write_text("WEBVTT\n\n00:00.500 --> 00:01.500\nS\n", "utf-8")
+    columns = "movie_id,annotator,start_s,end_s,level\n"
+    Path("lake.csv").write_text(f"{columns}lake,ada,0.5,1.5,S\n", "utf-8")
+    for file in ("lake.vtt", "lake.csv"):
+        import_segments(file, "-o", "read", "--force").ok()
+        assert rates_of("read") == {"lake": "23.976"}
+        (mark,) = read_manifest("read")
+        # .5 and 1.5 s times 24000/1001 are 11.99 and 35.96 pictures.
+        assert (mark.extra["start_frame"], mark.extra["end_frame"]) == ("12", "35")
+        for given in ("25", "lake=25"):
+            refused = import_segments(file, "-o", "read", "--force", "--fps", given)
+            assert refused.code == 2
+            assert (
+                "--fps 25 is not the rate of the film lake: its video has 23.976"
+                in refused.stderr
+            )
+        import_segments(file, "-o", "read", "--force", "--fps", "23.976").ok()
+    project = ("manifest", "project", "lake.csv", "--every", "1")
+    assert call_obygaze(*project, "--fps", "25").code == 2
+    call_obygaze(*project).ok()
+
+
+def test_a_rate_is_for_each_film_without_a_video(linked):
+    """One rate was silently that of all films."""
+    for film in ("lake", "pier", "quay"):
+        cues = "WEBVTT\n\n00:01.000 --> 00:02.000\nS\n"
+        Path(f"{film}.vtt").write_text(cues, "utf-8")
+    files = ("lake.vtt", "pier.vtt", "quay.vtt", "-o", "cues", "--force")
+    refused = import_segments(*files)
+    assert refused.code == 2
+    assert "the frame rate of the film pier is not known" in refused.stderr
+    assert "--fps pier=25" in refused.stderr
+    import_segments(*files, "--fps", "pier=25", "--fps", "quay=12.5").ok()
+    assert rates_of("cues") == {"lake": "23.976", "pier": "25", "quay": "12.5"}
+    said = import_segments("pier.vtt", "quay.vtt", "-o", "two", "--fps", "25").ok()
+    assert rates_of("two") == {"pier": "25", "quay": "25"}
+    assert (
+        "25 frames per second, as --fps says, in each of these films: pier, quay"
+        in said.stderr
+    )
+    refused = import_segments("pier.vtt", "-o", "x", "--fps", "peir=25", "--fps", "25")
+    assert refused.code == 2
+    assert "--fps names a film without marks: peir" in refused.stderr
+
+
+def test_two_copies_of_a_film_need_the_rate_of_one(linked):
+    """Marks were made in one of two copies: the rate says in which."""
+    Path("dvd").mkdir()
+    write_video(Path("dvd/lake.mp4"), numbers=range(50), rate=25)
+    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "dvd").ok()
+    call_obygaze("manifest", "link", "dvd", "dvd").ok()
     Path("lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
-    refused = call_obygaze("manifest", "import", "segments", "lake.vtt", "-o", "x")
-    assert (refused.code, "the frame rate is not known" in refused.stderr) == (2, True)
+    assert import_segments("lake.vtt", "-o", "read").code == 2
+    for rate in ("25", "23.976"):
+        import_segments("lake.vtt", "-o", "read", "--fps", rate, "--force").ok()
+        assert rates_of("read") == {"lake": rate}
+    assert import_segments("lake.vtt", "-o", "read", "--fps", "30", "--force").code == 2
 
 
-def test_marks_behind_the_end_of_the_video_are_refused(linked):
+def test_marks_behind_the_end_of_the_video_are_refused(inside):
     """A film of 48 pictures, 2 seconds, got a mark up to picture 99999."""
     marks = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
     Path("own.csv").write_text(f"{marks}lake,ada,0,99999,S,23.976\n", "utf-8")
     # Without a video nobody knows the end of the film.
-    call_obygaze("manifest", "import", "segments", "own.csv", "-o", "own").ok()
+    import_segments("own.csv", "-o", "own").ok()
     words = ("manifest", "export", "elan", "own.csv", "-o", "films")
     call_obygaze(*words).ok()
+    link_clips()
     problem = "the last picture of lake is 47, not 99999"
     text = Path("films/lake.eaf").read_text("utf-8")
     media = '<MEDIA_DESCRIPTOR MEDIA_URL="lake.mp4" MIME_TYPE="video/mp4"/></HEADER>'
     changed, n_changed = re.subn("(<HEADER[^>]*)/>", rf"\1>{media}", text)
     assert n_changed == 1
     Path("films/lake.eaf").write_text(changed, "utf-8")
-    refused = call_obygaze(
-        "manifest", "import", "segments", "films/lake.eaf", "-o", "x"
-    )
-    assert refused.code == 1
-    assert problem in refused.stderr
+    for file in ("films/lake.eaf", "own.csv"):
+        refused = import_segments(file, "-o", "x")
+        assert refused.code == 1
+        assert problem in refused.stderr
     call_obygaze("manifest", "link", "own", "films").ok()
     for words in (
         ("export", "vtt", "own", "-o", "out"),
@@ -121,15 +188,20 @@ def test_marks_behind_the_end_of_the_video_are_refused(linked):
         assert problem in refused.stderr
 
 
-def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(linked):
+def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(inside):
     """Marks of a copy of 24 pictures a second were put on clips of one of 23.976."""
     marks = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
     Path("own.csv").write_text(f"{marks}lake,ada,0,9,S,24\n", "utf-8")
+    import_segments("own.csv", "-o", "own").ok()
+    link_clips()
     problem = "the pictures of lake are counted at 24 per second, its video has 23.976"
-    refused = call_obygaze("manifest", "project", "own.csv", "--clips", "marks")
-    assert refused.code == 1
-    assert problem in refused.stderr
-    call_obygaze("manifest", "import", "segments", "own.csv", "-o", "own").ok()
+    for words in (
+        ("project", "own.csv", "--clips", "marks"),
+        ("import", "segments", "own.csv", "-o", "x"),
+    ):
+        refused = call_obygaze("manifest", *words)
+        assert refused.code == 1
+        assert problem in refused.stderr
     call_obygaze("manifest", "link", "own", "films").ok()
     refused = call_obygaze("manifest", "export", "vtt", "own", "-o", "out")
     assert refused.code == 1

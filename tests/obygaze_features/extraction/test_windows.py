@@ -565,13 +565,16 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
         call_obygaze("-C", tmp_path, "extract", "run", "cut", "-b", "descriptors").code
         == 0
     )
-    by_hand = open_store(tmp_path / "stores" / "cut.descriptors").matrix("clip").values
-    slices = (
-        open_store(tmp_path / "stores" / "w.descriptors")
-        .matrix("clip", films="tt1")
-        .values
-    )
-    assert slices.tobytes() == by_hand.tobytes()
+    of_clips = open_store(tmp_path / "stores" / "cut.descriptors")
+    of_windows = open_store(tmp_path / "stores" / "w.descriptors")
+    for array in of_clips.feature_arrays:
+        by_hand = of_clips.matrix(array).values
+        slices = of_windows.matrix(array, films="tt1").values
+        assert slices.tobytes() == by_hand.tobytes()
+    # So a model of clips reads windows.
+    assert of_windows.recipe.fingerprint != of_clips.recipe.fingerprint
+    assert of_windows.recipe.of_clips == of_clips.recipe == of_clips.recipe.of_clips
+    assert of_windows.recipe.grid == {"window": 16, "stride": 16}
 
 
 def test_blocks_of_any_size_and_a_stop_change_no_number(

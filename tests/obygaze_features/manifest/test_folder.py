@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.adapters.folder import read
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.adapters.folder import (
+    is_folder_of_videos,
+    manifest_of_folder,
+    read,
+)
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.times import film_times
 
@@ -93,3 +98,25 @@ def test_parts_of_a_film_are_in_the_order_of_their_numbers(tmp_path: Path) -> No
     assert [clip.video for clip in of_lake] == names
     times = film_times(of_lake, length_of=lambda _: 10.0)
     assert times.spans["part10"] == (30.0, 40.0)
+
+
+def test_the_manifest_of_a_folder_is_made_once(tmp_path: Path) -> None:
+    videos(tmp_path, "films/pier.mp4", "films/quay.mp4", "others/films/lake.mp4")
+    workspace = Workspace(tmp_path / "w")
+    made, is_new = manifest_of_folder(tmp_path / "films", workspace)
+    assert (made.name, is_new) == ("films", True)
+    assert made.clip_ids == ("pier", "quay")
+    assert manifest_of_folder(tmp_path / "films", workspace) == (made, False)
+    # Another folder of this name has a manifest of its own.
+    other, is_new = manifest_of_folder(tmp_path / "others" / "films", workspace)
+    assert (other.name, is_new) == ("films-2", True)
+    assert is_folder_of_videos(str(tmp_path / "films"), workspace)
+    assert not is_folder_of_videos("films", workspace)
+    assert not is_folder_of_videos(str(tmp_path / "w"), workspace)
+    with pytest.raises(FixUsage, match="is a film") as caught:
+        is_folder_of_videos(str(tmp_path / "films" / "pier.mp4"), workspace)
+    assert str(tmp_path / "films") in caught.value.hint
+    # Two manifests of clips may both be meant.
+    read(tmp_path / "films").save("again", workspace=workspace)
+    with pytest.raises(FixUsage, match="several manifests have the films"):
+        manifest_of_folder(tmp_path / "films", workspace)

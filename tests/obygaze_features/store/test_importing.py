@@ -6,6 +6,7 @@ import hashlib
 import io
 import shutil
 import zipfile
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,11 @@ def test_bytes_in_any_order_are_the_same_numbers(
     np.testing.assert_array_equal(values_of(made(file, tmp_path / "s"), "clip", IDS), X)
 
 
-def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
+def expected_pooling(pool: str) -> str:
+    return "mean over all" if pool.endswith("mean") else "maximum over all"
+
+
+def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) -> None:
     tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
     largest = [
@@ -268,8 +273,21 @@ def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
     assert [array.name for array in store.record.arrays] == ["tokens", "pooled"]
     np.testing.assert_array_equal(values_of(store, "pooled", IDS), largest)
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), tokens)
-    store = made(file, tmp_path / "b", pool="only")
-    np.testing.assert_array_equal(values_of(store, "tokens", IDS), largest)
+    means = [
+        [fsum(v) / 10 for v in zip(*clip.reshape(10, 4).tolist(), strict=True)]
+        for clip in tokens
+    ]
+    for pool, expected in (("only", largest), ("only-mean", means)):
+        store = made(file, tmp_path / pool, pool=pool)
+        # `run` looks for this name.
+        assert [array.name for array in store.record.arrays] == ["pooled"]
+        found = values_of(store, "pooled", IDS)
+        np.testing.assert_array_equal(found, np.array(expected, np.float32))
+        assert expected_pooling(pool) in store.recipe.facts["pooling"]
+    store = made(file, tmp_path / "d", pool="also-mean")
+    found = values_of(store, "pooled", IDS)
+    np.testing.assert_array_equal(found, np.array(means, np.float32))
+    np.testing.assert_array_equal(values_of(store, "tokens", IDS), tokens)
     pooled = saved(tmp_path / "g.npz", clip_id=IDS, tokens=tokens, pooled=X)
     with pytest.raises(FixInput, match="'pooled' exists already"):
         import_features("npz", pooled, tmp_path / "c", pool="also")

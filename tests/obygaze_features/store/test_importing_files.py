@@ -145,9 +145,12 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
     assert "--pool only" in str(caught.value.hint)
     assert "1 clips of (3, 2)" in caught.value.details
     store = made("hdf5", file, tmp_path / "s", pool="only")
-    assert values_of(store, "frames").tolist() == [
+    assert values_of(store, "pooled").tolist() == [
         [2 * i - 2, 2 * i - 1] for i in range(1, 5)
     ]
+    store = made("hdf5", file, tmp_path / "mean", pool="only-mean")
+    # The mean of 0, 2, ..., 2 i - 2 is i - 1.
+    assert values_of(store, "pooled").tolist() == [[i - 1, i] for i in range(1, 5)]
 
 
 @pytest.mark.parametrize("kind", ["soft", "external", "virtual", "outside"])

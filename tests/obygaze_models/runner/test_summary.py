@@ -12,6 +12,7 @@ import pytest
 from obygaze_models.runner import text
 from obygaze_models.runner.summary import (
     answer,
+    cannot_guess,
     cells_of,
     many_fits,
     rare_concepts_text,
@@ -132,6 +133,23 @@ def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
         "guessing without video has .54 (neighbour); better in 10 of 12 films."
     )
     assert warnings_of(run) == []
+
+
+def test_guesses_from_clips_of_the_film_say_where_they_have_none(
+    tmp_path: Path,
+) -> None:
+    """In `honest` their values are those of the share of positives, and nothing said so."""
+    names = ("ridge", "film_prior", "neighbour", "random")
+    of_names = [row for name in names for row in rows(name, GUESS)]
+    run = run_of(tmp_path / "new", [fit(name) for name in names], of_names)
+    assert cannot_guess(cells_of(run)).startswith(
+        "film_prior and neighbour cannot guess here: no clip of a tested film trained"
+    )
+    known = [fit(name, knows_films=True) for name in names]
+    run = run_of(tmp_path / "seen", known, of_names)
+    assert cannot_guess(cells_of(run)) == ""
+    run = run_of(tmp_path / "ridge", [fit("ridge")], rows("ridge", GUESS))
+    assert cannot_guess(cells_of(run)) == ""
 
 
 def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:

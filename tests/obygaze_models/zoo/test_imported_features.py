@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from support.cli import call_obygaze
 from support.experiments import films, planted, store_of
 from support.saved_models import write_model_json
 
-from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -197,3 +198,38 @@ def test_a_clip_whose_film_its_manifest_does_not_know_is_not_called_unseen(
         assert of_unknown == {"film-unknown"}
         others = {basis_of[c.clip_id] for c in clips if c.movie_id != "unknown"}
         assert others == {"out-of-fold", "film-seen"}
+
+
+def test_a_manifest_stands_for_the_store_of_its_features(
+    lab: Path, tmp_path: Path
+) -> None:
+    """Features that were imported can only be imported for new films, too."""
+    root = tmp_path / "again"
+    shutil.copytree(lab, root)
+    manifest = read_manifest("films", workspace=root)
+    new = manifest.with_clips(
+        [
+            replace(clip, clip_id=f"x-{clip.clip_id}", movie_id=f"x-{clip.movie_id}")
+            for clip in manifest
+        ]
+    )
+    write_manifest(new, root / "manifests" / "new.toml")
+    with pytest.raises(FixInput, match="no store has features of new") as raised:
+        predict("mine-named", "new", workspace=root)
+    assert raised.value.hint.startswith(
+        "obygaze store import FORMAT FILE --manifest new --backbone 'my ViViT' -o STORE"
+    )
+    facts = ("--backbone", "my ViViT", "--fact", "frames=32", "--manifest", "new")
+    import_as(root, "of-new", new, *facts)
+    scores = predict("mine-named", "new", workspace=root)
+    assert list(scores.clip_ids) == list(new.clip_ids)
+    assert set(scores.basis) == {"unseen"}
+    # A clip that was added since has no features, and is named.
+    more = replace(new.clips[0], clip_id="x-added")
+    more_clips = new.with_clips([*new.clips, more])
+    write_manifest(more_clips, root / "manifests" / "new.toml", force=True)
+    scores = predict("mine-named", "new", workspace=root)
+    assert list(scores.absent) == ["x-added"]
+    import_as(root, "of-new-2", more_clips, *facts)
+    with pytest.raises(FixUsage, match="of-new and of-new-2 have features of new"):
+        predict("mine-named", "new", workspace=root)

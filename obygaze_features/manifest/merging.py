@@ -1,0 +1,239 @@
+"""`obygaze manifest merge`: the clips of several manifests, each row with its annotator."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import structs
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.link import original
+from obygaze_features.manifest.model import (
+    Clip,
+    Header,
+    Manifest,
+    SourceFile,
+    Windows,
+    ascii_id,
+    unannotated_id,
+)
+from obygaze_features.manifest.same_clip import (
+    UNKNOWN,
+    Identity,
+    compare_clips,
+    rows_of_clips,
+)
+from obygaze_features.manifest.spans import NAME_COLUMN
+
+ANNOTATOR = "annotator"
+UNKNOWN_MODALITY = "unknown"
+# What must be the same in the headers of all manifests.
+SHARED = ("unit", "view")
+
+
+class MergedManifest(ImportedManifest):
+    """A manifest of several, with sentences on the clips that more than one of them has."""
+
+    sentences: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return how many clips are in several manifests, and how many by their ids alone."""
+        return self.sentences
+
+
+def merge_manifests(
+    manifests: Sequence[str | os.PathLike[str]],
+    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    *,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> SavedManifest:
+    """Merge manifests: clips that two labs annotated become rows of two annotators.
+
+    A row without an annotator gets the name of its manifest as annotator, and each id ends with
+    it: lake-001.paris. Rows of one clip must agree on film and times.
+
+    Args:
+        manifests: Two manifests or more, which are not changed.
+        name: Name of the new manifest.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest merge paris nice -o both
+        obygaze manifest merge theirs/manifests/clips.toml films -o all-annotators
+    """
+    sources = [read_manifest(manifest, workspace=workspace) for manifest in manifests]
+    path = Workspace.of(workspace).new_manifest(name)
+    return merge(sources, path.stem).save(path, force=force)
+
+
+def merge(manifests: Sequence[Manifest], name: str) -> MergedManifest:
+    """Return the manifest that `merge_manifests` writes."""
+    names = [manifest.name for manifest in manifests]
+    where = ", ".join(names)
+    if len(manifests) < 2:
+        raise FixUsage("expected two manifests or more", hint="obygaze manifest ls")
+    if len(set(names)) < len(names):
+        raise FixUsage(
+            "two manifests have the same name, which becomes the annotator of their rows",
+            where=where,
+            hint="import one of them again under another name",
+        )
+    header = _merged_header(manifests, name)
+    columns = dict.fromkeys((ANNOTATOR,))
+    for manifest in manifests:
+        columns.update(dict.fromkeys(manifest.columns))
+    roots = {one.header.video_root for one in manifests if one.header.video_root}
+    warnings = []
+    is_unlinked = len(roots) > 1
+    if is_unlinked:
+        # A file that was found is named in this column, so that `link` finds it again.
+        columns[NAME_COLUMN] = None
+        warnings.append(
+            f"not linked to videos, as the manifests are linked to other folders:"
+            f" {' and '.join(sorted(roots))}"
+        )
+    else:
+        header = structs.replace(header, video_root="".join(roots))
+    rows: dict[str, tuple[Clip, Manifest]] = {}
+    for manifest in manifests:
+        for clip in manifest:
+            row = original(clip) if is_unlinked else clip
+            row = _annotated(row, manifest, columns)
+            earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
+            if of_manifest is not manifest:
+                _require_equal(earlier, row, f"{of_manifest.name}, {manifest.name}")
+            elif earlier is not row:
+                raise FixInput(
+                    f"two rows would have the id {row.clip_id!r}", where=manifest.name
+                )
+    clips = [clip for clip, _ in rows.values()]
+    try:
+        sentences = _shared_clips(list(rows.values()))
+    except FixInput as error:
+        error.where = where
+        raise
+    merged = MergedManifest(
+        Manifest(name, header, tuple(clips), tuple(columns)),
+        tuple(warnings),
+    )
+    merged.sentences = tuple(sentences)
+    return merged
+
+
+def _annotated(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> Clip:
+    """Return a row with its annotator, in its id too, and with a cell in each column."""
+    annotator = clip.extra.get(ANNOTATOR) or manifest.name
+    return replace(
+        clip,
+        clip_id=f"{unannotated_id(clip)}.{ascii_id(annotator)}",
+        extra={**dict.fromkeys(columns, ""), **clip.extra, ANNOTATOR: annotator},
+    )
+
+
+def _require_equal(one: Clip, other: Clip, where: str) -> None:
+    """Raise an error unless an annotator has said the same of a clip in two manifests."""
+    before = _cells(one)
+    after = _cells(other)
+    for column in before | after:
+        values = [cells.get(column) or "nothing" for cells in (before, after)]
+        if values[0] != values[1]:
+            raise FixInput(
+                f"two rows of {one.extra[ANNOTATOR]!r} about the clip"
+                f" {unannotated_id(one)!r} differ: {column}: {values[0]} and {values[1]}",
+                where=where,
+                hint="correct one of them, or give the two people other names",
+            )
+
+
+def _cells(clip: Clip) -> dict[str, Any]:
+    facts = {name: value for name, value in vars(clip).items() if name != "extra"}
+    return {**facts, **clip.extra}
+
+
+def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
+    """Return the header of a merged manifest; what must be the same is refused where it differs."""
+    for key in SHARED:
+        _require_one(key, [(getattr(one.header, key), one.name) for one in manifests])
+    if any(isinstance(one.clips, Windows) for one in manifests):
+        raise FixInput("windows have no annotators", where=manifests[0].name)
+    modality_of: dict[str, str] = {}
+    said_by: dict[str, list[tuple[str, str]]] = {}
+    for manifest in manifests:
+        for concept, modality in manifest.header.concepts.items():
+            modality_of.setdefault(concept, UNKNOWN_MODALITY)
+            if modality != UNKNOWN_MODALITY:
+                modality_of[concept] = modality
+                said_by.setdefault(concept, []).append((modality, manifest.name))
+    for concept, modalities in said_by.items():
+        _require_one(f"the modality of the concept {concept!r}", modalities)
+    first = manifests[0].header
+    headers = [manifest.header for manifest in manifests]
+    notes: dict[str, None] = {}
+    sources: dict[SourceFile, None] = {}
+    for header in headers:
+        notes.update(dict.fromkeys(header.notes))
+        sources.update(dict.fromkeys(header.sources))
+    datasets = {header.dataset for header in headers}
+    return Header(
+        dataset=first.dataset if len(datasets) == 1 else name,
+        concepts=modality_of,
+        unit=first.unit,
+        view=first.view,
+        licence=_joined(header.licence for header in headers),
+        citation=_joined(header.citation for header in headers),
+        notes=tuple(notes),
+        sources=tuple(sources),
+    )
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _require_one(fact: str, said: Sequence[tuple[str, str]]) -> None:
+    """Raise an error unless all manifests say the same; `said` has values and manifests."""
+    for value, name in said:
+        if value != said[0][0]:
+            raise FixInput(
+                f"{fact} differs: {said[0][0]} in {said[0][1]}, {value} in {name}",
+                where=name,
+                hint="correct the header of one of them",
+            )
+
+
+def _shared_clips(rows: Sequence[tuple[Clip, Manifest]]) -> list[str]:
+    """Return sentences on the clips of several manifests; contradicting rows are an error."""
+    identities = [Identity.of_clip(clip) for clip, _ in rows]
+    n_shared = 0
+    n_by_id = 0
+    other_ids = []
+    for numbers in rows_of_clips(identities):
+        names = {rows[number][1].name for number in numbers}
+        if len(names) < 2:
+            continue
+        n_shared += 1
+        first = identities[numbers[0]]
+        compared = [compare_clips(first, identities[number]) for number in numbers[1:]]
+        n_by_id += any(one.sameness is UNKNOWN for one in compared)
+        ids = {identities[number].clip_id for number in numbers}
+        if len(ids) > 1:
+            other_ids.append(" and ".join(sorted(ids)))
+    sentences = [f"{count(n_shared, 'clip')} in several of the manifests"]
+    if n_by_id:
+        n_clips = count(n_by_id, "clip")
+        sentences.append(f"{n_clips} of them by the id alone: neither films nor times")
+    if other_ids:
+        n_clips = count(len(other_ids), "clip")
+        sentences.append(
+            f"{n_clips} of them by film and times, with other ids: {other_ids[0]}"
+        )
+    return sentences

@@ -1,0 +1,241 @@
+"""The features of films that somebody wants scores for: which store has them, or what makes it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.adapters.folder import (
+    is_folder_of_videos,
+    manifests_of_folder,
+)
+from obygaze_features.manifest.adapters.folder import read as read_folder
+from obygaze_features.manifest.model import Windows
+from obygaze_features.manifest.times import long_clips
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+
+if TYPE_CHECKING:
+    from obygaze_models.zoo.saving import SavedModel
+
+_WINDOW = re.compile(r".+:[0-9]{6,9}")
+
+
+def features_for(
+    model: SavedModel, named: PathLike | Store, workspace: PathLike | None
+) -> tuple[Store, Manifest | None]:
+    """Return the store of the features that a model reads, and the clips if these were named.
+
+    Args:
+        model: The model.
+        named: A store; or a manifest or a folder of films, of which the workspace has features. An
+            error says which are missing, and names the command that makes them.
+        workspace: The workspace, if it is not the current one.
+    """
+    here = Workspace.of(workspace)
+    manifest = None if isinstance(named, Store) else _clips_named(model, named, here)
+    if manifest is None:
+        return open_store(named, workspace=workspace), None
+    names = stores_that_fit(model, here, manifest.name)
+    if len(names) > 1:
+        raise FixUsage(
+            f"{' and '.join(names)} have features of {manifest.name} that"
+            f" {model.info.name} reads",
+            hint=f"obygaze models predict {shlex.quote(model.info.name)} {names[0]}",
+        )
+    if names:
+        # Windows are computed: those of the store cannot be others.
+        clips = None if isinstance(manifest.clips, Windows) else manifest
+        return open_store(names[0], workspace=workspace), clips
+    raise FixInput(
+        f"no store has features of {manifest.name} that {model.info.name} reads,"
+        f" which are those of {model.info.features.backbone}",
+        where=str(here.manifest(manifest.name)),
+        hint=what_makes_features(model, manifest, here),
+    )
+
+
+def _clips_named(
+    model: SavedModel, named: PathLike, here: Workspace
+) -> Manifest | None:
+    """Return the manifest of a name, or of a folder of films; None for a store."""
+    text = os.fspath(named)
+    path = Path(text)
+    if is_url(text) or Path(here.store(text), STORE).exists():
+        return None
+    if not is_folder_of_videos(text, here):
+        toml = here.manifest(text)
+        return read_manifest(toml) if toml.is_file() else None
+    of_folder = manifests_of_folder(path, here)
+    fitting = [one for one in of_folder if stores_that_fit(model, here, one.name)]
+    if len(fitting) > 1:
+        raise FixUsage(
+            "several manifests have the films of this folder:"
+            f" {few([manifest.name for manifest in fitting])}",
+            where=text,
+            hint="name one of them",
+        )
+    if fitting:
+        return fitting[0]
+    for manifest in of_folder:
+        if not _has_whole_films(manifest):
+            return manifest
+    imported = read_folder(path).manifest
+    name = shlex.quote(here.unused_manifest(imported.name))
+    quoted = shlex.quote(text)
+    command = f"obygaze manifest import folder {quoted} -o {name}"
+    length = ""
+    grid = _grid_of(model, here)
+    if grid and (_was_trained_on_windows(model) or _has_whole_films(imported)):
+        command = f"obygaze manifest windows {quoted} -o {name} {grid}"
+        length = f", and {_trained_on(model)}"
+    raise FixInput(
+        f"no manifest has the clips of the films in this folder{length}",
+        where=text,
+        hint=f"{command}, then the same command again",
+    )
+
+
+def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
+    """Return the command that makes the features of a manifest that a model reads."""
+    wanted = model.info.features
+    name = shlex.quote(manifest.name)
+    if wanted.backbone.endswith(IMPORTED) or wanted.backbone.startswith(UNKNOWN):
+        stated = wanted.backbone.removesuffix(IMPORTED)
+        option = (
+            "" if stated == wanted.backbone else f" --backbone {shlex.quote(stated)}"
+        )
+        return (
+            f"obygaze store import FORMAT FILE --manifest {name}{option} -o STORE, as the"
+            " features of its training were imported"
+        )
+    if not any(clip.video for clip in manifest.clips[:1000]):
+        return f"obygaze manifest link {name} FOLDER, with the folder of the films"
+    grid = _grid_of(model, here)
+    is_to_be_cut = _has_whole_films(manifest)
+    if _was_trained_on_windows(model):
+        is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
+    if grid and is_to_be_cut:
+        cut = shlex.quote(here.unused_manifest(f"{manifest.name}-cut"))
+        return (
+            f"obygaze manifest windows {name} -o {cut} {grid},"
+            f" as {_trained_on(model)}; then predict {cut}"
+        )
+    backbone = wanted.backbone
+    for store in stores_that_fit(model, here):
+        backbone = open_store(store, workspace=here).recipe.backbone
+    return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
+
+
+def reads(model: SavedModel, store: Store) -> bool:
+    """Return whether a model reads the features of a store."""
+    wanted = model.info.features
+    array = store.record.array(wanted.array)
+    is_same = array is not None and array.dtype == wanted.dtype
+    return is_same and has_recipe(model, store)
+
+
+def has_recipe(model: SavedModel, store: Store) -> bool:
+    """Return whether a store was made as that of the training clips of a model.
+
+    A model of clips reads windows: a window has the features of the clip that has its pictures.
+    """
+    recipes = (store.recipe, store.recipe.of_clips)
+    wanted = model.info.features.fingerprint
+    return wanted in [recipe.fingerprint for recipe in recipes]
+
+
+def stores_that_fit(
+    model: SavedModel, here: Workspace, manifest: str | None = None
+) -> list[str]:
+    """Return the stores of the workspace that a model reads, by default of all manifests."""
+    fitting = []
+    for name in here.names("stores"):
+        # A store that cannot be read does not hide the others.
+        with suppress(ObygazeError, OSError):
+            store = open_store(name, workspace=here)
+            of_manifest = store.record.manifest.name
+            if manifest in (None, of_manifest) and reads(model, store):
+                fitting.append(name)
+    return fitting
+
+
+def windows_for_clips(model: SavedModel, store: Store) -> str:
+    """Return a sentence if windows are scored by a model that was trained on clips, else ""."""
+    if not store.recipe.grid or model.info.features.rule:
+        return ""
+    if store.fingerprint == model.info.features.fingerprint:
+        return ""
+    seconds = store.recipe.grid.get("seconds")
+    length = f" of {seconds:g} s" if seconds else ""
+    return f"{_trained_on(model)}, and these are windows{length}"
+
+
+def training_length_s(model: SavedModel) -> float:
+    """Return the median length of the training clips in seconds; 0 where it is not known."""
+    lengths = [end_s - start_s for _, start_s, end_s in _spans(model)]
+    return round(median(lengths), 2) if lengths else 0.0
+
+
+def _spans(model: SavedModel) -> Iterator[tuple[str, float, float]]:
+    """Yield film, start and end of the training clips that have them."""
+    if model.clips is None:
+        return
+    for film, start_s, end_s in model.clips.places:
+        if start_s is not None and end_s is not None:
+            yield film, start_s, end_s
+
+
+def _was_trained_on_windows(model: SavedModel) -> bool:
+    clips = model.clips.clip_ids if model.clips else ()
+    is_of_windows = bool(clips) and all(map(_WINDOW.fullmatch, clips))
+    return is_of_windows or bool(model.info.features.rule)
+
+
+def _trained_on(model: SavedModel) -> str:
+    """Return in words what a model was trained on: windows, or clips of a length."""
+    noun = "windows" if _was_trained_on_windows(model) else "clips"
+    length_s = training_length_s(model)
+    length = f" of {length_s:.3g} s (median)" if length_s else ""
+    return f"{model.info.name} was trained on {noun}{length}"
+
+
+def _grid_of(model: SavedModel, here: Workspace) -> str:
+    """Return the options that cut a film as the training clips were cut; "" if nobody knows."""
+    length_s = training_length_s(model)
+    grid = {"seconds": length_s} if length_s else {}
+    if _was_trained_on_windows(model):
+        starts = sorted({(film, start_s) for film, start_s, _ in _spans(model)})
+        steps = []
+        for (film, start_s), (next_film, next_s) in pairwise(starts):
+            if film == next_film:
+                steps.append(round(next_s - start_s, 2))
+        if grid:
+            grid["every"] = min(steps, default=length_s)
+        for store in stores_that_fit(model, here):
+            grid = dict(open_store(store, workspace=here).recipe.grid) or grid
+    return _as_options(grid)
+
+
+def _as_options(grid: Mapping[str, float]) -> str:
+    options = []
+    for name in ("window", "stride", "seconds", "every"):
+        if name in grid:
+            value = grid[name]
+            options.append(f"--{name} {int(value) if value == int(value) else value}")
+    return " ".join(options)
+
+
+def _has_whole_films(manifest: Manifest) -> bool:
+    return bool(long_clips(manifest))

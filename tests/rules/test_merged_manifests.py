@@ -1,0 +1,162 @@
+"""Rule (b): a merged manifest gives back the rows of each lab; rule (a): or it is refused."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import check_manifest
+from obygaze_features.manifest.merging import merge
+from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
+
+LABS = ("paris", "nice", "oslo")
+CONCEPTS = {"Look": "visual", "Voice": "audio"}
+FILMS = ("alba", "brug")
+COLUMNS = ("annotator", "film_start_s", "film_end_s", "mood")
+
+
+def clip_of_film(number: int, times: str) -> Clip:
+    """Return a clip of 2 s without labels, whose place in its film is said in some way."""
+    start_s = 2.0 * number
+    clip = Clip(f"c-{number}", FILMS[number % 2], scene=number)
+    if times == "in either":
+        return replace(clip, start_s=start_s, end_s=start_s + 2)
+    cells = {"film_start_s": repr(start_s), "film_end_s": repr(start_s + 2)}
+    return clip if times == "unknown" else replace(clip, extra=cells)
+
+
+@st.composite
+def drawn_manifests(draw: st.DrawFn) -> list[Manifest]:
+    """Draw two or three manifests; some have annotators, some share rows of one of them."""
+    manifests = []
+    said: dict[tuple[int, str], Clip] = {}
+    for lab in LABS[: draw(st.integers(2, 3))]:
+        times = draw(st.sampled_from(["in either", "in film", "unknown"]))
+        who = draw(st.sampled_from([("",), ("ada",), ("ada", "Ben Ö"), (lab,)]))
+        clips = []
+        numbers = draw(st.lists(st.integers(0, 5), min_size=1, unique=True))
+        for number in numbers:
+            for annotator in who:
+                clip = clip_of_film(number, times)
+                level = draw(st.sampled_from(["", "EN", "HN", "S"]))
+                concepts = draw(st.sampled_from([(), ("Look",), ("Voice", "Look")]))
+                mood = draw(st.sampled_from(["", "joy", "joy|fear"]))
+                ending = f".{annotator.replace(' Ö', '_O')}" if annotator else ""
+                extra = {**dict.fromkeys(COLUMNS, ""), **clip.extra, "mood": mood}
+                row = replace(
+                    clip,
+                    clip_id=f"{clip.clip_id}{ending if len(who) > 1 else ''}",
+                    level=level,
+                    concepts=concepts,
+                    extra={**extra, "annotator": annotator},
+                )
+                # One person says the same of a clip, in whichever manifest.
+                if annotator:
+                    first = said.setdefault((number, annotator), row)
+                    row = replace(first, clip_id=row.clip_id)
+                clips.append(row)
+        header = Header("made up", CONCEPTS, sources=())
+        manifests.append(Manifest(lab, header, tuple(clips), COLUMNS))
+    return manifests
+
+
+def told_by(row: Clip, annotator: str) -> tuple[object, ...]:
+    facts = replace(row, clip_id="", extra={})
+    extra = {**row.extra, "annotator": annotator}
+    return unannotated_id(row), repr(vars(facts)), repr(sorted(extra.items()))
+
+
+@settings(max_examples=60)
+@given(drawn_manifests())
+def test_a_merged_manifest_has_the_rows_of_each_lab(manifests: list[Manifest]) -> None:
+    merged = merge(manifests, "all").manifest
+    check_manifest(merged)
+    rows = {(unannotated_id(row), row.extra["annotator"]): row for row in merged}
+    assert len(rows) == len(merged)
+    expected = set()
+    for manifest in manifests:
+        for row in manifest:
+            annotator = row.extra["annotator"] or manifest.name
+            key = (unannotated_id(row), annotator)
+            assert told_by(rows[key], annotator) == told_by(row, annotator)
+            expected.add(key)
+    assert rows.keys() == expected
+    backwards = merge(manifests[::-1], "all").manifest
+    assert set(map(repr, backwards)) == set(map(repr, merged))
+
+
+@settings(max_examples=30)
+@given(drawn_manifests(), st.sampled_from(["film", "times", "label"]), st.data())
+def test_rows_that_contradict_each_other_are_refused_with_both_values(
+    manifests: list[Manifest], what: str, data: st.DataObject
+) -> None:
+    chosen = data.draw(st.sampled_from(manifests[0].clips))
+    annotator = chosen.extra["annotator"] or "paris"
+    other = replace(chosen, clip_id=unannotated_id(chosen))
+    other = replace(other, extra={**other.extra, "annotator": annotator})
+    values = [chosen.movie_id, "cirk"]
+    if what == "film":
+        other = replace(other, movie_id="cirk")
+    elif what == "times":
+        assume(chosen.start_s is not None or chosen.extra["film_end_s"])
+        number = int(other.clip_id.removeprefix("c-"))
+        values = [f"{2 * number} s to {2 * number + 2} s", "900 s to 902 s"]
+        other = replace(other, start_s=900.0, end_s=902.0)
+        moved = {"film_start_s": "900.0", "film_end_s": "902.0"}
+        if chosen.start_s is None:
+            other = replace(other, start_s=None, end_s=None)
+            other = replace(other, extra={**other.extra, **moved})
+    else:
+        level = "NS"
+        values = [chosen.level or "nothing", level]
+        other = replace(other, level=level)
+    if what != "label":
+        # Another person, so that only film and times are compared.
+        other = replace(other, extra={**other.extra, "annotator": "zoe"})
+    second = Manifest("vienna", manifests[0].header, (other,), COLUMNS)
+    with pytest.raises(FixInput) as caught:
+        merge([manifests[0], second], "all")
+    for value in values:
+        assert value in caught.value.message
+    assert "vienna" in str(caught.value.where)
+
+
+def with_header(name: str, **facts: object) -> Manifest:
+    clips = (Clip("c-1", "alba", level="S", concepts=("Look",)),)
+    header = {"dataset": "made up", "concepts": {"Look": "visual"}, **facts}
+    return Manifest(name, Header(**header), clips)  # type: ignore[arg-type]
+
+
+def test_a_concept_has_one_modality() -> None:
+    paris = with_header("paris")
+    assert merge([paris, with_header("nice", concepts={"Look": "unknown"})], "all")
+    nice = with_header("nice", concepts={"Look": "audio"})
+    problem = (
+        "the modality of the concept 'Look' differs: visual in paris, audio in nice"
+    )
+    with pytest.raises(FixInput, match=problem):
+        merge([paris, nice], "all")
+    with pytest.raises(FixInput, match="view differs: raw in paris, visual in nice"):
+        merge([paris, with_header("nice", view="visual")], "all")
+
+
+def test_terms_and_sources_of_both_are_kept() -> None:
+    paris = with_header("paris", licence="CC0-1.0", notes=("a", "b"), video_root="/p")
+    nice = with_header("nice", licence="CC-BY-4.0", notes=("b", "c"), video_root="/n")
+    merged = merge([paris, nice], "all")
+    assert merged.manifest.header.licence == "CC0-1.0; CC-BY-4.0"
+    assert merged.manifest.header.notes == ("a", "b", "c")
+    # Videos are in one folder, or not linked.
+    assert merged.manifest.header.video_root == ""
+    assert "/n and /p" in merged.warnings[0]
+    assert Counter(clip.video for clip in merged.manifest) == {"": 2}
+
+
+def test_two_manifests_of_one_name_are_refused() -> None:
+    with pytest.raises(FixUsage, match="the same name"):
+        merge([with_header("paris"), with_header("paris")], "all")
+    with pytest.raises(FixUsage, match="two manifests or more"):
+        merge([with_header("paris")], "all")
