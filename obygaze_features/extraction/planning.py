@@ -28,13 +28,14 @@ from obygaze_features.extraction.recipes import (
     view_of,
 )
 from obygaze_features.extraction.stored import Stored, read_stored
-from obygaze_features.manifest.model import Manifest, Windows, clips_sha256
+from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.store.records import Manifest as ManifestRecord
+from obygaze_features.store.rows import RowColumns
 from obygaze_features.video.decoded_clip import View
 
 # --- What a person names ---
@@ -333,14 +334,14 @@ def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
     if store.filling is not None:
         return store.filling
     rows = store.work.rows
-    ids = [(row.clip_id, row.movie_id) for row in rows]
+    clips_sha256 = RowColumns.of(rows).clips_sha256
     store.path.parent.mkdir(parents=True, exist_ok=True)
     return plan_filling(
         store.path,
         rows,
         arrays=store.arrays,
         recipe=store.recipe,
-        manifest=ManifestRecord(plan.manifest, clips_sha256(ids)),
+        manifest=ManifestRecord(plan.manifest, clips_sha256),
         kind=store.maker.kind,
         windows=plan.grid is not None,
         computed=store.work.computed,

@@ -25,7 +25,7 @@ from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip, clips_sha256
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import UNKNOWN, Comparison, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
@@ -56,7 +56,7 @@ from obygaze_features.store.records import (
     Origin,
     Replaced,
 )
-from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.rows import WITHDRAWN, Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
@@ -326,6 +326,10 @@ class PickedRows:
         rows = store.table.some(numbers)
         return cls(rows, [store], np.zeros(len(numbers), np.int64), numbers)
 
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
+
     def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
         """Let a progress bar count the rows of some arrays while they are written."""
         if progress is not None:
@@ -487,8 +491,7 @@ def merge(
     source.show(progress, arrays)
     source.rows, makers = _with_own_makers(opened, source)
     if not manifest.sha256:
-        pairs = ((row.clip_id, row.movie_id) for row in source.rows)
-        manifest = Manifest(manifest.name, clips_sha256(pairs))
+        manifest = Manifest(manifest.name, source.columns().clips_sha256)
     written = write_store(
         target,
         source,

@@ -34,6 +34,7 @@ from obygaze_features.store.exporting import (
 from obygaze_features.store.layout import ROWS_CSV, STORE_JSON
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
 from obygaze_features.store.records import SEVERAL_MANIFESTS, FileMark
+from obygaze_features.store.rows import RowColumns
 from obygaze_features.store.targets import hash_of
 
 CROISSANT_FILE = "croissant.json"
@@ -137,8 +138,9 @@ def describe_as_card(
 
 def full_card(store: Store, *, has_table: bool = False) -> bytes:
     """Return the card of a store with its seal, and with what a person edited in it."""
+    rows = RowColumns.of(store.rows)
     card = card_text(
-        store.record, store.rows, store.terms, seal=store.seal, has_table=has_table
+        store.record, rows, store.terms, seal=store.seal, has_table=has_table
     )
     return with_edits(card, store.card_edits())
 

@@ -16,9 +16,8 @@ from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
 from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
     DAMAGE,
-    HASH_BYTES,
+    codes_of,
     decode_texts,
-    hashes_of,
 )
 from obygaze_features.store.encoding import (
     array_document,
@@ -31,6 +30,7 @@ from obygaze_features.store.layout import (
     CARD,
     COLUMNS,
     FILMS_CSV,
+    HASH_BYTES,
     IDS,
     ROWS_CSV,
     STORE_JSON,
@@ -41,6 +41,7 @@ from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
 from obygaze_features.store.rows import STATUS_WORDS, STATUSES
+from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsewhere
 
 LENGTHS = "lengths"
@@ -320,7 +321,7 @@ def _check_tables(store: Store, report: VerifyReport) -> None:
                 report.add(name, "it does not have the ids of rows.csv")
     name = f"{ZARR}/status/c.0"
     with report.collecting(name):
-        _, chunk = status_column(statuses)
+        _, chunk = status_column(codes_of(statuses))
         if store.listed.whole(name).tobytes() != chunk:
             report.add(name, "it does not have the statuses of rows.csv")
 
@@ -338,10 +339,9 @@ def _check_films(store: Store, movie_ids: list[str], report: VerifyReport) -> No
 def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
     data = store.listed.whole(IDS)
     end = len(clip_ids) * HASH_BYTES
-    hashes = hashes_of(clip_ids)
-    order = np.argsort(hashes, kind="stable")
-    is_sorted = np.array_equal(data[:end].view("<u8"), hashes[order])
-    if not is_sorted or not np.array_equal(data[end:].view("<u4"), order):
+    ids = TextColumn(clip_ids)
+    is_sorted = np.array_equal(data[:end].view("<u8"), ids.hashes[ids.by_hash])
+    if not is_sorted or not np.array_equal(data[end:].view("<u4"), ids.by_hash):
         report.add(IDS, "it does not have the clips of rows.csv")
 
 
