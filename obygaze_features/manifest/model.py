@@ -20,7 +20,7 @@ from msgspec import Meta, structs
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
-from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
     short_repr,
@@ -484,14 +484,6 @@ def _visual(clips: Iterable[Clip], visible: Collection[str]) -> Iterator[Clip]:
         concepts = tuple(name for name in clip.concepts if name in visible)
         level = clip.level if concepts or not clip.level else "EN"
         yield replace(clip, concepts=concepts, level=level)
-
-
-def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
-    """Return the hash of the clip and film ids, in the order of a store's rows.
-
-    Stores keep this hash; it does not depend on labels, folds, times and links to videos.
-    """
-    return sha256_bytes(canonical_json([list(ids) for ids in clips]))
 
 
 def sort_key(clip: Clip) -> tuple[str, int, str]:
