@@ -218,8 +218,9 @@ def _remarks(
         # The view may be why `where` selects a clip, and why it leaves a clip out.
         in_view_or_raw = []
         for clip in manifest:
-            holds = expression is not None and expression.holds(clip.values)
-            if clip.clip_id in selected or (clip.clip_id in viewed and holds):
+            if clip.clip_id in selected or (
+                expression and clip.clip_id in viewed and expression.holds(clip.values)
+            ):
                 in_view_or_raw.append(clip)
         raw = manifest.with_clips(in_view_or_raw)
         changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}

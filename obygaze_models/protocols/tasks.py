@@ -138,7 +138,7 @@ def asked_tasks(
         if text in manifest.columns:
             raise FixUsage(
                 f"{text} is a task of the protocol {protocol.name}, and a column",
-                hint=f"{protocol.name}:{text} for the task, {text}=VALUE for the column",
+                hint=f"{text}=VALUE for the column, honest:{text} or FILE.toml:{text} for the task",
             )
         return {text: AskedTask(protocol.tasks[text])}
     place, colon, name = text.rpartition(":")
