@@ -141,6 +141,24 @@ def test_a_rate_is_for_each_film_without_a_video(linked):
     refused = import_segments("pier.vtt", "-o", "x", "--fps", "peir=25", "--fps", "25")
     assert refused.code == 2
     assert "--fps names a film without marks: peir" in refused.stderr
+    # What is refused leaves no files.
+    refused = call_obygaze(
+        "manifest", "export", "vtt", "cues", "-o", "out", "--fps", "peir=25"
+    )
+    assert refused.code == 2
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("words", [("25", "24"), ("pier=25", "pier=24")])
+def test_two_rates_of_one_film_are_refused(inside, words):
+    """The last one was taken."""
+    Path("pier.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
+    one, other = (f"--fps={word}" for word in words)
+    import_segments("pier.vtt", "-o", "same", one, one).ok()
+    refused = import_segments("pier.vtt", "-o", "x", one, other)
+    assert refused.code == 2
+    assert "--fps names two rates" in refused.stderr
+    assert "25 and 24" in refused.stderr
 
 
 def test_two_copies_of_a_film_need_the_rate_of_one(linked):
