@@ -11,6 +11,7 @@ one file: the same name in two files may be two people.
 """
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -477,7 +478,8 @@ def refuse_behind_end(
 
 
 def _unknown_rate(film: str) -> FixUsage:
+    option = f"--fps {shlex.quote(f'{film}=25')}"
     return FixUsage(
         f"the frame rate of the film {film} is not known",
-        hint=f"--fps {film}=25, or that of the film in a column framerate of the table of marks",
+        hint=f"{option}, or that of the film in a column framerate of the table of marks",
     )

@@ -71,7 +71,8 @@ def _clips_named(
     """Return the manifest of a name, or of a folder of films; None for a store."""
     text = os.fspath(named)
     path = Path(text)
-    if is_url(text) or Path(here.store(text), STORE).exists():
+    # `.` is a folder, and no name.
+    if is_url(text) or (path.name and Path(here.store(text), STORE).exists()):
         return None
     if not is_folder_of_videos(text, here):
         toml = here.manifest(text)

@@ -110,7 +110,8 @@ def is_folder_of_videos(name: PathLike, workspace: Workspace) -> bool:
     A video is an error that names its folder.
     """
     path = Path(name)
-    if workspace.manifest(os.fspath(name)).is_file():
+    # `.` is a folder, and no name.
+    if path.name and workspace.manifest(os.fspath(name)).is_file():
         return False
     if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
         raise FixUsage(
