@@ -16,6 +16,7 @@ BENCHMARKS = {
     "requests": "benchmarks.stores:measure_requests",
     "filling": "benchmarks.filling:measure",
     "fit": "benchmarks.fit:measure",
+    "concepts": "benchmarks.concepts:measure",
     "night": "benchmarks.night:measure",
 }
 

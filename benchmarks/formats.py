@@ -34,8 +34,9 @@ class _Obygaze:
 
     @staticmethod
     def write(path: Path, arrays: Arrays) -> None:
-        from obygaze_features.store import Array, Recipe, Row, write_store
+        from obygaze_features.store import Array, Recipe, write_store
         from obygaze_features.store.records import Manifest
+        from obygaze_features.store.rows import RowColumns
 
         values = dict(arrays)
         clip_ids = values.pop(CLIP_ID).tolist()
@@ -45,7 +46,7 @@ class _Obygaze:
             described.append(Array.of(name, str(rows.dtype), rows.shape[1:]))
         write_store(
             path,
-            _Source(list(map(Row, clip_ids, movie_ids)), values),
+            _Source(RowColumns.of_clips(clip_ids, movie_ids), values),
             arrays=described,
             recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
             manifest=Manifest("made-up", "0" * 64),
@@ -69,9 +70,12 @@ class _Obygaze:
 class _Source:
     """Rows in memory, as `write_store` asks for them."""
 
-    def __init__(self, rows: Sequence[Any], values: Arrays) -> None:
+    def __init__(self, rows: Any, values: Arrays) -> None:
         self.rows = rows
         self.values = values
+
+    def columns(self) -> Any:
+        return self.rows
 
     def read(self, array: Any, first: int, after: int) -> Values:
         return self.values[array.name][first:after]

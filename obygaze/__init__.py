@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
     from obygaze.audits.maps import write_saliency as write_saliency
-    from obygaze.maps.drawing import draw_maps as draw_maps
+    from obygaze.audits.maps.functions import draw_maps as draw_maps
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
-    from obygaze_features.extraction.extracting import extract as extract
-    from obygaze_features.extraction.search import search as search
+    from obygaze_features.extraction.functions import extract as extract
+    from obygaze_features.extraction.functions import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
     from obygaze_models.report import compare as compare
@@ -66,8 +66,7 @@ else:
     _EXPORTS = {
         "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
-        "obygaze_features.extraction.extracting": ("extract",),
-        "obygaze_features.extraction.search": ("search",),
+        "obygaze_features.extraction.functions": ("extract", "search"),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
         "obygaze_models.report": ("compare", "report"),
@@ -75,7 +74,7 @@ else:
         "obygaze_models.runner.experiments": ("run", "train"),
         "obygaze_models.runner.tables": ("read_run",),
         "obygaze_models.zoo": ("load_model", "predict"),
-        "obygaze.maps.drawing": ("draw_maps",),
+        "obygaze.audits.maps.functions": ("draw_maps",),
         "obygaze.audits": (
             "audit_annotations",
             "audit_captions",

@@ -74,7 +74,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Look",
     ),
     "search": (
-        "obygaze_features.extraction.search:search",
+        "obygaze_features.extraction.functions:search",
         "Find clips by a text or a clip.",
         "Look",
     ),
@@ -88,7 +88,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "Turn experts' segments into clip labels.",
     ),
     "manifest agree": (
-        "obygaze.films.agreement:measure_agreement",
+        "obygaze.films.functions:measure_agreement",
         "Measure the agreement of the annotators.",
     ),
     "manifest export": (

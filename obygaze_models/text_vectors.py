@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.tables import TABLE_ENDINGS, read_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips
-from obygaze_features.manifest.tables import read_table
-from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.importing.npz import read_arrays
@@ -199,7 +198,7 @@ def _selected(
     if not isinstance(selection, str | Path):
         return "clips", list(selection), None
     name = str(selection)
-    if name.endswith(".csv") or is_workbook(Path(selection)):
+    if name.endswith(TABLE_ENDINGS):
         table = read_table(Path(selection), required=("clip_id",))
         return Path(selection).stem, [row["clip_id"] for row in table.rows], name
     if manifest is None:

@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,26 @@ def _torchcodec(seek_mode: Any) -> Read:
     return read
 
 
+def _torchcodec_one_by_one() -> Read:
+    import torch
+    from torchcodec.decoders import VideoDecoder
+
+    torch.set_num_threads(1)
+
+    def read(path: str, count: int) -> Sequence[Pixels]:
+        decoder = VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1)
+        pictures = []
+        for number in sample_indices(len(decoder), count).tolist():
+            # A picture that fails is none, and takes no other with it.
+            picture = np.zeros((64, 64, 3), np.uint8)
+            with suppress(RuntimeError, IndexError):
+                picture = decoder.get_frame_at(number).data.numpy()
+            pictures.append(picture)
+        return pictures
+
+    return read
+
+
 def _opencv() -> Read:
     import cv2
 
@@ -112,6 +133,7 @@ READERS: dict[str, Callable[[], Read]] = {
     "torchcodec": lambda: _torchcodec("exact"),
     # It reads no packets first, and trusts the rate and the number of frames in the header.
     "torchcodec, approximate": lambda: _torchcodec("approximate"),
+    "torchcodec, one by one": _torchcodec_one_by_one,
     "opencv": _opencv,
     "pyav in order": _in_order,
 }

@@ -7,32 +7,28 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.audits.annotations import (
-        audit_annotations as audit_annotations,
-    )
-    from obygaze.audits.captions import audit_captions as audit_captions
-    from obygaze.audits.cooccurrence import audit_cooc as audit_cooc
-    from obygaze.audits.eat import audit_eat as audit_eat
-    from obygaze.audits.gender import (
-        audit_gender_score as audit_gender_score,
-    )
-    from obygaze.audits.levels import audit_levels as audit_levels
-    from obygaze.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze.audits.reliability import (
-        audit_reliability as audit_reliability,
-    )
+    from obygaze.audits.functions import audit_annotations as audit_annotations
+    from obygaze.audits.functions import audit_captions as audit_captions
+    from obygaze.audits.functions import audit_cooc as audit_cooc
+    from obygaze.audits.functions import audit_eat as audit_eat
+    from obygaze.audits.functions import audit_gender_score as audit_gender_score
+    from obygaze.audits.functions import audit_levels as audit_levels
+    from obygaze.audits.functions import audit_mediaeval as audit_mediaeval
+    from obygaze.audits.functions import audit_reliability as audit_reliability
     from obygaze.audits.result import Audit as Audit
 
 if not TYPE_CHECKING:
     _EXPORTS = {
-        "obygaze.audits.annotations": ("audit_annotations",),
-        "obygaze.audits.captions": ("audit_captions",),
-        "obygaze.audits.cooccurrence": ("audit_cooc",),
-        "obygaze.audits.eat": ("audit_eat",),
-        "obygaze.audits.gender": ("audit_gender_score",),
-        "obygaze.audits.levels": ("audit_levels",),
-        "obygaze.audits.mediaeval": ("audit_mediaeval",),
-        "obygaze.audits.reliability": ("audit_reliability",),
+        "obygaze.audits.functions": (
+            "audit_annotations",
+            "audit_captions",
+            "audit_cooc",
+            "audit_eat",
+            "audit_gender_score",
+            "audit_levels",
+            "audit_mediaeval",
+            "audit_reliability",
+        ),
         "obygaze.audits.result": ("Audit",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -7,21 +7,20 @@ film are alike, so they are exchanged only within films.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
+from obygaze.audits.functions import CONCEPTS
 from obygaze.audits.result import (
     Audit,
     Finding,
     Interval,
-    audit_command,
-    ratio_interval,
 )
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import view_words
+from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
     GroupTest,
@@ -36,8 +35,6 @@ from obygaze_models.text_vectors import (
     in_view,
     select_groups,
 )
-
-CONCEPTS = "concepts"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,32 +117,11 @@ def audit_annotations(
     manifest: Manifest | str | Path,
     *,
     column: str = CONCEPTS,
-    x: Annotated[Selection, Option(metavar="CLIPS")],
-    y: Annotated[Selection, Option(metavar="CLIPS")],
+    x: Selection,
+    y: Selection,
     workspace: str | Path | None = None,
 ) -> AnnotationAudit:
-    """Test which values of a column go with a level, such as emotions or concepts.
-
-    For each value, the share of the clips that have it is compared between two groups, X and Y. All
-    p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
-    only within films. Holm's correction is over the values. A clip of several annotators counts
-    once, with the values of all its rows in the group.
-
-    Args:
-        manifest: The manifest, or its name or path.
-        column: The column, with values joined by `|`.
-        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
-        y: The second group, likewise.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
-
-    Commands:
-        obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
-        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN'
-        obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
-    """
+    """Test which values of a column go with a level, such as emotions or concepts."""
     manifest = in_view(manifest, workspace=workspace)
     _check_column(manifest, column)
     group_x, group_y, n_in_both = select_groups((x, y), manifest)
@@ -200,6 +176,3 @@ def _sentence(test: GroupTest) -> str:
     agree = test.within and (test.p < ALPHA) == (test.p_across < ALPHA)
     why = "" if agree else f" {test.explain()}"
     return f"{test.a}: {shares}, two-sided {p_equals(test.p)}.{why}"
-
-
-command = audit_command(audit_annotations, "annotations")

@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
     DrawnAudit,
     Finding,
     Interval,
-    audit_command,
-    ratio_interval,
 )
 from obygaze.audits.texts import (
     GroupNames,
@@ -31,7 +29,7 @@ from obygaze.audits.texts import (
     words_of,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import (
     PValue,
     holm,
@@ -167,38 +165,11 @@ def audit_captions(
     text: str = "caption",
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
-    words: Annotated[WordLists | None, PYTHON_ONLY] = None,
+    words: WordLists | None = None,
     tokens: Tokens = "words",
-    min_occurrences: Annotated[int, Option(least=0)] = 0,
+    min_occurrences: int = 0,
 ) -> CaptionAudit:
-    """Count how often captions use the words of a list, by group.
-
-    Two groups are also tested against each other, by exchanging whole clusters. With several
-    columns, such as race, gender and class, groups are crossed: each column is tested by
-    exchanging clusters that have the same values of the others.
-
-    Args:
-        source: A table, or a folder of .txt files with one caption per line, which are named as
-            those of Wolfe et al. (2023).
-        text: The column of the captions.
-        group: The columns whose values are the groups.
-        cluster: The columns of the film or image; by default each caption is its own cluster.
-        words: Sets of words by name. By default those of Wolfe et al. (2023).
-        tokens: What counts as a word of a caption: words finds it beside any mark, as in sad! and
-            (sad); authors cuts at blanks and leaves out . and , alone, as Wolfe et al. (2023) do.
-        min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
-            (2023) use 100.
-
-    Example:
-        audit = audit_captions("captions.csv", group="condition", cluster="image")
-
-    Commands:
-        obygaze audit captions captions.csv --group condition --cluster image
-        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
-        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
-            --min-occurrences 100
-        obygaze audit captions captions.csv --group race,gender,class --cluster image
-    """
+    """Count how often captions use the words of a list, by group."""
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
     captions = read_texts(
@@ -367,6 +338,3 @@ def _words_above_rate(
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
     """Return how many words of each caption are in a list."""
     return [count_words(caption.text, words).total() for caption in captions]
-
-
-command = audit_command(audit_captions, "captions", CaptionAudit)

@@ -1,46 +1,56 @@
 """`obygaze audit`: the table of its commands; each is made from a function of this package."""
 
+from collections.abc import Callable
+
 import click
 
-from obygaze_features.core.commands import LazyGroup
+from obygaze.audits.result import Audit, DrawnAudit
+from obygaze_features.core.function_commands import FunctionGroup, command_of
 
-HERE = "obygaze.audits"
+HERE = "obygaze.audits.functions"
+DRAWN = ("eat", "captions")
 AUDITS = {
     "eat": (
-        f"{HERE}.eat:command",
+        f"{HERE}:audit_eat",
         "Test whether one group of clips is closer to some words than another group.",
     ),
     "annotations": (
-        f"{HERE}.annotations:command",
+        f"{HERE}:audit_annotations",
         "Test which values of a column go with a level, such as emotions or concepts.",
     ),
     "levels": (
-        f"{HERE}.levels:command",
+        f"{HERE}:audit_levels",
         "Test whether clips of a higher level have more concepts, for each annotator.",
     ),
     "reliability": (
-        f"{HERE}.reliability:command",
+        f"{HERE}:audit_reliability",
         "Measure whether several raters or prompts measure one thing: Cronbach's alpha.",
     ),
     "captions": (
-        f"{HERE}.captions:command",
+        f"{HERE}:audit_captions",
         "Count how often captions use the words of a list, by group.",
     ),
     "cooc": (
-        f"{HERE}.cooccurrence:command",
+        f"{HERE}:audit_cooc",
         "Count which things are named together with words of which gender.",
     ),
     "gender-score": (
-        f"{HERE}.gender:command",
+        f"{HERE}:audit_gender_score",
         "Score how strongly each caption of a table leans to a gender.",
     ),
     "mediaeval": (
-        f"{HERE}.mediaeval:command",
+        f"{HERE}:audit_mediaeval",
         "Score predictions for MediaEval 2015, a contest on violence and emotion in films.",
     ),
 }
 
 
-@click.group(cls=LazyGroup, table=AUDITS)
+def audit_command(function: Callable[..., Audit], name: str) -> click.Command:
+    """Return the command of a function that returns an audit, with the options of its files."""
+    kind = DrawnAudit if name in DRAWN else Audit
+    return command_of(function, name, then=kind.write)
+
+
+@click.group(cls=FunctionGroup, table=AUDITS, make=audit_command)
 def audit() -> None:
     """Measure bias in vectors and texts, or score predictions of the contest MediaEval."""

@@ -15,8 +15,6 @@ from obygaze.audits.result import (
     Audit,
     Finding,
     Interval,
-    audit_command,
-    ratio_interval,
 )
 from obygaze.audits.texts import (
     LabelledText,
@@ -30,6 +28,7 @@ from obygaze.audits.texts import (
     words_of,
 )
 from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.bootstrap import ratio_interval
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
@@ -119,22 +118,7 @@ def audit_cooc(
     things: str,
     cluster: str | Sequence[str] | None = None,
 ) -> CoocAudit:
-    """Count which things are named together with words of which gender.
-
-    A text with words of both genders counts for both. Shares are printed exactly, and cut after two
-    decimals as in published tables.
-
-    Args:
-        source: A table with a column caption, or a folder of .txt files.
-        things: The column whose values, joined by `|`, are the things, such as "objects".
-        cluster: The columns of the film or image; by default each text is its own cluster.
-
-    Example:
-        audit = audit_cooc("captions.csv", things="objects", cluster="image")
-
-    Commands:
-        obygaze audit cooc captions.csv --things objects --cluster image
-    """
+    """Count which things are named together with words of which gender."""
     genders = read_words("gender")
     texts = read_texts(
         source,
@@ -192,6 +176,3 @@ def _has_any(
 ) -> NDArray[np.bool_]:
     """Return whether each text has a word of a list."""
     return np.array([not words.isdisjoint(listed) for words in words_of_texts])
-
-
-command = audit_command(audit_cooc, "cooc")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,9 @@ from obygaze.audits.printed import (
     printed_effects,
 )
 from obygaze.audits.reliability import cronbach_alpha
-from obygaze.audits.result import DrawnAudit, Finding, audit_command
+from obygaze.audits.result import DrawnAudit, Finding
 from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import view_words
 from obygaze_features.store import Store, TextTable, open_store, read_texts
@@ -181,41 +180,15 @@ def audit_eat(
     manifest: Manifest | str | Path | None = None,
     *,
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
-    x: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
-    y: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
-    attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
+    x: Selection | None = None,
+    y: Selection | None = None,
+    attributes: Sequence[tuple[str, str]] = (),
     text: str | Path | None = None,
     tail: Tail = "two_sided",
-    permutations: Annotated[int, Option(least=1)] = 1_000_000,
+    permutations: int = 1_000_000,
     workspace: str | Path | None = None,
 ) -> EatAudit:
-    """Test whether one group of clips is closer to some words than another group.
-
-    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
-    p-value exchanges clips only within films; the one across films is shown beside it, with a
-    sentence that explains the difference. A clip of several annotators counts once.
-
-    Args:
-        store: The store that has the vectors of the clips, or its name, path or URL.
-        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
-        vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
-        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
-        y: The second group, likewise.
-        attributes: Pairs of attributes of the texts; by default the only two.
-        text: The npz file of text vectors that `extract text` wrote.
-        tail: The p-value to report and correct: "two_sided", "greater" or "less".
-        permutations: How many permutations are drawn if they are too many to count.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
-
-    Commands:
-        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
-            --text texts.npz --attributes happiness sadness --attributes happiness anger
-        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
-        obygaze audit eat --vectors vectors.npz --json
-    """
+    """Test whether one group of clips is closer to some words than another group."""
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
     if (vectors is None) == (store is None):
@@ -345,6 +318,3 @@ def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Fl
     """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
     difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
     return np.asarray(unit_rows(w, name) @ difference)
-
-
-command = audit_command(audit_eat, "eat", EatAudit)

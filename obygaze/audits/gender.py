@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from obygaze.audits.printed import SABIR, as_range, printed_shares
-from obygaze.audits.result import Audit, Finding, audit_command
+from obygaze.audits.result import Audit, Finding
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, read_table
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -172,18 +172,7 @@ def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
 
 
 def audit_gender_score(captions: str | Path) -> GenderAudit:
-    """Score how strongly each caption of a table leans to a gender.
-
-    Args:
-        captions: A CSV table with the columns lm, sim, prob, or with caption, lm_man, sim_man,
-            lm_woman, sim_woman, prob for captions in both wordings.
-
-    Example:
-        audit = audit_gender_score("captions.csv")
-
-    Commands:
-        obygaze audit gender-score captions.csv
-    """
+    """Score how strongly each caption of a table leans to a gender."""
     path = Path(captions)
     violations = Violations(path)
     read = read_table(path, required=("prob",), violations=violations)
@@ -290,6 +279,3 @@ def _check_probability(name: str, value: float) -> None:
     if not 0.0 <= value <= 1.0:
         asked = ": is it in percent?" if 1.0 < value <= 100.0 else ""
         raise FixInput(f"{name} must be a probability, got {value}{asked}")
-
-
-command = audit_command(audit_gender_score, "gender-score")

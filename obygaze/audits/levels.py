@@ -18,14 +18,13 @@ from obygaze.audits.result import (
     Audit,
     Finding,
     Interval,
-    audit_command,
-    ratio_interval,
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip, view_words
 from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import View, in_view
@@ -187,24 +186,7 @@ def audit_levels(
     view: View | None = None,
     workspace: str | Path | None = None,
 ) -> LevelAudit:
-    """Test whether clips of a higher level have more concepts, for each annotator.
-
-    The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
-    level to the next is tested within films. The claim that the number rises with each step for
-    each annotator has the largest p of these steps. A manifest without annotators is one group.
-
-    Args:
-        manifest: The manifest, or its name or path.
-        view: The view of the manifest, by default that of protocols.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        audit = audit_levels("mobygaze", view="visual")
-
-    Commands:
-        obygaze audit levels obygaze12
-        obygaze audit levels mobygaze --view visual
-    """
+    """Test whether clips of a higher level have more concepts, for each annotator."""
     manifest = in_view(manifest, view, workspace)
     clips = [clip for clip in manifest if clip.level in LEVELS[1:]]
     if not clips:
@@ -306,6 +288,3 @@ def _interval_of_mean(values: NDArray[np.float64]) -> Interval:
 
     interval = resample(mean, np.arange(len(values)))["mean"]
     return [*interval.ends]
-
-
-command = audit_command(audit_levels, "levels")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from obygaze.audits.mediaeval_runs import (
     AffectScore,
@@ -17,9 +17,8 @@ from obygaze.audits.mediaeval_runs import (
     score_affect,
     score_ranking,
 )
-from obygaze.audits.result import Audit, Finding, audit_command
+from obygaze.audits.result import Audit, Finding
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_models.zoo.mediaeval_file import facts_path, official_name
@@ -111,38 +110,14 @@ class MediaEvalAudit(Audit):
 
 
 def audit_mediaeval(
-    runs: Annotated[Sequence[str | Path], Option("--run")],
+    runs: Sequence[str | Path],
     *,
     qrels: str | Path | None = None,
     manifest: Manifest | str | Path | None = None,
     precision: Precision = "float32",
     workspace: str | Path | None = None,
 ) -> MediaEvalAudit:
-    """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
-
-    A run is a file of predictions. Runs for violence rank clips, and are scored by average
-    precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
-    (calm or excited), and are scored by accuracy.
-
-    Runs are scored against either --qrels or --manifest. If the official split is known, only its
-    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. A JSON file
-    of the same name beside each run has the field external_data; at most five runs per subtask
-    are allowed, one of them without external data.
-
-    Args:
-        runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
-        qrels: TREC judgements of violence.
-        manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
-        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
-
-    Commands:
-        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
-        obygaze audit mediaeval --manifest liris-accede --run affect.txt
-    """
+    """Score predictions for MediaEval 2015, a contest on violence and emotion in films."""
     if (qrels is None) == (manifest is None):
         sources = "neither" if qrels is None else "both"
         raise FixUsage(f"expected --qrels or --manifest, got {sources}")
@@ -273,6 +248,3 @@ def _score_classes(
         return None
     _check_names(classes, predicted, path)
     return score_affect(classes, predicted)
-
-
-command = audit_command(audit_mediaeval, "mediaeval")

@@ -17,7 +17,7 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import TableRow, numbered_lines, whole_number
+from obygaze_features.core.tables import TableRow, numbered_lines, whole_number
 
 CLASSES = (-1, 0, 1)
 # trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.

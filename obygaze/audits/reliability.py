@@ -18,7 +18,6 @@ from obygaze.audits.result import (
     Audit,
     Finding,
     Interval,
-    audit_command,
 )
 from obygaze.audits.texts import (
     TextSource,
@@ -87,23 +86,7 @@ def audit_reliability(
     raters: str | Sequence[str],
     cluster: str | Sequence[str] | None = None,
 ) -> ReliabilityAudit:
-    """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
-
-    The table has a row for each item and a column of numbers for each rater. Items that not all
-    raters have rated are left out. Krippendorff's alpha of the same numbers is beside it.
-
-    Args:
-        source: A table.
-        raters: The columns of the raters, or of the prompts.
-        cluster: The columns of the film or image; by default each item is its own cluster.
-
-    Example:
-        audit = audit_reliability("ratings.csv", raters="ada,ben,cleo", cluster="film")
-
-    Commands:
-        obygaze audit reliability ratings.csv --raters ada,ben,cleo --cluster film
-        obygaze audit reliability prompts.csv --raters 'a photo,an image,a picture' --json
-    """
+    """Measure whether several raters or prompts measure one thing: Cronbach's alpha."""
     names = column_names(raters)
     if len(names) < 2:
         raise FixInput(
@@ -245,6 +228,3 @@ def _alpha_text(alpha: float | None, interval: Interval) -> str:
     if low is None or high is None:
         return f"{alpha:.3f}"
     return f"{alpha:.3f} ({low:.3f} to {high:.3f})"
-
-
-command = audit_command(audit_reliability, "reliability")

@@ -1,21 +1,14 @@
 """What all audits share: a table with sentences, JSON, files, intervals."""
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import click
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from obygaze.audits.figure import Plot, save_plot
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_bytes, write_new
-from obygaze_features.core.function_commands import command_of
 
 
 @dataclass(frozen=True)
@@ -100,34 +93,4 @@ class DrawnAudit(Audit):
         return written
 
 
-def audit_command(
-    function: Callable[..., Audit], name: str, result: type[Audit] = Audit
-) -> click.Command:
-    """Return the command of a function that returns an audit, with the options of its files."""
-    return command_of(function, name, then=result.write)
-
-
 Interval = list[float | None]
-
-
-def ratio_interval(
-    top: ArrayLike, bottom: ArrayLike, clusters: Sequence[str], *, scale: int = 1
-) -> Interval:
-    """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
-
-    An end that cannot be computed is None.
-    """
-    from obygaze_models.evaluation.bootstrap import resample
-
-    names, codes = np.unique(clusters, return_inverse=True)
-    tops = np.bincount(codes, weights=np.asarray(top))
-    bottoms = np.bincount(codes, weights=np.asarray(bottom))
-
-    def ratio(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        with np.errstate(invalid="ignore"):
-            return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
-
-    interval = resample(ratio, names)["ratio"]
-    most = scale if np.all(tops <= bottoms) else math.inf
-    ends = np.clip((interval.low, interval.high), 0, most).tolist()
-    return [end if math.isfinite(end) else None for end in ends]

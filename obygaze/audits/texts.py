@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.core.tables import read_table
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Sequence[Mapping[str, str]]
@@ -133,7 +133,7 @@ def _records(source: TextSource) -> Iterator[Record]:
         if path.is_dir():
             yield from _of_folder(path)
             return
-        table = read_table(path, required=(), delimiter=None)
+        table = read_table(path, required=())
         for row in table.rows:
             yield Record(row.cells, f"{path}:{row.line}")
         return

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 
-from obygaze.demo.films import make_films, render, write_tables
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
@@ -58,6 +57,8 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo
         obygaze demo -o /tmp/tour
     """
+    from obygaze.demo.films import make_films, render, write_tables
+
     need("av", "video", "making the demo's films")  # before the first file is written
     folder = folder or session.workspace.root / "demo"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

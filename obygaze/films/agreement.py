@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,6 @@ from obygaze.films.projection import (
 )
 from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.model import LEVELS
@@ -302,32 +301,10 @@ def measure_agreement(
     every: Seconds = None,
     fps: Fps = None,
     threshold: str | float | Fraction = "0.2",
-    permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
+    permutations: int = 9999,
     workspace: PathLike | None = None,
 ) -> Agreement:
-    """Measure the agreement of the annotators.
-
-    Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
-    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
-    is '-' where agreement by chance is complete. Krippendorff's alpha is beside it.
-    Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
-    `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
-
-    Args:
-        segments: One or more such tables, or names of manifests.
-        clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
-        every: Cut the films into clips of this length instead.
-        fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one.
-        threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
-        permutations: Number of draws for each p-value; 0 for no p-values.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze manifest agree segments.csv --clips clips.csv
-        obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
-        obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
-    """
+    """Measure the agreement of the annotators."""
     share = as_threshold(threshold)
     projected = project_tables(segments, clips, every, fps, share, workspace)
     pairs = pairs_of(projected.projection, projected.spans)

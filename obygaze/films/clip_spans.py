@@ -20,11 +20,11 @@ from obygaze.films.projection import ClipSpan
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
-from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     RATE_COLUMN,
@@ -49,8 +49,6 @@ def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         path,
         required=CLIP_NAMES,
         content="clips",
-        delimiter=None,
-        skip_blank=True,
         violations=violations,
     )
     columns = set(table.columns)

@@ -26,8 +26,8 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_check import Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled
+from obygaze_features.core.tables import open_file
 from obygaze_features.manifest.model import LEVELS, clock
-from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,
     canonical_level,

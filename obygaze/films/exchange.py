@@ -44,13 +44,14 @@ from obygaze.films.mark_tables import (
     plain,
     read_marks,
 )
-from obygaze.films.vocabulary import unknown_concepts
+from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -58,7 +59,6 @@ from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
-from obygaze_features.manifest.tables import TableRow, open_file, read_table
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     FilmTimes,
@@ -67,13 +67,11 @@ from obygaze_features.manifest.times import (
     frames_between,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
-from obygaze_features.manifest.workbooks import READ as WORKBOOKS
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
 ELAN = ".eaf"
 VTT = ".vtt"
-TABLES = (".csv", *WORKBOOKS)
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
@@ -470,7 +468,7 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
     if isinstance(manifest, Manifest):
         return None
     path = Path(manifest)
-    return path if path.suffix in TABLES and path.is_file() else None
+    return path if path.suffix in TABLE_ENDINGS and path.is_file() else None
 
 
 class ImportedSegments(ImportedManifest):
@@ -567,12 +565,12 @@ class _Importer:
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
-        if path.suffix in TABLES:
+        if path.suffix in TABLE_ENDINGS:
             self._read_table(path)
         elif path.suffix in (ELAN, VTT):
             self._read_film(path)
         else:
-            shown = ", ".join((ELAN, VTT, *TABLES))
+            shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
             raise FixUsage(f"expected a file named {shown}", where=str(path))
 
     def check(self) -> None:
@@ -676,6 +674,8 @@ class _Importer:
         if unknown:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
+        own = modalities_of(paths)
+        modality_of.update({name: own[name] for name in own if name in modality_of})
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)

@@ -22,13 +22,13 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,
     known_frame_rate,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.times import frames_between
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -46,6 +46,7 @@ MORE_COLUMNS = ("framerate", "start_s", "end_s", "comment", "when", "mark")
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
 FRAME_COLUMNS = ("start_frame", "end_frame")
+NEEDED_COLUMNS = ("movie_id", "annotator", "level")
 TIME_COLUMNS = ("start_s", "end_s")
 MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
@@ -210,9 +211,12 @@ def read_marks(tables: Path | Sequence[Path], *, fps: Fps | GivenRates = None) -
     recorded: set[str] = set()
     sources = SourceFiles()
     all_violations = []
+    lacks_columns = False
     for path in paths:
         violations = Violations(path)
-        rows_of_table = list(_read(path, violations).rows)
+        table = _read(path, violations)
+        lacks_columns |= not {*NEEDED_COLUMNS}.issubset(table.columns)
+        rows_of_table = list(table.rows)
         all_violations.append(violations)
         beside = watched_path(path)
         if beside.is_file():
@@ -231,7 +235,10 @@ def read_marks(tables: Path | Sequence[Path], *, fps: Fps | GivenRates = None) -
         segment = segment_of(row, rates, given_rates)
         if segment is not None:
             segments.append(segment)
-    raise_together("the marks cannot be read", *all_violations)
+    hint = None
+    if lacks_columns:
+        hint = "obygaze manifest import csv --help; its manifest of such a table is read here, too"
+    raise_together("the marks cannot be read", *all_violations, hint=hint)
     segments += _seen_in_marks(segments, recorded)
     return Marks(tuple(segments), rates)
 
@@ -356,9 +363,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
     """Return a table that has the frames of segments, or their times in seconds."""
     table = read_table(
         path,
-        required=("movie_id", "annotator", "level"),
-        delimiter=None,
-        skip_blank=True,
+        required=NEEDED_COLUMNS,
         violations=violations,
         data=data,
     )

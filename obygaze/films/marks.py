@@ -33,9 +33,9 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import open_file, read_table
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import LEVELS, ascii_id
-from obygaze_features.manifest.tables import open_file, read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 ID = re.compile(r"[0-9a-f-]{8,40}")
@@ -133,8 +133,6 @@ class MarkTable:
         table = read_table(
             self.path,
             required=SEGMENT_COLUMNS,
-            delimiter=None,
-            skip_blank=True,
             data=data,
             violations=violations,
         )

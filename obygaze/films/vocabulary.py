@@ -1,18 +1,25 @@
 """The vocabulary of a page: concepts that its annotators add, in a TOML file that they write.
 
-The file `segments/MANIFEST.vocabulary.toml` beside the marks has a name and a definition for each
-concept. Above a concept may be one of the manifest: who marks the lower one marks that one, too. A
-manifest without concepts, such as that of a folder, has those of the papers above.
+The file `segments/MANIFEST.vocabulary.toml` beside the marks has a name, a definition and a
+modality for each concept; an import of the marks reads the modality there, too. Above a concept may
+be one of the manifest: who marks the lower one marks that one, too. A manifest without concepts,
+such as that of a folder, has those of the papers above.
 """
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from obygaze_features.core.schema_check import read_toml, table_of
+from obygaze_features.core.schema_rules import choice
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.vocabulary import canonical_concept, concept_meaning
+from obygaze_features.manifest.vocabulary import (
+    MODALITIES,
+    canonical_concept,
+    concept_meaning,
+)
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 
 SCHEMA = "obygaze-vocabulary/1"
@@ -21,11 +28,12 @@ _NAME = re.compile(r"[^\s|][^|\x00-\x1f\x7f]{0,118}[^\s|]|[^\s|]")
 
 @dataclass(frozen=True)
 class Concept:
-    """A concept with its definition; `above` is a concept of the manifest, or ""."""
+    """A concept; `above` is a concept of the manifest, or "", and `modality` may be "", too."""
 
     name: str
     definition: str = ""
     above: str = ""
+    modality: Annotated[str, choice(MODALITIES, may_be_empty=True)] = ""
 
 
 @dataclass(frozen=True)
@@ -114,13 +122,17 @@ def unknown_concepts(names: Iterable[str], tables: Iterable[Path]) -> list[str]:
     The vocabulary of `segments/MANIFEST.NAME.csv` is `segments/MANIFEST.vocabulary.toml`.
     """
     unknown = sorted({name for name in names if canonical_concept(name) is None})
-    if not unknown:
-        return []
-    own: set[str] = set()
+    own = modalities_of(tables) if unknown else {}
+    return [name for name in unknown if name not in own]
+
+
+def modalities_of(tables: Iterable[Path]) -> dict[str, str]:
+    """Return the concepts of the vocabularies of tables of marks, with modalities or "unknown"."""
+    modality_of: dict[str, str] = {}
     for table in tables:
         manifest = table.stem.rpartition(".")[0]
         if manifest:
-            own.update(
-                read_vocabulary(vocabulary_path(table.parent, manifest)).concepts
-            )
-    return [name for name in unknown if name not in own]
+            vocabulary = read_vocabulary(vocabulary_path(table.parent, manifest))
+            for name, concept in vocabulary.concepts.items():
+                modality_of[name] = concept.modality or "unknown"
+    return modality_of

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from obygaze.maps.pictures import exact_pictures
 from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store import Store, open_store
 from obygaze_features.video.decoded_clip import contact_sheet
@@ -34,27 +33,13 @@ class MapSheets(list[Path]):
 
 def draw_maps(
     maps: PathLike | Store,
-    clips: Annotated[str | Sequence[str], Option(is_repeated=True)],
-    folder: Annotated[PathLike, Option("-o --output", metavar="PATH")],
+    clips: str | Sequence[str],
+    folder: PathLike,
     *,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> MapSheets:
-    """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
-
-    All maps of a clip are drawn on one scale. The first random direction, if the store has some, is
-    drawn too: it shows what chance paints.
-
-    Args:
-        maps: A store of maps.
-        clips: The clips, whose frames are decoded again.
-        folder: A folder.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one: it has the manifest of the store.
-
-    Commands:
-        obygaze explain draw concept-maps tt1-001 tt1-002 -o sheets
-    """
+    """Draw the maps of clips over their exact pictures: a sheet for each clip and direction."""
     store = open_store(maps, workspace=workspace)
     opened_workspace = Workspace.of(workspace)
     paths = MapSheets()

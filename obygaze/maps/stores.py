@@ -14,6 +14,7 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.store import Array, Reason, Recipe, Row, Store, write_store
 from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.records import Origin
+from obygaze_features.store.rows import RowColumns
 
 MAPS = "maps"
 RANDOM = "random "  # how the names of random directions begin
@@ -126,6 +127,10 @@ class _RowsOfMaps:
     maps: NDArray[np.float16]
     source: Store
     numbers: NDArray[np.int64]
+
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
 
     def read(self, array: Array, first: int, after: int) -> NDArray[Any]:
         """Return the rows from `first` to before `after` of an array."""

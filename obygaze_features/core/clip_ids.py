@@ -1,7 +1,5 @@
 """The ids of clips as a person names them: the ids themselves, or a file that lists them."""
 
-import csv
-import io
 import os
 from collections.abc import Iterable
 from pathlib import Path, PurePath
@@ -13,7 +11,7 @@ from obygaze_features.core.files import SPREADSHEETS
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
-_ENDINGS = {".csv", ".txt", *SPREADSHEETS}
+_ENDINGS = {".csv", ".tsv", ".txt", *SPREADSHEETS}
 
 
 def clip_ids(clips: ClipIds) -> list[str]:
@@ -52,38 +50,25 @@ def _ids_in(path: Path) -> list[str]:
 
     A file without ids is an error: where clips are chosen, no ids would stand for all clips.
     """
-    try:
-        # Windows programs put a mark before the first id.
-        text = path.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FixInput("not UTF-8", where=str(path)) from error
-    header = text.partition("\n")[0].replace('"', "")
-    if COLUMN in header.strip().split(","):
-        ids = _column_of(text, path)
+    # Each command imports this module, and few read a file of ids.
+    from obygaze_features.core.schema_check import Violations
+    from obygaze_features.core.tables import header_of, numbered_lines, read_table
+
+    violations = Violations(path)
+    if path.suffix.lower() in SPREADSHEETS or COLUMN in header_of(path):
+        table = read_table(path, required=[COLUMN], violations=violations)
+        for row in table.rows:
+            if not row[COLUMN].strip():
+                row.add(COLUMN, "is empty")
+        violations.raise_if_any("the clips cannot be read")
+        ids = [row[COLUMN].strip() for row in table.rows]
     else:
-        lines = [line.strip() for line in text.splitlines()]
-        ids = [line for line in lines if line]
+        ids = [line for _, line in numbered_lines(path, violations)]
+        violations.raise_if_any("the clips cannot be read")
     if not ids:
         raise FixInput(
             "this file has no clip ids",
             where=str(path),
             hint=f"one id a line, or a table with a column {COLUMN}",
         )
-    return ids
-
-
-def _column_of(text: str, path: Path) -> list[str]:
-    """Return the cells in the column clip_id of a table; a row without one is an error."""
-    ids: list[str] = []
-    try:
-        for row in csv.DictReader(io.StringIO(text, newline="")):
-            clip_id = (row.get(COLUMN) or "").strip()
-            if not clip_id:
-                number = len(ids) + 1
-                raise FixInput(
-                    f"row {number} below the header has no {COLUMN}", where=str(path)
-                )
-            ids.append(clip_id)
-    except csv.Error as error:
-        raise FixInput(f"not valid CSV: {error}", where=str(path)) from error
     return ids

@@ -1,10 +1,14 @@
-"""Imports that wait: names of packages, so that `--help` is fast, and optional packages."""
+"""Imports that wait: of names of packages, of what commands do, and of optional packages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from obygaze_features.core.errors import FixInput, InstallExtra, first_line
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def lazy_exports(
@@ -31,6 +35,27 @@ def lazy_exports(
         return getattr(import_module(module_of[name]), name)
 
     return get, lambda: sorted(module_of), [*module_of]
+
+
+def done_in(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator for a public function that is only declared: signature and docstring.
+
+    The function of this name and signature in `module` does the work. It is imported when the
+    declared one is called, so that the help and the completion of a command import nothing that it
+    works with. A test compares the two signatures.
+    """
+
+    def decorate(declared: Callable[P, R]) -> Callable[P, R]:
+        @wraps(declared)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            work = getattr(import_module(module), declared.__name__)
+            result: R = work(*args, **kwargs)
+            return result
+
+        vars(call)["done_in"] = module
+        return call
+
+    return decorate
 
 
 def need(module: str, extra: str, purpose: str) -> Any:

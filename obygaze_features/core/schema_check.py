@@ -91,7 +91,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Violations:
-    """The violations of one file, each with its line and column.
+    """The violations of one file by column, each with the first line that has it.
 
     `names` maps the columns that a reader uses to the columns of the file, where they differ.
     """
@@ -101,19 +101,39 @@ class Violations:
     ) -> None:
         self.path = str(path)
         self.names = names or {}
-        self.lines: list[str] = []
+        # By column: where a message is true for the first time, and how often it is.
+        self._by_column: dict[str | None, dict[str, tuple[str, int]]] = {}
 
     def __len__(self) -> int:
-        return len(self.lines)
+        n_lines = 0
+        for messages in self._by_column.values():
+            n_lines += sum(n for _, n in messages.values())
+        return n_lines
 
     def add(self, line: int | None, column: str | None, message: str) -> None:
         """Add one violation; `line` and `column` are None where it has none."""
         where = self.path if line is None else f"{self.path}:{line}"
+        self.add_at(where, column, message)
+
+    def add_at(self, where: str, column: str | None, message: str) -> None:
+        """Add one violation at a place in the file, or of what takes the place of its values."""
         if len(message) > MAX_MESSAGE:
             message = f"{message[:80]} ... {message[-150:]}"
         if column is not None:
             message = f"column {self.names.get(column, column)!r}: {message}"
-        self.lines.append(f"{where}: {message}")
+        messages = self._by_column.setdefault(column, {})
+        first, n_lines = messages.get(message, (where, 0))
+        messages[message] = (first, n_lines + 1)
+
+    @property
+    def lines(self) -> list[str]:
+        """A sentence on each violation, column after column; equal ones are one with its number."""
+        lines = []
+        for messages in self._by_column.values():
+            for message, (where, n_lines) in messages.items():
+                times = f" ({n_lines} times)" if n_lines > 1 else ""
+                lines.append(f"{where}: {message}{times}")
+        return lines
 
     def raise_if_any(
         self,
@@ -137,11 +157,12 @@ def raise_together(
         lines += violations.lines
     if not lines:
         return
+    n_in_all = sum(map(len, files))
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
     paths = dict.fromkeys(violations.path for violations in files if violations)
-    n_violations = "1 violation" if len(lines) == 1 else f"{len(lines)} violations"
+    n_violations = "1 violation" if n_in_all == 1 else f"{n_in_all} violations"
     raise error(
         f"{summary}: {n_violations}",
         where=", ".join(paths),
@@ -237,7 +258,7 @@ class Document:
         """Add a violation at a key, such as `tasks.train[0].level`."""
         for key, source in self.overrides.items():
             if key_path == key or key.startswith(f"{key_path}."):
-                self.violations.lines.append(f"{source}: {message}")
+                self.violations.add_at(source, None, message)
                 return
         self.violations.add(self._line_of(key_path), None, f"{key_path}: {message}")
 

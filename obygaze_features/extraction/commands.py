@@ -4,22 +4,22 @@ import click
 
 from obygaze_features.core.function_commands import FunctionGroup
 
-_HERE = "obygaze_features.extraction"
+_HERE = "obygaze_features.extraction.functions"
 COMMANDS = {
     "plan": (
-        f"{_HERE}.costs:plan_extraction",
+        f"{_HERE}:plan_extraction",
         "Count what is missing, and measure one clip.",
     ),
     "run": (
-        f"{_HERE}.extracting:extract",
+        f"{_HERE}:extract",
         "Extract what is missing; the same command resumes.",
     ),
     "slurm": (
-        f"{_HERE}.slurm:command",
+        f"{_HERE}:slurm_command",
         "Write a Slurm script whose tasks share a run.",
     ),
     "status": (
-        f"{_HERE}.stored:extraction_status",
+        f"{_HERE}:extraction_status",
         "Show the progress of stores.",
     ),
 }

@@ -18,16 +18,18 @@ from obygaze_features.extraction.compute import (
     computer_for,
 )
 from obygaze_features.extraction.decoding import decode_ahead
-from obygaze_features.extraction.kept import is_kept
-from obygaze_features.extraction.planning import (
+from obygaze_features.extraction.functions import (
     Arrays,
     Backbones,
     Device,
-    ExtractionPlan,
     Precision,
-    StorePlan,
     Stores,
     Weights,
+)
+from obygaze_features.extraction.kept import is_kept
+from obygaze_features.extraction.planning import (
+    ExtractionPlan,
+    StorePlan,
     chosen_targets,
     plan_stores,
 )
@@ -115,28 +117,7 @@ def plan_extraction(
     device: Device = "cpu",
     workspace: PathLike | None = None,
 ) -> Cost:
-    """Count what is missing, and measure one clip.
-
-    One clip is decoded, and one is computed with each backbone. No store is changed or made. On a
-    disk without hard links, a run needs twice the size. The weights must be there (`obygaze
-    backbones fetch`); none are downloaded. The exit code is 5 where `extract run` would refuse to
-    add to a store.
-
-    Args:
-        manifest: The clips, linked to their videos (`obygaze manifest link`).
-        backbones: A backbone, or your own code (FILE.py:NAME).
-        arrays: The arrays to store, of the backbones that have one of them. [default: all but
-            tokens, or those of the store]
-        weights: File or folder of weights.
-        stores: Store of a backbone. [default: MANIFEST.NAME]
-        dtype: Compute in this precision.
-        device: The device that computes: cpu, cuda or cuda:1.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
-        obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
-    """
+    """Count what is missing, and measure one clip."""
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)
     targets = chosen_targets(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from obygaze_features.core import system
 from obygaze_features.core.console import (
@@ -25,8 +25,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     ObygazeError,
 )
-from obygaze_features.core.machine import MAX_WORKERS, is_disk_full, usable_cores
-from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
+from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.clips import Decoded, PlannedClip, RowJob
 from obygaze_features.extraction.compute import (
@@ -37,19 +36,20 @@ from obygaze_features.extraction.compute import (
 )
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
-from obygaze_features.extraction.loop import StoreFiller, fill
-from obygaze_features.extraction.planning import (
-    FEATURES,
-    MACHINE,
+from obygaze_features.extraction.functions import (
+    TIMEOUT_S,
     Arrays,
     Backbones,
     Device,
-    ExtractionPlan,
     Precision,
-    StorePlan,
     Stores,
-    Target,
     Weights,
+)
+from obygaze_features.extraction.loop import StoreFiller, fill
+from obygaze_features.extraction.planning import (
+    ExtractionPlan,
+    StorePlan,
+    Target,
     chosen_targets,
     open_filling,
     plan_stores,
@@ -82,8 +82,6 @@ from obygaze_features.store.sealing import seal
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 from obygaze_features.video.pool import DecodePool
 
-TIMEOUT_S = 300.0
-CLIPS = "Clips"
 # Another process may finish a store while this one compares; then all is compared once more.
 _MOST_ATTEMPTS = 5
 
@@ -92,74 +90,26 @@ def extract(
     manifest: PathLike | Manifest,
     backbones: Backbones = (),
     *,
-    retry_failed: Annotated[bool, Option(group=CLIPS)] = False,
-    as_planned: Annotated[bool, Option(group=CLIPS)] = False,
-    accept_damaged: Annotated[bool, Option(group=CLIPS)] = False,
-    timeout_s: Annotated[float, Option("--timeout", above=0, group=CLIPS)] = TIMEOUT_S,
+    retry_failed: bool = False,
+    as_planned: bool = False,
+    accept_damaged: bool = False,
+    timeout_s: float = TIMEOUT_S,
     arrays: Arrays = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",
-    licence: Annotated[str, Option(group=FEATURES)] = "",
+    licence: str = "",
     device: Device = "cpu",
-    workers: Annotated[
-        int | None,
-        Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
-    ] = None,
-    batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
-    mixed: Annotated[bool, Option(group=ADVANCED)] = False,
-    seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
-    watch: Annotated[Watch | None, PYTHON_ONLY] = None,
+    workers: int | None = None,
+    batch: int | None = None,
+    mixed: bool = False,
+    seal_now: bool = False,
+    watch: Watch | None = None,
     progress: bool | ProgressBars = False,
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Extraction:
-    """Extract what is missing; the same command resumes.
-
-    All backbones share one decoding of each clip. Any number of these commands may fill the same
-    stores at once, on any machine. A clip that fails is a row with its reason; the run goes on and
-    ends with exit code 3, or 1 if no clip was extracted. Ctrl-C stops when the batch at work is
-    computed, a second one at once; finished blocks are kept. A complete store is sealed. Once more,
-    the command extracts what its store does not have: clips that are new in the manifest, arrays,
-    clips whose video is new; the new store takes the place of the old one, which is kept beside it.
-    The exit code is 5 if the store has another recipe, if the times or the video of its clips
-    changed, or if it is being filled by another version or kind of device.
-
-    Args:
-        manifest: The clips, linked to their videos (`obygaze manifest link`).
-        backbones: A backbone, or your own code (FILE.py:NAME).
-        retry_failed: Try clips again that failed.
-        as_planned: Finish a store as it was planned, although the manifest changed since.
-        accept_damaged: Take what the decoder gives of damaged pictures.
-        timeout_s: Seconds to decode one clip.
-        arrays: The arrays to store, of the backbones that have one of them. [default: all but
-            tokens, or those of the store]
-        weights: File or folder of weights.
-        stores: Store of a backbone. [default: MANIFEST.NAME]
-        dtype: Compute in this precision.
-        licence: The licence of the features. [default: the manifest's]
-        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all, the idle ones.
-        workers: Processes that decode or read.
-        batch: Clips computed at once. [default: as many as fit]
-        mixed: Add to clips of another version or kind of device.
-        seal_now: Seal what is there; the other clips fail with 'not extracted'.
-        watch: Is called with each row that is decoded, and whether it failed.
-        progress: Show a progress bar on stderr.
-        note: Is called with what a person should know before the run.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> (state,) = og.extract("trailers", "descriptors")
-        >>> state.ok, state.failed
-        (2, 1)
-
-    Commands:
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
-        obygaze extract run obygaze12 -b descriptors --workers 4
-        obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
-        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
-    """
+    """Extract what is missing; the same command resumes."""
     if timeout_s != TIMEOUT_S and not system.HAS_DECODE_WORKERS:
         raise FixUsage(
             "on this system films are decoded without a time limit: the command is one process,"

@@ -5,14 +5,12 @@ import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import Wanted, Work, compare
@@ -30,19 +28,17 @@ from obygaze_features.extraction.recipes import (
     view_of,
 )
 from obygaze_features.extraction.stored import Stored, read_stored
-from obygaze_features.manifest.model import Manifest, Windows, clips_sha256
+from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.store.records import Manifest as ManifestRecord
+from obygaze_features.store.rows import RowColumns
 from obygaze_features.video.decoded_clip import View
 
 # --- What a person names ---
-
-FEATURES = "Features"
-MACHINE = "Machine"
 
 
 @dataclass(frozen=True)
@@ -54,28 +50,6 @@ class Target:
     weights: str | None = None
     arrays: tuple[str, ...] = ()
     dtype: str = "float32"
-
-
-# The parameters that `plan` and `run` share.
-Backbones: TypeAlias = Annotated[
-    str | Sequence[str],
-    Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
-]
-Arrays: TypeAlias = Annotated[
-    Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
-]
-Weights: TypeAlias = Annotated[
-    Sequence[str] | Mapping[str, PathLike],
-    Option(metavar="[NAME=]PATH", group=FEATURES, is_repeated=True),
-]
-Stores: TypeAlias = Annotated[
-    Mapping[str, PathLike] | None,
-    Option("--store", metavar="NAME=STORE", group=FEATURES),
-]
-Precision: TypeAlias = Annotated[
-    Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
-]
-Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
 
 
 def chosen_targets(
@@ -360,14 +334,14 @@ def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
     if store.filling is not None:
         return store.filling
     rows = store.work.rows
-    ids = [(row.clip_id, row.movie_id) for row in rows]
+    clips_sha256 = RowColumns.of(rows).clips_sha256
     store.path.parent.mkdir(parents=True, exist_ok=True)
     return plan_filling(
         store.path,
         rows,
         arrays=store.arrays,
         recipe=store.recipe,
-        manifest=ManifestRecord(plan.manifest, clips_sha256(ids)),
+        manifest=ManifestRecord(plan.manifest, clips_sha256),
         kind=store.maker.kind,
         windows=plan.grid is not None,
         computed=store.work.computed,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
@@ -45,42 +44,16 @@ class Hits(list[Hit]):
 def search(
     store: Store | PathLike,
     *,
-    text: Annotated[str | None, Option(metavar="WORDS")] = None,
-    like: Annotated[str | None, Option(metavar="CLIP")] = None,
+    text: str | None = None,
+    like: str | None = None,
     array: str | None = None,
-    top: Annotated[int, Option(least=1)] = 20,
+    top: int = 20,
     weights: str | None = None,
-    out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
+    out: PathLike | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> Hits:
-    """Find clips by a text or a clip.
-
-    A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
-    `obygaze manifest export elan MANIFEST --predictions FILE`.
-
-    Of a clip with several vectors, such as frames, the one most like the query counts; frames that
-    pad a short clip do not count. The store is read part by part.
-
-    Args:
-        store: A store, its name in the workspace, or a path or URL.
-        text: Find clips like this text.
-        like: Find clips like this one.
-        array: The features to compare. [default: clip, or the first array]
-        top: How many clips.
-        weights: Weights of the text tower. [default: the backbone's own]
-        out: Write the clips to this file: .csv or .xlsx.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> len(og.search("mine", like="alba-001", top=5))
-        5
-
-    Commands:
-        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
-        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
-    """
+    """Find clips by a text or a clip."""
     from obygaze_features.store.reading import open_store
 
     here = Workspace.of(workspace)

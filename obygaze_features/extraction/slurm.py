@@ -11,20 +11,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
 import numpy as np
 
-from obygaze_features.core.commands import SessionCommand
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import command_of, typed_values
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.devices import devices_of
-from obygaze_features.extraction.extracting import extract
+from obygaze_features.extraction.functions import extract
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
@@ -57,34 +55,14 @@ class SlurmScript:
 
 
 def write_slurm_script(
-    words: Annotated[Sequence[str], Option(metavar="MANIFEST -b BACKBONE...")],
+    words: Sequence[str],
     *,
-    tasks: Annotated[int, Option(least=1)],
-    out: Annotated[PathLike, Option("-o --output", is_file=True)],
+    tasks: int,
+    out: PathLike,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> SlurmScript:
-    """Write a Slurm script whose tasks share a run.
-
-    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
-    sbatch. The weights must be there (`obygaze backbones fetch`); none are downloaded. Exit codes
-    of a task are those of `obygaze extract run`. A task is queued again when it is preempted or its
-    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
-    workspace.
-
-    Args:
-        words: What follows `extract run`; after a word `--`, the options of sbatch, which override
-            those of the script.
-        tasks: Number of tasks.
-        out: File of the script.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
-        obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
-        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
-    """
+    """Write a Slurm script whose tasks share a run."""
     from obygaze_features.core.rendering import render
 
     run_words = list(words)
@@ -215,19 +193,3 @@ def _one_line(text: str) -> str:
             f"a Slurm script cannot have line breaks or control characters in: {text!r}"
         )
     return text
-
-
-class SlurmCommand(SessionCommand):
-    """A command that takes the options of other commands: those it does not know, and `--`."""
-
-    ignore_unknown_options = True
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; of a single `--`, click would tell nothing."""
-        if "--" in args:
-            place = args.index("--")
-            args = [*args[:place], "--", *args[place:]]
-        return super().parse_args(ctx, args)
-
-
-command = command_of(write_slurm_script, "slurm", kind=SlurmCommand)

@@ -290,19 +290,7 @@ class StatusOfStores(list[StoreStatus]):
 def extraction_status(
     stores: Sequence[str], *, workspace: PathLike | None = None
 ) -> StatusOfStores:
-    """Show the progress of stores.
-
-    It can be read during a run: of a store that is being filled, it counts blocks. The name of a
-    manifest stands for the stores of its clips.
-
-    Args:
-        stores: The names or the folders of stores, or the names of manifests.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze extract status obygaze12.xclip-b16-k600-zs
-        obygaze extract status obygaze12 --json
-    """
+    """Show the progress of stores."""
     here = Workspace.of(workspace)
     names = [stores] if isinstance(stores, str) else list(stores)
     manifests = here.names("manifests")

@@ -13,8 +13,8 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import csv_bytes, refuse_spreadsheet_name, write_new
 from obygaze_features.core.options import Option
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.tables import TableRow, read_table
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder

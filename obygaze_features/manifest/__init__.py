@@ -9,8 +9,8 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_features.manifest.adapters import ImportedManifest as ImportedManifest
     from obygaze_features.manifest.adapters import source_of as source_of
-    from obygaze_features.manifest.folds import assign_folds as assign_folds
     from obygaze_features.manifest.folds import grouped as grouped
+    from obygaze_features.manifest.functions import assign_folds as assign_folds
     from obygaze_features.manifest.grouping import (
         ConceptVocabulary as ConceptVocabulary,
     )
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 else:
     _EXPORTS = {
         "obygaze_features.manifest.adapters": ("ImportedManifest", "source_of"),
-        "obygaze_features.manifest.folds": (
-            "assign_folds",
-            "grouped",
-        ),
+        "obygaze_features.manifest.folds": ("grouped",),
+        "obygaze_features.manifest.functions": ("assign_folds",),
         "obygaze_features.manifest.grouping": (
             "ConceptVocabulary",
             "grouped_concepts",

@@ -38,7 +38,7 @@ COMMANDS = {
         "Find the video of each clip under a folder.",
     ),
     "folds": (
-        f"{_HERE}.folds:assign_folds",
+        f"{_HERE}.functions:assign_folds",
         "Assign each film, with all its clips, to one fold.",
     ),
 }

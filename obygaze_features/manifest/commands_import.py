@@ -23,6 +23,7 @@ from obygaze_features.core.parts import (
     label_of,
     trust,
 )
+from obygaze_features.core.tables import TABLE_ENDINGS
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.own import read_own
@@ -32,6 +33,10 @@ READERS = {
     "csv": (
         f"{_HERE}.csv_table:read",
         "Read any table, with a mapping of its columns.",
+    ),
+    "xlsx": (
+        f"{_HERE}.csv_table:read",
+        "Read a sheet of a spreadsheet, as csv does.",
     ),
     "folder": (
         f"{_HERE}.folder:read",
@@ -82,9 +87,11 @@ def import_command(
 
 
 def _default_name(dataset: str, arguments: dict[str, Any]) -> str:
-    if dataset not in arguments:
+    # A spreadsheet is read by the function that reads CSV files.
+    parameter = "csv" if dataset == "xlsx" else dataset
+    if parameter not in arguments:
         return dataset
-    return ascii_id(Path(arguments[dataset]).resolve().stem) or dataset
+    return ascii_id(Path(arguments[parameter]).resolve().stem) or dataset
 
 
 class _ImportGroup(FunctionGroup):
@@ -100,7 +107,9 @@ class _ImportGroup(FunctionGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names, which may be an own function."""
+        """Return the command that the first word names, which may be an own function or a table."""
+        if args[0].endswith(TABLE_ENDINGS) and Path(args[0]).is_file():
+            args = ["csv", *args]
         if is_own_code(args[0]):
             return args[0], self.get_command(ctx, args[0]), args[1:]
         return super().resolve_command(ctx, args)

@@ -9,11 +9,11 @@ A test is one of these, and `not`, `and`, `or` and parentheses combine them:
     VALUE in COLUMN, VALUE not in COLUMN              the same
     COLUMN in {VALUE, ...}, COLUMN not in {...}       one of these values
     COLUMN < NUMBER, and with <=, > and >=            the number in the column
-    COLUMN                                            any value
+    COLUMN                                            any value; of a task only `concept`
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
 Names of several words or with other signs need quotes, as do words that begin with a digit, such
-as 1990s, and Python's own words such as `is`. 4 and 4.0 are the same number.
+as 1990s, and Python's own words such as `is`. 4 and 4.0 are the same number, but not the same id.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
@@ -36,9 +36,10 @@ Condition = Callable[[Values], bool | None]
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
-NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]*"|'[^']*'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
+IDS = ("clip_id", "movie_id")
 ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -96,9 +97,10 @@ def is_labelled(column: str, values_of: Values) -> bool:
     return bool(values_of(column)) or (column in CONCEPTS and bool(values_of("level")))
 
 
-def plain_value(word: str) -> str:
-    """Return a number without zeros at its end, so that 4.0 is 4; any other word as it is."""
-    if "." in word and NUMBER.fullmatch(word) and "e" not in word:
+def plain_value(word: str, column: str) -> str:
+    """Return a number without zeros at its end, so that 4.0 is 4; another word or id as it is."""
+    is_number = column not in IDS and NUMBER.fullmatch(word)
+    if is_number and "." in word and "e" not in word.lower():
         return word.rstrip("0").rstrip(".")
     return word
 
@@ -166,10 +168,13 @@ class _Parser:
             if allowed is not None and word not in allowed:
                 raise self.unknown_value(name, word, allowed, value)
         if not wanted:
-            return lambda values_of: bool(values_of(name))
+            if self.of_empty is None and name not in CONCEPTS:
+                problem = f"a column alone is no label: write {name} == VALUE"
+                raise self.error_at(problem, column)
+            return self.compares(name, bool)
         if allowed is None:
             self.values[name] += wanted
-        plain = set(map(plain_value, wanted))
+        plain = {plain_value(word, name) for word in wanted}
         return self.compares(name, lambda cells: not plain.isdisjoint(cells))
 
     def is_beyond(
@@ -205,7 +210,7 @@ class _Parser:
             cells = values_of(name)
             if not cells and not is_labelled(name, values_of):
                 return self.of_empty
-            return holds([plain_value(cell) for cell in cells])
+            return holds([plain_value(cell, name) for cell in cells])
 
         return condition
 

@@ -26,6 +26,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
@@ -39,15 +40,15 @@ from obygaze_features.manifest.model import (
     ascii_id,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN
-from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.windows import FILM_COLUMNS, Film
 
 SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
 STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
+# It may begin with `-`, as ids of YouTube do.
 # The id of a window ends with its number: `lake:000012`.
-ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
+ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
 SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
@@ -155,7 +156,11 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     if header.unit == "window":
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
     table = read_table(
-        path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows
+        path.with_suffix(".csv"),
+        required=COLUMNS,
+        is_strict=True,
+        violations=violations,
+        data=rows,
     )
     columns = tuple(name for name in table.columns if name not in COLUMNS)
     clips = clips_of(((row, row.cells) for row in table.rows), header.concepts, columns)
@@ -169,7 +174,12 @@ def _windows(
     """Return the windows of the films in a table, which must be those of the header's grid."""
     csv = path.with_suffix(".csv")
     table = read_table(
-        csv, required=FILM_COLUMNS, violations=violations, content="films", data=data
+        csv,
+        required=FILM_COLUMNS,
+        is_strict=True,
+        violations=violations,
+        content="films",
+        data=data,
     )
     lines: dict[str, int] = {}
     films = []
@@ -356,7 +366,10 @@ def clips_of(
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
-            row.matching(column, ID, ID_FORM)
+            if row[column]:
+                row.matching(column, ID, ID_FORM)
+            else:
+                row.add(column, "is empty, and each row needs one")
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)

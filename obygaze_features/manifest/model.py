@@ -20,7 +20,7 @@ from msgspec import Meta, structs
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
-from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
     short_repr,
@@ -294,9 +294,10 @@ class Manifest:
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
-                known.update(dict.fromkeys(map(plain_value, clip.values(column))))
+                cells = clip.values(column)
+                known.update((plain_value(cell, column), None) for cell in cells)
             for value in dict.fromkeys(values):
-                if plain_value(value) not in known:
+                if plain_value(value, column) not in known:
                     sentences.append(
                         f"{self.name}: no clip has {value!r} in the column {column}"
                         f"{near(value, known)}"
@@ -485,14 +486,6 @@ def _visual(clips: Iterable[Clip], visible: Collection[str]) -> Iterator[Clip]:
         yield replace(clip, concepts=concepts, level=level)
 
 
-def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
-    """Return the hash of the clip and film ids, in the order of a store's rows.
-
-    Stores keep this hash; it does not depend on labels, folds, times and links to videos.
-    """
-    return sha256_bytes(canonical_json([list(ids) for ids in clips]))
-
-
 def sort_key(clip: Clip) -> tuple[str, int, str]:
     """Return the key that sorts clips as manifests and stores do: by film, scene, id."""
     return clip.movie_id, -1 if clip.scene is None else clip.scene, clip.clip_id
@@ -524,7 +517,7 @@ def ascii_id(text: str) -> str:
     """
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
-    readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".+-")
+    readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")
     has_lost_letters = any(
         letter.isalnum() and not letter.isascii() for letter in letters
     )

@@ -22,8 +22,8 @@ from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import render
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
-from obygaze_features.store.records import Maker, StoreRecord
-from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
+from obygaze_features.store.records import Counts, Maker, StoreRecord
+from obygaze_features.store.rows import OK, RowColumns
 
 HERE = "obygaze_features.store"
 SHOWN_REASONS = 20
@@ -313,7 +313,7 @@ def citation_text(terms: Terms) -> str:
 
 def card_text(
     record: StoreRecord,
-    rows: Sequence[Row],
+    rows: RowColumns,
     terms: Terms,
     *,
     seal: str = "",
@@ -337,12 +337,12 @@ def card_text(
         terms=terms,
         terms_lines=[Raw(line) for line in terms_lines(terms)],
         n_rows=f"{len(rows):,}",
-        counts=counts_text(rows),
+        counts=counts_text(record.rows),
         recipe_sentences=recipe_sentences(recipe),
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=record.arrays[0].name,
         makers=list(map(maker_text, record.makers)),
-        reasons=reasons_of(rows),
+        reasons=[] if record.rows.ok == len(rows) else reasons_of(rows),
         citation=Raw(citation_text(terms)),
         replaces=record.replaces,
         seal=seal,
@@ -361,19 +361,15 @@ class Raw(str):
         return self
 
 
-def counts_text(rows: Sequence[Row]) -> str:
+def counts_text(counts: Counts) -> str:
     """Return how many rows have each status, in words: `19 ok and 1 failed`."""
-    n_of_status = Counter(row.status for row in rows)
-    words = []
-    for status in (OK, FAILED, NO_VIDEO, WITHDRAWN):
-        if n_of_status[status]:
-            words.append(f"{n_of_status[status]:,} {status}")
-    return _listed(words)
+    return _listed([f"{n:,} {status}" for status, n in counts.by_status.items() if n])
 
 
-def reasons_of(rows: Sequence[Row]) -> list[tuple[int, str, str]]:
+def reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:
     """Return how many rows have each status and reason, the most frequent first."""
-    n_of_reason = Counter((row.status, row.reason) for row in rows if not row.is_ok)
+    pairs = zip(rows.statuses, rows.reasons, strict=True)
+    n_of_reason = Counter(pair for pair in pairs if pair[0] != OK)
     reasons = []
     for (status, reason), n_rows in n_of_reason.most_common(SHOWN_REASONS):
         reasons.append((n_rows, status, reason or "no reason given"))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -23,10 +23,9 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.core.options import CLIPS, Bar, Option
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip, clips_sha256
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import UNKNOWN, Comparison, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
@@ -57,7 +56,7 @@ from obygaze_features.store.records import (
     Origin,
     Replaced,
 )
-from obygaze_features.store.rows import WITHDRAWN, Row
+from obygaze_features.store.rows import WITHDRAWN, Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
@@ -128,47 +127,18 @@ class Changed:
 
 def subset(
     store: StoreName,
-    path: Annotated[
-        str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
-    ] = None,
+    path: str | os.PathLike[str] | None = None,
     *,
-    films: Annotated[Iterable[str] | None, Option("--film")] = None,
-    clips: Annotated[ClipIds | Iterable[str | Clip] | None, CLIPS] = None,
-    arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
-    without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
+    films: Iterable[str] | None = None,
+    clips: ClipIds | Iterable[str | Clip] | None = None,
+    arrays: Sequence[str] = (),
+    without: Sequence[str] = (),
     reason: str = "",
     author: str = "",
-    progress: Annotated[Progress | None, Bar("copy")] = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
-    """Make a store of some clips or arrays of a store, or withdraw clips of it.
-
-    With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
-    a URL, and only what is needed of it is read.
-
-    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
-    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
-    the workspace has them is listed: the store that was replaced, other stores, exports, tables of
-    scores, runs, models and exported pages.
-
-    Args:
-        store: The store.
-        path: The new store: a name or a folder.
-        films: Only the clips of this film, an id.
-        clips: Only these clips, separated by commas, or those in a file: one id a line, or a
-            column clip_id. In Python also clips of a manifest.
-        arrays: Only this array, with the times and the mask of its frames.
-        without: The id of a film or clip that is left out, or withdrawn.
-        reason: Why they are withdrawn, in one sentence.
-        author: Who withdraws them.
-        progress: Counts clips, once for each array.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
-        obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
-        obygaze store subset obygaze12-xclip --without tt0108160 --reason "asked for by its owner"
-    """
+    """Make a store of some clips or arrays of a store, or withdraw clips of it."""
     here = Workspace.of(workspace)
     if reason.strip():
         is_part = films is not None or clips is not None or arrays
@@ -356,6 +326,10 @@ class PickedRows:
         rows = store.table.some(numbers)
         return cls(rows, [store], np.zeros(len(numbers), np.int64), numbers)
 
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
+
     def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
         """Let a progress bar count the rows of some arrays while they are written."""
         if progress is not None:
@@ -494,29 +468,13 @@ def _folder_of(store: StoreName, workspace: Workspace) -> Path:
 
 def merge(
     stores: Sequence[StoreName],
-    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
+    path: str | os.PathLike[str],
     *,
     licence: str = "",
-    progress: Annotated[Progress | None, Bar("copy")] = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Changed:
-    """Make one store of several, which have one recipe and equal arrays.
-
-    A clip that has features in two stores must have the same numbers in both; one that has them in
-    one store is taken from there. Two clips of one id are an error: their films or times differ.
-    What one of the stores lists as withdrawn is withdrawn in the new store; a warning names what
-    other stores of the workspace list as withdrawn. All citations are kept.
-
-    Args:
-        stores: The stores, near or far.
-        path: The new store: a name or a folder.
-        licence: The licence of the new store, where those of the stores differ.
-        progress: Counts clips, once for each array.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store merge films-1-6 films-7-12 -o all-films
-    """
+    """Make one store of several, which have one recipe and equal arrays."""
     here = Workspace.of(workspace)
     target = new_store(here, path)
     opened = [open_store(store, workspace=workspace) for store in stores]
@@ -533,8 +491,7 @@ def merge(
     source.show(progress, arrays)
     source.rows, makers = _with_own_makers(opened, source)
     if not manifest.sha256:
-        pairs = ((row.clip_id, row.movie_id) for row in source.rows)
-        manifest = Manifest(manifest.name, clips_sha256(pairs))
+        manifest = Manifest(manifest.name, source.columns().clips_sha256)
     written = write_store(
         target,
         source,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import (
@@ -30,7 +30,6 @@ from obygaze_features.core.leftovers import (
     remove_hidden,
     remove_leftovers,
 )
-from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
     TABLE,
@@ -98,8 +97,6 @@ from obygaze_features.store.withdrawals import (
 )
 
 # The headings of the options in the help.
-TERMS = "Licence"
-PUBLICATION = "Publication"
 _ATTEMPTS = 5
 
 
@@ -138,37 +135,13 @@ class Copied:
 
 def pull(
     source: str | os.PathLike[str] | Store,
-    path: Annotated[
-        str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
-    ] = None,
+    path: str | os.PathLike[str] | None = None,
     *,
-    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
-    progress: Annotated[Progress | None, Bar("pull")] = None,
+    expect: str | None = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
-    """Copy a store to this machine.
-
-    From a web server, a bucket, the hub or a folder. The same command again continues an
-    interrupted copy, and every file is checked as it arrives. If an older copy of the store has
-    this name, the new one takes its place. What was withdrawn since is not in it; the older copy
-    and what else has it are listed, each with the line that removes it. The text of README.md stays
-    as you edited it. `obygaze store subset URL` copies a part only.
-
-    Whoever can change the files at an address can make another store of them. #sha256=... at its
-    end, or --expect, refuses any but the store that has this seal.
-
-    Args:
-        source: The store: a name, a folder or a URL.
-        path: The new store: a name or a folder. [default: the last word]
-        expect: The seal of the store, from its publisher.
-        progress: Counts bytes.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store pull https://example.org/features/xclip
-        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
-        obygaze store pull hf://lab/obygaze12-xclip -o theirs
-    """
+    """Copy a store to this machine."""
     here = Workspace.of(workspace)
     store = open_store(source, workspace=here, expect=expect)
     target = here.new_store(last_part(store.location) if path is None else path)
@@ -400,45 +373,15 @@ def push(
     store: str | os.PathLike[str] | Store,
     target: str | os.PathLike[str],
     *,
-    licence: Annotated[str, Option(group=TERMS)] = "",
-    citation: Annotated[str, Option(group=TERMS)] = "",
-    no_licence: Annotated[bool, Option(group=TERMS)] = False,
-    publish: Annotated[bool, Option(group=PUBLICATION)] = False,
-    creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
-    progress: Annotated[Progress | None, Bar("push")] = None,
+    licence: str = "",
+    citation: str = "",
+    no_licence: bool = False,
+    publish: bool = False,
+    creators: Sequence[str] = (),
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
-    """Send a store to a folder, a bucket or the hub.
-
-    Files that are there already are not sent again; the same command again continues what was
-    interrupted. A store that is there is replaced only if this store has taken its place here. A
-    bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
-    set on the hub is private. While a store is replaced, nobody can read it at the target.
-
-    A store without a licence is refused. --licence and --citation state them: they are written into
-    the head of README.md of the store, which may also be edited, and which is not sealed. A text
-    that was edited at the target stays, unless that of the store was edited too.
-
-    With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
-    too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
-    the store has changed, a push without --publish removes them there.
-
-    Args:
-        store: The store, in a folder of this machine.
-        target: A folder, s3://BUCKET/NAME or hf://OWNER/NAME.
-        licence: Under which licence the features are: CC-BY-4.0.
-        citation: What to cite for them.
-        no_licence: Send the store also if it states no licence.
-        publish: Make it ready for others to find, cite and read.
-        creators: Who made it: "Family, Given", or the name of an institution.
-        progress: Counts bytes.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
-        obygaze store push obygaze12-xclip hf://lab/xclip --publish --creator "Doe, Jane"
-        obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
-    """
+    """Send a store to a folder, a bucket or the hub."""
     opened = open_store(store, workspace=workspace)
     if not isinstance(opened.files, FolderFiles):
         raise FixUsage(

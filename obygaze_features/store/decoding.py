@@ -5,7 +5,6 @@ raises ValueError; the callers know the file and make an error of it.
 """
 
 import csv
-import hashlib
 import math
 import struct
 from collections.abc import Iterable, Sequence
@@ -33,7 +32,6 @@ Hashes: TypeAlias = npt.NDArray[np.uint64]
 # Offset and length of a chunk, in the index of a file.
 ENTRY_BYTES = 16
 ABSENT = 2**64 - 1
-HASH_BYTES = 8
 # The row of a clip, in the table of ids.
 NUMBER_BYTES = 4
 # Reasons and ids are short. A run of lines that is longer than this is not read.
@@ -302,16 +300,6 @@ class Films:
 # The table of ids.
 
 
-def hashes_of(clip_ids: Iterable[str]) -> Hashes:
-    """Return the hash of each clip id."""
-    numbers = []
-    for clip_id in clip_ids:
-        # What UTF-8 cannot encode is no id, and is found in no store.
-        digest = hashlib.sha256(clip_id.encode("utf-8", "replace")).digest()
-        numbers.append(int.from_bytes(digest[:HASH_BYTES], "little"))
-    return np.array(numbers, np.uint64)
-
-
 def find_sorted(hashes: Hashes, wanted: Hashes) -> Rows:
     """Return the place of each wanted hash in sorted hashes; -1 for one that is absent."""
     places = np.searchsorted(hashes, wanted).astype(np.int64)
@@ -341,7 +329,7 @@ def decode_texts(chunk: Bytes, n_rows: int) -> list[str]:
 
 def codes_of(statuses: Iterable[str]) -> npt.NDArray[np.uint8]:
     """Return the number of each status."""
-    return np.array([_CODE_OF_STATUS[status] for status in statuses], np.uint8)
+    return np.fromiter(map(_CODE_OF_STATUS.__getitem__, statuses), np.uint8)
 
 
 _CODE_OF_STATUS = {status: code for code, status in enumerate(STATUSES)}

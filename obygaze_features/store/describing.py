@@ -11,7 +11,6 @@ import msgspec
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
@@ -202,29 +201,11 @@ def describe_store(
     clips: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> StorePage:
-    """Explain what a store has and how it was made.
-
-    STORE is a store of the workspace, a folder or a URL. Only small files are read.
-
-    Args:
-        store: The store.
-        clips: List its clips, and why some have no features; -o writes this list to a file.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store info obygaze12-xclip
-        obygaze store info https://example.org/stores/obygaze12-xclip --json
-        obygaze store info obygaze12-xclip --clips -o clips.xlsx
-    """
+    """Explain what a store has and how it was made."""
     opened = open_store(store, workspace=workspace)
     withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
     warnings = [f"{withdrawn}, and have features here"] if withdrawn else []
     return StorePage(name_of(store), opened, clips, warnings)
-
-
-info_command = command_of(
-    describe_store, "info", then=StorePage.write, then_group="Options"
-)
 
 
 # --- All stores of a workspace ---
@@ -283,17 +264,7 @@ class StoreList:
 
 
 def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList:
-    """List the stores of the workspace.
-
-    A store that is being filled is a line of its own, whether or not its name has a store.
-
-    Args:
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store ls
-        obygaze -C /data/films store ls --json
-    """
+    """List the stores of the workspace."""
     here = Workspace.of(workspace)
     folder = here.folder("stores")
     stores: list[Mapping[str, Any]] = []

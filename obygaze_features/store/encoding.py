@@ -4,12 +4,13 @@ docs/store.md describes each of them in sections 4 and 5. Nothing here opens a f
 """
 
 import hashlib
-import io
 import math
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, repeat
+from operator import ne
+from typing import Any, BinaryIO, TypeAlias
 
 import google_crc32c
 import msgspec
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
-from obygaze_features.store.decoding import codes_of, hashes_of
+from obygaze_features.store.decoding import Bytes
 from obygaze_features.store.layout import (
     FILM_COLUMNS,
     PLANNED_COLUMNS,
@@ -29,9 +30,12 @@ from obygaze_features.store.layout import (
     Array,
 )
 from obygaze_features.store.records import FileMark
-from obygaze_features.store.rows import STATUSES, Row
+from obygaze_features.store.rows import STATUSES, RowColumns
+from obygaze_features.store.text_columns import Table, TextColumn, side_by_side
 
 Values = npt.NDArray[Any]
+# A column of cells of CSV; one text if all rows have the same.
+Cells: TypeAlias = str | TextColumn
 
 _U32 = struct.Struct("<I")
 _ENTRY = struct.Struct("<QQ")
@@ -53,12 +57,12 @@ def stored_dtype(array: Array) -> np.dtype[Any]:
     return np.dtype(array.dtype).newbyteorder("<")
 
 
-def crc_bytes(data: bytes) -> bytes:
+def crc_bytes(data: bytes | Bytes) -> bytes:
     """Return the CRC32C of bytes as the 4 bytes that follow them in a file."""
     return _U32.pack(google_crc32c.value(data))
 
 
-def encode_chunk(array: Array, rows: Values) -> tuple[bytes, bytes]:
+def encode_chunk(array: Array, rows: Values) -> tuple[Bytes, bytes]:
     """Return one chunk as it stands in a file, and the 4 bytes of its CRC32C.
 
     Args:
@@ -68,7 +72,8 @@ def encode_chunk(array: Array, rows: Values) -> tuple[bytes, bytes]:
     n_missing = array.chunk_rows - len(rows)
     if n_missing:
         rows = np.concatenate([rows, filled(array, n_missing)])
-    data = np.ascontiguousarray(rows, dtype=stored_dtype(array)).tobytes()
+    stored = np.ascontiguousarray(rows, dtype=stored_dtype(array))
+    data = stored.reshape(-1).view(np.uint8)
     return data, crc_bytes(data)
 
 
@@ -112,7 +117,7 @@ class ShardWriter:
     def _write_chunk(self, rows: Values) -> None:
         data, check = encode_chunk(self.array, rows)
         self._index.append(_ENTRY.pack(self._stream.n_bytes, len(data) + len(check)))
-        self._stream.write(data)
+        self._stream.write(data.data)
         self._stream.write(check)
         self.checks += check
 
@@ -125,7 +130,7 @@ class HashedStream:
         self._stream = stream
         self._sha256 = hashlib.sha256()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Write bytes; many zeros, as rows of pictures that do not exist, take no space."""
         values = np.frombuffer(data, np.uint8)
         if len(values) >= _LEAST_HOLE and not values[0] and not values.any():
@@ -171,21 +176,26 @@ def array_document(array: Array, n_rows: int) -> bytes:
     )
 
 
-def text_column(texts: Sequence[str]) -> tuple[bytes, bytes]:
+def text_column(texts: TextColumn) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of a column of texts."""
-    encoded = [text.encode() for text in texts]
+    if texts.table is None:
+        encoded = [text.encode() for text in texts]
+        pieces = [b""] * (2 * len(texts))
+        pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
+        pieces[1::2] = encoded
+        with_lengths = b"".join(pieces)
+    else:
+        length = _U32.pack(texts.table.shape[1])
+        with_lengths = side_by_side(length, texts.table).tobytes()
     # The number of texts, then the length and the bytes of each.
-    pieces = [b""] * (2 * len(texts))
-    pieces[0::2] = [_U32.pack(len(text)) for text in encoded]
-    pieces[1::2] = encoded
-    data = _U32.pack(len(texts)) + b"".join(pieces)
+    data = _U32.pack(len(texts)) + with_lengths
     return column_document("clip_id", len(texts)), data + crc_bytes(data)
 
 
-def status_column(statuses: Sequence[str]) -> tuple[bytes, bytes]:
+def status_column(codes: Bytes) -> tuple[bytes, bytes]:
     """Return zarr.json and the one chunk of the column of statuses."""
-    data = codes_of(statuses).tobytes()
-    return column_document("status", len(statuses)), data + crc_bytes(data)
+    data = codes.tobytes()
+    return column_document("status", len(codes)), data + crc_bytes(data)
 
 
 def column_document(column: str, n_rows: int) -> bytes:
@@ -248,130 +258,190 @@ def _document(value: dict[str, Any]) -> bytes:
 # --- Rows ---
 
 
-def check_rows(rows: Sequence[Row], where: str) -> None:
+def check_rows(rows: RowColumns, where: str) -> None:
     """Raise an error unless a store may have these rows."""
-    if not rows:
+    if not len(rows):
         raise FixInput("a store needs at least one row", where=where)
-    clip_ids = [row.clip_id for row in rows]
-    movie_ids = [row.movie_id for row in rows]
-    # Whole columns first: a million rows are checked in a moment.
-    if not ("".join(clip_ids) + "".join(movie_ids)).isprintable():
-        for text in (*clip_ids, *movie_ids):
-            if not text.isprintable():
-                raise FixInput(
-                    f"{text!r} cannot be an id: it has characters that are not printed",
-                    where=where,
-                )
-    if not all(map(str.strip, clip_ids)) or not all(map(str.strip, movie_ids)):
-        raise FixInput("a clip or a film has an empty id", where=where)
-    if len(set(clip_ids)) < len(clip_ids):
-        raise FixInput(
-            f"the clip {_first_repeated(clip_ids)!r} is there twice", where=where
-        )
-    for status in {row.status for row in rows}:
+    for ids in (rows.clip_ids, rows.movie_ids):
+        # Whole columns first: a million rows are checked in a moment.
+        if not "".join(ids.characters).isprintable():
+            wrong = next(text for text in ids if not text.isprintable())
+            raise FixInput(
+                f"{wrong!r} cannot be an id: it has characters that are not printed",
+                where=where,
+            )
+        may_be_empty = ids.table is None or " " in ids.characters
+        if may_be_empty and not all(map(str.strip, ids)):
+            raise FixInput("a clip or a film has an empty id", where=where)
+    for status in set(rows.statuses):
         if status not in STATUSES:
             raise FixInput(
                 f"status must be one of {', '.join(STATUSES)}, got {status!r}",
                 where=where,
             )
-    for time_s in {row.start_s for row in rows} | {row.end_s for row in rows}:
+    for time_s in {*rows.start_s, *rows.end_s}:
         if time_s is not None and not math.isfinite(time_s):
             raise FixInput(f"a time of a clip is {time_s}", where=where)
 
 
-def _first_repeated(texts: Sequence[str]) -> str:
+def check_different(clip_ids: Sequence[str], where: str) -> None:
+    """Raise an error for clips of one id."""
+    if len(set(clip_ids)) == len(clip_ids):
+        return
     seen: set[str] = set()
-    for text in texts:
-        if text in seen:
-            return text
-        seen.add(text)
-    return ""
+    for clip_id in clip_ids:
+        if clip_id in seen:
+            raise FixInput(f"the clip {clip_id!r} is there twice", where=where)
+        seen.add(clip_id)
 
 
-def rows_and_films(rows: Sequence[Row]) -> tuple[bytes, bytes]:
+def rows_and_films(rows: RowColumns) -> tuple[bytes, bytes]:
     """Return rows.csv and films.csv."""
-    lines = _lines_of_rows(rows)
-    rows_csv = io.BytesIO()
-    rows_csv.write(csv_line(ROW_COLUMNS).encode())
-    films = [csv_line(FILM_COLUMNS)]
-    movie_ids = _text_cells([row.movie_id for row in rows])
-    for first, after in _runs(movie_ids):
-        text = "".join(lines[first:after]).encode()
-        crc = google_crc32c.value(text)
-        films.append(
-            f"{movie_ids[first]},{first},{after - first},{rows_csv.tell()},{crc:08x}\n"
-        )
-        rows_csv.write(text)
-    return rows_csv.getvalue(), "".join(films).encode()
-
-
-def _runs(movie_ids: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the first row and the row after the last of each run of rows of one film."""
-    first = 0
-    for row, movie_id in enumerate(movie_ids):
-        if movie_id != movie_ids[first] or row - first == RUN_ROWS:
-            yield first, row
-            first = row
-    yield first, len(movie_ids)
-
-
-def _lines_of_rows(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of rows.csv below its header."""
-    reasons = [row.reason for row in rows]
-    if not "".join(reasons).isprintable():
+    reasons = rows.reasons
+    joined = "".join(reasons)
+    if not joined.isprintable():
         reasons = [visible(one_line(reason)) for reason in reasons]
+    is_quoted = '"' in joined or "," in joined
     columns = (
-        map(str, range(len(rows))),
-        _text_cells([row.clip_id for row in rows]),
-        _text_cells([row.movie_id for row in rows]),
-        _time_cells([row.start_s for row in rows]),
-        _time_cells([row.end_s for row in rows]),
-        [row.status for row in rows],
-        _text_cells(reasons),
-        _number_cells([row.video_bytes for row in rows]),
-        [row.video_hash for row in rows],
-        _number_cells([row.pictures for row in rows]),
-        _number_cells([row.maker for row in rows]),
+        _id_cells(rows.clip_ids),
+        _id_cells(rows.movie_ids),
+        _cells(rows.start_s, _time_cell),
+        _cells(rows.end_s, _time_cell),
+        _cells(rows.statuses, str),
+        _cells(reasons, _text_cell if is_quoted else str),
+        _cells(rows.video_bytes, _number_cell),
+        _cells(rows.video_hashes, str),
+        _cells(rows.pictures, _number_cell),
+        _cells(rows.makers, _number_cell),
     )
-    return [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
+    rows_csv, ends = _numbered_lines(ROW_COLUMNS, columns, len(rows))
+    films = [csv_line(FILM_COLUMNS)]
+    for first, after in _runs(rows.movie_ids):
+        start = int(ends[first])
+        crc = google_crc32c.value(rows_csv[start : int(ends[after])])
+        facts = (first, after - first, start, f"{crc:08x}")
+        films.append(csv_line([rows.movie_ids[first], *facts]))
+    return rows_csv, "".join(films).encode()
 
 
-def planned_rows(rows: Sequence[Row], computed: Sequence[bool]) -> bytes:
+def _runs(movie_ids: TextColumn) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the row after the last of each run of rows of one film."""
+    table = movie_ids.table
+    if table is None:
+        texts = movie_ids.texts
+        is_other = np.fromiter(map(ne, texts[1:], texts), bool)
+    else:
+        is_other = (table[1:] != table[:-1]).any(axis=1)
+    firsts = (np.flatnonzero(is_other) + 1).tolist()
+    for first, after in pairwise([0, *firsts, len(movie_ids)]):
+        for row in range(first, after, RUN_ROWS):
+            yield row, min(row + RUN_ROWS, after)
+
+
+def planned_rows(rows: RowColumns, computed: Sequence[bool]) -> bytes:
     """Return clips.csv of a filling."""
     columns = (
-        map(str, range(len(rows))),
-        _text_cells([row.clip_id for row in rows]),
-        _text_cells([row.movie_id for row in rows]),
-        _time_cells([row.start_s for row in rows]),
-        _time_cells([row.end_s for row in rows]),
-        ["1" if is_computed else "0" for is_computed in computed],
+        _id_cells(rows.clip_ids),
+        _id_cells(rows.movie_ids),
+        _cells(rows.start_s, _time_cell),
+        _cells(rows.end_s, _time_cell),
+        _cells(computed, _flag_cell),
     )
-    lines = [",".join(cells) + "\n" for cells in zip(*columns, strict=True)]
-    return "".join([csv_line(PLANNED_COLUMNS), *lines]).encode()
+    clips_csv, _ = _numbered_lines(PLANNED_COLUMNS, columns, len(rows))
+    return clips_csv
 
 
-def _text_cells(texts: Sequence[str]) -> Sequence[str]:
-    """Return a column of texts as cells of CSV."""
-    joined = "".join(texts)
-    if '"' not in joined and "," not in joined:
-        return texts
-    return [csv_line([text])[:-1] for text in texts]
+def _numbered_lines(
+    names: Sequence[str], columns: Sequence[Cells], n_rows: int
+) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """Return a table whose first column has the numbers of the rows, and where its lines end."""
+    # What stands between two columns of different cells is one text for all rows.
+    pieces: list[Cells] = []
+    between = ","
+    for column in columns:
+        if isinstance(column, str):
+            between += f"{column},"
+        else:
+            pieces += [between, column]
+            between = ","
+    pieces.append(between.removesuffix(",") + "\n")
+    lines: Sequence[bytes | Table]
+    tables = []
+    for piece in pieces:
+        table = piece.encode() if isinstance(piece, str) else piece.table
+        if table is not None:
+            tables.append(table)
+    if len(tables) == len(pieces):
+        lines, lengths = _lines_of_tables(tables, n_rows)
+    else:
+        cells = [repeat(one) if isinstance(one, str) else one for one in pieces]
+        rows = zip(map(str, range(n_rows)), *cells, strict=False)
+        lines = ["".join(row).encode() for row in rows]
+        lengths = np.fromiter(map(len, lines), np.int64)
+    header = csv_line(names).encode()
+    ends = np.concatenate([[0], lengths]).cumsum() + len(header)
+    return b"".join([header, *lines]), ends
 
 
-def _time_cells(times_s: Sequence[float | None]) -> list[str]:
-    """Return a column of times as cells of CSV; a time that is None is empty."""
-    return ["" if time_s is None else repr(float(time_s)) for time_s in times_s]
+def _lines_of_tables(
+    tables: Sequence[bytes | Table], n_rows: int
+) -> tuple[list[Table], npt.NDArray[np.int64]]:
+    """Return all lines in which tables stand after the numbers of the rows, and their lengths."""
+    blocks = []
+    lengths = np.empty(n_rows, np.int64)
+    first = 0
+    while first < n_rows:
+        # Rows whose numbers have as many digits.
+        after = min(max(10, 10 * first), n_rows)
+        digits = np.empty((after - first, len(str(first))), np.uint8)
+        numbers = np.arange(first, after, dtype=np.uint32)
+        for place in reversed(range(digits.shape[1])):
+            digits[:, place] = numbers % 10
+            numbers //= 10
+        digits += ord("0")
+        parts = [one if isinstance(one, bytes) else one[first:after] for one in tables]
+        blocks.append(side_by_side(digits, *parts))
+        lengths[first:after] = blocks[-1].shape[1]
+        first = after
+    return blocks, lengths
 
 
-def _number_cells(numbers: Sequence[int | None]) -> list[str]:
-    return ["" if number is None else str(number) for number in numbers]
+def _id_cells(ids: TextColumn) -> TextColumn:
+    """Return a column of ids as cells of CSV."""
+    if ids.characters.isdisjoint('",'):
+        return ids
+    return TextColumn(list(map(_text_cell, ids)))
 
 
-def ids_table(clip_ids: Sequence[str]) -> bytes:
+def _cells(values: Sequence[Any], cell_of: Callable[[Any], str]) -> Cells:
+    """Return a column of values as cells of CSV."""
+    if values[0] == values[-1] and values.count(values[0]) == len(values):
+        return cell_of(values[0])
+    return TextColumn(list(map(cell_of, values)))
+
+
+def _text_cell(text: str) -> str:
+    return csv_line([text])[:-1]
+
+
+def _time_cell(time_s: float | None) -> str:
+    """Return a time as a cell of CSV; one that is None is empty."""
+    return "" if time_s is None else repr(float(time_s))
+
+
+def _number_cell(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _flag_cell(is_computed: bool) -> str:
+    return "1" if is_computed else "0"
+
+
+def ids_table(clip_ids: TextColumn, where: str) -> bytes:
     """Return the file `ids`: the sorted hashes of the ids, then the row of each."""
-    hashes = hashes_of(clip_ids).astype("<u8")
-    rows = np.argsort(hashes, kind="stable")
-    sorted_hashes = hashes[rows]
-    if (sorted_hashes[1:] == sorted_hashes[:-1]).any():
+    if clip_ids.have_one_hash():
+        check_different(clip_ids, where)
         raise FixInput("two clip ids have one hash", hint="change one of the ids")
-    return sorted_hashes.tobytes() + rows.astype("<u4").tobytes()
+    rows = clip_ids.by_hash
+    hashes = clip_ids.hashes[rows].astype("<u8")
+    return hashes.tobytes() + rows.astype("<u4").tobytes()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from obygaze_features.core.leftovers import (
     remove_hidden,
     remove_leftovers,
 )
-from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.rendering import render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -47,6 +46,7 @@ from obygaze_features.store.card import (
     terms_lines,
 )
 from obygaze_features.store.files import free_bytes
+from obygaze_features.store.functions import ExportFormat
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
@@ -63,8 +63,6 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import OK, STATUS_WORDS, WITHDRAWN, Row
-
-Format = Literal["npz", "hdf5", "parquet"]
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
@@ -133,41 +131,15 @@ class Exported:
 
 def export_features(
     store: str | os.PathLike[str] | Store,
-    path: Annotated[str | Path, Option(metavar="OUTPUT")],
-    format: Annotated[Format, Option(is_first=True)],
+    path: str | Path,
+    format: ExportFormat,
     *,
-    arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
-    labels: Annotated[
-        str | os.PathLike[str] | Manifest | None,
-        Option("--with-labels", metavar="MANIFEST"),
-    ] = None,
-    progress: Annotated[Progress | None, Bar("export")] = None,
+    arrays: Sequence[str] = (),
+    labels: str | os.PathLike[str] | Manifest | None = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Exported:
-    """Write the features of a store in another format.
-
-    Clips without features are left out and listed (exit code 3, unless they were withdrawn), and
-    the output says what else of the store is not exported. Licence, citation, recipe and seal go
-    with the features: as the array `obygaze_origin` of an npz file, the attribute of that name of
-    an HDF5 file, and in the metadata of a Parquet file. `obygaze store import` reads all of it.
-
-    parquet is a folder with data/features.parquet, a table with a row a clip and a column an array,
-    by default of the arrays with one vector a clip, and a README.md by which datasets.load_dataset
-    and the hub read it.
-
-    Args:
-        store: The store.
-        path: The new file; for parquet the new folder.
-        format: The format of the files.
-        arrays: Only this array, with the times and the mask of its frames.
-        labels: parquet: levels and concepts of this manifest become columns.
-        progress: Counts clips, once for each array.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store export hdf5 obygaze12-xclip xclip.h5
-        obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
-    """
+    """Write the features of a store in another format."""
     target = Workspace.of(workspace).checked(Path(path))
     check_folders_above(target)
     opened = open_store(store, workspace=workspace)
@@ -204,7 +176,7 @@ def export_features(
     )
 
 
-def _other_ending(target: Path, format: Format) -> FixUsage:
+def _other_ending(target: Path, format: ExportFormat) -> FixUsage:
     """Return the error for the name of an export that is not one of its format."""
     (ending, *_) = FORMATS[format].endings
     proper_name = f"{target.stem}{ending}"
@@ -356,7 +328,7 @@ def _have_times(rows: Iterable[Row]) -> bool:
 
 
 def _arrays_of_export(
-    store: Store, format: Format, names: Sequence[str]
+    store: Store, format: ExportFormat, names: Sequence[str]
 ) -> Sequence[Array]:
     """Return the arrays to export, by these names or by default, and what belongs to them."""
     known = store.record.arrays
@@ -650,7 +622,7 @@ class _Format(NamedTuple):
         return not self.endings
 
 
-FORMATS: Mapping[Format, _Format] = {
+FORMATS: Mapping[ExportFormat, _Format] = {
     "npz": _Format(write_npz, [".npz"], [ORIGIN_KEY, *TIME_KEYS]),
     "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
     "parquet": _Format(write_parquet, columns=list(FACTS)),

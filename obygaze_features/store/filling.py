@@ -36,6 +36,7 @@ from obygaze_features.store.encoding import (
     HashedStream,
     ShardWriter,
     Values,
+    check_different,
     check_rows,
     crc_bytes,
     filled,
@@ -84,7 +85,7 @@ from obygaze_features.store.records import (
     decode,
     encode,
 )
-from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row
+from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row, RowColumns
 from obygaze_features.store.withdrawals import Withdrawals
 
 _BEGUN = re.compile(r"\.([0-9]{5,})\..+")
@@ -125,7 +126,9 @@ def plan_filling(
         replaces: The seal of the store that is changed, which is at the target.
     """
     check_store_name(target.name, str(target))
-    check_rows(rows, str(target))
+    columns = RowColumns.of(rows)
+    check_rows(columns, str(target))
+    check_different(columns.clip_ids, str(target))
     finish_waiting(target)
     remove_leftover(target)
     wanted = [True] * len(rows) if computed is None else list(computed)
@@ -160,7 +163,7 @@ def plan_filling(
         kind=kind,
         replaces=replaces,
     )
-    _write_plan(target, encode(plan), planned_rows(rows, wanted))
+    _write_plan(target, encode(plan), planned_rows(columns, wanted))
     try:
         filling = Filling.open(target)
     except NotFound as error:

@@ -27,6 +27,7 @@ MOST_ROW_BYTES = 2**40
 MOST_DIMENSIONS = 16
 # The table of ids has numbers of rows of 4 bytes, after a hash of 8.
 MOST_ROWS = 2**32
+HASH_BYTES = 8
 ID_BYTES = 12
 CRC_BYTES = 4
 # What is read whole, tables of rows and documents, has at most so many bytes, and so many a row.

@@ -19,6 +19,7 @@ from obygaze_features.core.files import is_listed
 from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Edits, Terms, card_text, with_edits
+from obygaze_features.store.decoding import OK_CODE, Bytes, codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
     Values,
@@ -74,17 +75,11 @@ from obygaze_features.store.records import (
     encode,
     seal_of,
 )
-from obygaze_features.store.rows import (
-    FAILED,
-    NO_VIDEO,
-    OK,
-    WITHDRAWN,
-    Row,
-    RowSource,
-)
+from obygaze_features.store.rows import STATUSES, RowColumns, RowSource
 
 # What is read, checked and encoded at a time.
 _STEP_BYTES = 2**23
+_CACHED_BYTES = 2**18
 NO_TERMS = Terms()
 NO_EDITS = Edits()
 
@@ -255,7 +250,7 @@ def take_place(hidden: Path, target: Path, seal: str) -> None:
 def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     """Write all files of a store into an empty folder; return its seal."""
     arrays = tuple(contents.arrays)
-    rows = source.rows
+    rows = source.columns()
     where = str(folder)
     check_arrays(arrays, where)
     check_rows(rows, where)
@@ -264,12 +259,12 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     make_folder(folder / ZARR)
     for name in (*COLUMNS, *(array.name for array in arrays)):
         make_folder(folder / ZARR / name)
-    for name, data in _small_files(rows, arrays).items():
+    codes = codes_of(rows.statuses)
+    for name, data in _small_files(rows, codes, arrays, where).items():
         marks[name] = write_file(folder / name, data)
-    is_ok = np.array([row.status == OK for row in rows], dtype=bool)
     checks = bytearray()
     for array in arrays:
-        writer = _ArrayWriter(folder, source, array, is_ok)
+        writer = _ArrayWriter(folder, source, array, codes == OK_CODE, rows.clip_ids)
         for number in range(array.n_files(len(rows))):
             name = array.file_name(number)
             marks[name], file_checks = writer.write_file(number)
@@ -282,7 +277,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         recipe=contents.recipe.to_json(),
         fingerprint=contents.recipe.fingerprint,
         arrays=arrays,
-        rows=_counts(rows),
+        rows=Counts(len(rows), *np.bincount(codes, minlength=len(STATUSES)).tolist()),
         makers=tuple(contents.makers),
         replaces=tuple(contents.replaces),
         origins=tuple(contents.origins),
@@ -296,14 +291,15 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     return seal_of(store_json)
 
 
-def _small_files(rows: Sequence[Row], arrays: Sequence[Array]) -> dict[str, bytes]:
+def _small_files(
+    rows: RowColumns, codes: Bytes, arrays: Sequence[Array], where: str
+) -> dict[str, bytes]:
     """Return all files but those of the arrays: their names and bytes."""
-    clip_ids = [row.clip_id for row in rows]
     rows_csv, films_csv = rows_and_films(rows)
     columns = {
-        "clip_id": text_column(clip_ids),
-        "movie_id": text_column([row.movie_id for row in rows]),
-        "status": status_column([row.status for row in rows]),
+        "clip_id": text_column(rows.clip_ids),
+        "movie_id": text_column(rows.movie_ids),
+        "status": status_column(codes),
     }
     most_bytes = most_table_bytes(len(rows))
     for name, table in ((ROWS_CSV, rows_csv), (FILMS_CSV, films_csv)):
@@ -312,7 +308,11 @@ def _small_files(rows: Sequence[Row], arrays: Sequence[Array]) -> dict[str, byte
                 f"the ids and reasons of the rows are too long: {name} would have"
                 f" {len(table)} bytes, at most {most_bytes} are allowed for {len(rows)} rows"
             )
-    files = {ROWS_CSV: rows_csv, FILMS_CSV: films_csv, IDS: ids_table(clip_ids)}
+    files = {
+        ROWS_CSV: rows_csv,
+        FILMS_CSV: films_csv,
+        IDS: ids_table(rows.clip_ids, where),
+    }
     files[f"{ZARR}/zarr.json"] = group_document()
     for name, (document, chunk) in columns.items():
         files[f"{ZARR}/{name}/zarr.json"] = document
@@ -322,33 +322,28 @@ def _small_files(rows: Sequence[Row], arrays: Sequence[Array]) -> dict[str, byte
     return files
 
 
-def _check_makers(rows: Sequence[Row], n_makers: int, where: str) -> None:
-    for maker in {row.maker for row in rows}:
+def _check_makers(rows: RowColumns, n_makers: int, where: str) -> None:
+    for maker in set(rows.makers):
         if maker is not None and not 0 <= maker < n_makers:
             raise FixInput(f"a row names maker {maker} of {n_makers}", where=where)
-
-
-def _counts(rows: Sequence[Row]) -> Counts:
-    statuses = [row.status for row in rows]
-    return Counts(
-        total=len(rows),
-        ok=statuses.count(OK),
-        failed=statuses.count(FAILED),
-        no_video=statuses.count(NO_VIDEO),
-        withdrawn=statuses.count(WITHDRAWN),
-    )
 
 
 class _ArrayWriter:
     """Writes the files of one array."""
 
     def __init__(
-        self, folder: Path, source: RowSource, array: Array, is_ok: Values
+        self,
+        folder: Path,
+        source: RowSource,
+        array: Array,
+        is_ok: Values,
+        clip_ids: Sequence[str],
     ) -> None:
         self.array = array
         self._folder = folder
         self._source = source
         self._is_ok = is_ok
+        self._clip_ids = clip_ids
         rows_of_a_step = power_of_two(
             _STEP_BYTES // max(array.row_bytes, 1), most=array.file_rows
         )
@@ -402,16 +397,21 @@ class _ArrayWriter:
             return
         for index in rows_not_finite(rows):
             if is_ok[index]:
-                clip_id = self._source.rows[first + index].clip_id
-                raise not_finite(self.array, clip_id)
+                raise not_finite(self.array, self._clip_ids[first + index])
 
 
 def rows_not_finite(rows: Values) -> list[int]:
     """Return the places of the rows with a value that is NaN or infinite."""
-    if rows.dtype.kind != "f" or bool(np.isfinite(rows).all()):
-        return []
-    is_finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
-    places: list[int] = np.flatnonzero(~is_finite).tolist()
+    places: list[int] = []
+    if rows.dtype.kind != "f" or not rows.size:
+        return places
+    # Parts fit in the cache of a processor.
+    n_rows = max(1, _CACHED_BYTES * len(rows) // rows.nbytes)
+    for first in range(0, len(rows), n_rows):
+        is_finite = np.isfinite(rows[first : first + n_rows])
+        if not is_finite.all():
+            of_rows = is_finite.reshape(len(is_finite), -1).all(axis=1)
+            places += (first + np.flatnonzero(~of_rows)).tolist()
     return places
 
 

@@ -15,14 +15,12 @@ import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.lazy import need
+from obygaze_features.core.tables import TABLE_ENDINGS, header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity, known_film
-from obygaze_features.manifest.tables import read_table
-from obygaze_features.manifest.workbooks import is_workbook
 from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
-TABLE_ENDINGS = (".csv", ".tsv", ".xlsx")
 PAGE_DATA = "data.js"
 # Of a table that has scores of clips, beside their ids.
 _SCORES = re.compile(r"(basis|decision|score)$|(p|score|margin|contribution):")
@@ -46,19 +44,15 @@ def has_scores(path: Path) -> bool:
     if not path.name.endswith(TABLE_ENDINGS):
         return False
     try:
-        if is_workbook(path):
-            header = read_table(path, required=[ID_KEY]).columns
-        else:
-            with path.open(encoding="utf-8-sig") as stream:
-                header = tuple(re.split("[,;\t]", stream.readline().rstrip("\n")))
-    except (OSError, ValueError, ObygazeError):
+        header = header_of(path)
+    except (OSError, ObygazeError):
         return False
     return ID_KEY in header and any(map(_SCORES.match, header))
 
 
 def clips_in_table(path: Path) -> Iterator[Identity]:
     """Yield the clips of a table."""
-    table = read_table(path, required=[ID_KEY], delimiter=None)
+    table = read_table(path, required=[ID_KEY])
     for row in table.rows:
         times = (_seconds(row.cells.get("start_s")), _seconds(row.cells.get("end_s")))
         yield Identity(

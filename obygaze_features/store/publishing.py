@@ -9,11 +9,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import pretty_json, write_exclusive
-from obygaze_features.core.options import Option
 from obygaze_features.core.rendering import render
 from obygaze_features.store.card import (
     HERE,
@@ -35,6 +34,7 @@ from obygaze_features.store.exporting import (
 from obygaze_features.store.layout import ROWS_CSV, STORE_JSON
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
 from obygaze_features.store.records import SEVERAL_MANIFESTS, FileMark
+from obygaze_features.store.rows import RowColumns
 from obygaze_features.store.targets import hash_of
 
 CROISSANT_FILE = "croissant.json"
@@ -120,23 +120,10 @@ class StoreCard:
 def describe_as_card(
     store: StoreName,
     *,
-    croissant: Annotated[str | os.PathLike[str] | None, Option(is_file=True)] = None,
+    croissant: str | os.PathLike[str] | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> StoreCard:
-    """Print the card of a store, as the hub shows it.
-
-    The card says what the store has, how it was made, under which licence, and what is not inside.
-    Licence and citation are those in the head of README.md of the store, which may be edited.
-
-    Args:
-        store: The store.
-        croissant: Write its Croissant metadata to this file too.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store card obygaze12-xclip
-        obygaze store card obygaze12-xclip --croissant croissant.json
-    """
+    """Print the card of a store, as the hub shows it."""
     opened = open_store(store, workspace=workspace)
     text = full_card(opened).decode("utf-8", "replace")
     if croissant is None:
@@ -151,8 +138,9 @@ def describe_as_card(
 
 def full_card(store: Store, *, has_table: bool = False) -> bytes:
     """Return the card of a store with its seal, and with what a person edited in it."""
+    rows = RowColumns.of(store.rows)
     card = card_text(
-        store.record, store.rows, store.terms, seal=store.seal, has_table=has_table
+        store.record, rows, store.terms, seal=store.seal, has_table=has_table
     )
     return with_edits(card, store.card_edits())
 

@@ -1,12 +1,16 @@
 """A row of a store: its clip, its status, its source, its maker."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.layout import Array
+from obygaze_features.store.text_columns import TextColumn, side_by_side
 
 OK = "ok"
 FAILED = "failed"
@@ -21,6 +25,10 @@ STATUS_WORDS = {
     NO_VIDEO: "without a video",
     WITHDRAWN: "withdrawn",
 }
+
+
+# The characters of ASCII that are not themselves in canonical JSON.
+_ESCAPED = frozenset(map(chr, (*range(32), ord('"'), ord("\\"))))
 
 
 class Row(NamedTuple):
@@ -56,12 +64,71 @@ class Row(NamedTuple):
         return self.status == OK
 
 
+@dataclass(frozen=True)
+class RowColumns:
+    """All rows of a new store, as they are written: a column for each field of `Row`.
+
+    A million rows of an import never are a million objects.
+    """
+
+    clip_ids: TextColumn
+    movie_ids: TextColumn
+    start_s: Sequence[float | None]
+    end_s: Sequence[float | None]
+    statuses: Sequence[str]
+    reasons: Sequence[str]
+    video_bytes: Sequence[int | None]
+    video_hashes: Sequence[str]
+    pictures: Sequence[int | None]
+    makers: Sequence[int | None]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Self:
+        """Return the columns of rows."""
+        columns: list[Any] = []
+        for field in range(len(Row._fields)):
+            columns.append([row[field] for row in rows])
+        clip_ids, movie_ids, *others = columns
+        return cls(TextColumn(clip_ids), TextColumn(movie_ids), *others)
+
+    @classmethod
+    def of_clips(cls, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Self:
+        """Return the columns of rows that are ok, of which only clip and film are known."""
+        others: list[Any] = []
+        for value in Row._field_defaults.values():
+            others.append([value] * len(clip_ids))
+        return cls(TextColumn.of(clip_ids), TextColumn.of(movie_ids), *others)
+
+    @property
+    def clips_sha256(self) -> str:
+        """The hash of the clip and film ids, in their order, that a store keeps of its manifest.
+
+        It does not depend on labels, folds, times and links to videos.
+        """
+        clips = self.clip_ids.table
+        films = self.movie_ids.table
+        characters = self.clip_ids.characters | self.movie_ids.characters
+        if clips is None or films is None or not characters.isdisjoint(_ESCAPED):
+            pairs = zip(self.clip_ids, self.movie_ids, strict=True)
+            items = b",".join(map(msgspec.json.encode, pairs))
+        else:
+            items = side_by_side(b'["', clips, b'","', films, b'"],').tobytes()[:-1]
+        # Canonical JSON.
+        return sha256_bytes(b"[" + items + b"]")
+
+    def __len__(self) -> int:
+        return len(self.clip_ids)
+
+    def __getitem__(self, number: int) -> Row:
+        columns: tuple[Any, ...] = tuple(vars(self).values())
+        return Row(*(column[number] for column in columns))
+
+
 class RowSource(Protocol):
     """Where the rows of a new store come from: files, stores near or far, finished blocks."""
 
-    @property
-    def rows(self) -> Sequence[Row]:
-        """All rows of the new store, in their order; known before any number is read."""
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store, in their order, before any number is read."""
 
     def read(self, array: Array, first: int, after: int) -> npt.NDArray[np.generic]:
         """Return the rows from `first` to before `after` of an array.

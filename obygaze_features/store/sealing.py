@@ -35,7 +35,7 @@ from obygaze_features.store.placing import (
 from obygaze_features.store.reading import Store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import BlockRecord, FileMark, Maker, Replaced
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED, Row, RowColumns
 
 NOT_EXTRACTED = "not extracted"
 _SHOWN_CLIPS = 5
@@ -184,6 +184,10 @@ class _Blocks:
                     maker=maker,
                 )
         return rows
+
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
 
     def check_losses(self) -> None:
         """Raise an error if rows with features would be without one of the arrays."""

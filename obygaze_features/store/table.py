@@ -10,7 +10,6 @@ import numpy.typing as npt
 from obygaze_features.store.decoding import (
     CLIP_ID,
     DAMAGE,
-    HASH_BYTES,
     MOVIE_ID,
     NUMBER_BYTES,
     STATUS,
@@ -24,7 +23,6 @@ from obygaze_features.store.decoding import (
     codes_of,
     columns_of,
     find_sorted,
-    hashes_of,
     lines_of,
     rows_of,
 )
@@ -32,6 +30,7 @@ from obygaze_features.store.files import ListedFiles, Range, check_memory
 from obygaze_features.store.layout import (
     CRC_BYTES,
     FILMS_CSV,
+    HASH_BYTES,
     IDS,
     ROW_COLUMNS,
     ROWS_CSV,
@@ -39,6 +38,7 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.records import StoreRecord
 from obygaze_features.store.rows import STATUSES, Row
+from obygaze_features.store.text_columns import TextColumn
 
 # Tables of so many rows are read whole, and kept.
 SMALL_ROWS = 2**16
@@ -265,7 +265,7 @@ class RowTable:
 
     def find(self, clip_ids: Sequence[str]) -> Rows:
         """Return the row of each clip; -1 for one that the store does not have."""
-        rows = self._find_hashes(hashes_of(clip_ids))
+        rows = self._find_hashes(TextColumn(clip_ids).hashes)
         known = np.flatnonzero(rows >= 0)
         if rows.max(initial=-1) >= self.n_rows:
             raise self.listed.damaged(IDS, "it has a row that is not in the store")
@@ -274,7 +274,7 @@ class RowTable:
             wanted = clip_ids[place]
             if clip_id == wanted:
                 continue
-            if (hashes_of([clip_id]) != hashes_of([wanted])).any():
+            if not TextColumn([clip_id, wanted]).have_one_hash():
                 raise self.listed.damaged(IDS, "it has another clip than rows.csv")
             # Another clip has the hash of this one, which is not in the store.
             rows[place] = -1

@@ -6,20 +6,18 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
-from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
     DAMAGE,
-    HASH_BYTES,
+    codes_of,
     decode_texts,
-    hashes_of,
 )
 from obygaze_features.store.encoding import (
     array_document,
@@ -32,6 +30,7 @@ from obygaze_features.store.layout import (
     CARD,
     COLUMNS,
     FILMS_CSV,
+    HASH_BYTES,
     IDS,
     ROWS_CSV,
     STORE_JSON,
@@ -42,6 +41,7 @@ from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
 from obygaze_features.store.rows import STATUS_WORDS, STATUSES
+from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsewhere
 
 LENGTHS = "lengths"
@@ -151,37 +151,13 @@ class VerifyReport:
 def verify(
     store: str | os.PathLike[str] | Files | Store,
     *,
-    hashes: Annotated[bool, Option("--hash")] = False,
+    hashes: bool = False,
     source: str | os.PathLike[str] | Store | None = None,
-    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
-    progress: Annotated[Progress | None, Bar("verify")] = None,
+    expect: str | None = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> VerifyReport:
-    """Check that a store is whole and undamaged.
-
-    Without options, check that every file exists and has its length; a changed byte is found with
-    --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
-
-    A store that is consistent says nothing of who made it: with --expect and the seal that
-    `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
-    may end with #sha256=... in place of --expect.
-
-    With --source, a copy whose source was replaced is named in a warning, with the reason and what
-    was withdrawn since. Another store is an error (exit code 5).
-
-    Args:
-        store: The store.
-        hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
-        source: The store that this one was copied from: was it replaced?
-        expect: The seal of the store, from its publisher.
-        progress: Counts the bytes of the files that were checked.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store verify obygaze12-xclip
-        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
-        obygaze store verify obygaze12-xclip --source https://example.org/stores/obygaze12-xclip
-    """
+    """Check that a store is whole and undamaged."""
     opened = open_store(store, workspace=workspace, expect=expect)
     files = opened.record.files
     is_in_address = isinstance(store, str) and EXPECTED in store
@@ -345,7 +321,7 @@ def _check_tables(store: Store, report: VerifyReport) -> None:
                 report.add(name, "it does not have the ids of rows.csv")
     name = f"{ZARR}/status/c.0"
     with report.collecting(name):
-        _, chunk = status_column(statuses)
+        _, chunk = status_column(codes_of(statuses))
         if store.listed.whole(name).tobytes() != chunk:
             report.add(name, "it does not have the statuses of rows.csv")
 
@@ -363,10 +339,9 @@ def _check_films(store: Store, movie_ids: list[str], report: VerifyReport) -> No
 def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
     data = store.listed.whole(IDS)
     end = len(clip_ids) * HASH_BYTES
-    hashes = hashes_of(clip_ids)
-    order = np.argsort(hashes, kind="stable")
-    is_sorted = np.array_equal(data[:end].view("<u8"), hashes[order])
-    if not is_sorted or not np.array_equal(data[end:].view("<u4"), order):
+    ids = TextColumn(clip_ids)
+    is_sorted = np.array_equal(data[:end].view("<u8"), ids.hashes[ids.by_hash])
+    if not is_sorted or not np.array_equal(data[end:].view("<u4"), ids.by_hash):
         report.add(IDS, "it does not have the clips of rows.csv")
 
 

@@ -6,11 +6,11 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 COMMANDS = {
     "frames": (
-        "obygaze_features.video.files:save_frames",
+        "obygaze_features.video.functions:save_frames",
         "Save the pictures a model sees of a file or of a part of it.",
     ),
     "probe": (
-        "obygaze_features.video.files:probe_video",
+        "obygaze_features.video.functions:probe_video",
         "Count the pictures of a file and find damage.",
     ),
 }

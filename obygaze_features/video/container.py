@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -215,11 +214,14 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 
     A photograph may have others behind it, such as a map of its brightness.
     """
-    only_one = 1 if container.format.name.endswith("_pipe") else None
+    is_picture = container.format.name.endswith("_pipe")
     while True:
         try:
-            packets = (packet for packet in container.demux(stream) if packet.size)
-            yield from islice(packets, only_one)
+            for packet in container.demux(stream):
+                if packet.size:
+                    yield packet
+                    if is_picture:
+                        return
         except IndexError:
             # PyAV raises at a packet of a stream that appeared after the file was opened; the
             # packets after it can be read.
@@ -241,6 +243,8 @@ def logged_errors() -> Iterator[CountErrors]:
 
             def count(name: str = "") -> int:
                 nonlocal n_errors
+                if not lines:
+                    return n_errors
                 for level, logger, _ in lines:
                     n_errors += level <= logging.ERROR and name in ("", logger)
                 lines.clear()

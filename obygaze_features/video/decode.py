@@ -111,7 +111,10 @@ def decode_views(
 
 @dataclass
 class _ClipDecoder:
-    """Decodes the views of a part of a video: the pictures between two times, or of `ranks`."""
+    """Decodes the views of a part of a video: the pictures between two times, or of `ranks`.
+
+    `is_light` tells that the decoder does not get what no picture needs, as nothing is doubtful.
+    """
 
     source: VideoSource
     views: Sequence[View]
@@ -119,6 +122,7 @@ class _ClipDecoder:
     end_s: float | None
     ranks: Ints | None
     allocate: Allocate
+    is_light: bool = False
 
     def clips(self) -> dict[View, DecodedClip]:
         """Decode from key frames; the position of its packet identifies each picture.
@@ -128,6 +132,7 @@ class _ClipDecoder:
         """
         source = self.source
         index = source.film.index
+        self.is_light = index.timed and not source.film.damaged
         canvas = self._canvas(index if index.timed else exact_index(source))
         self._decode(canvas)
         return self._finish(canvas)
@@ -162,11 +167,20 @@ class _ClipDecoder:
         but not the decoder, is none for the film from now on.
         """
         film = self.source.film
-        outcome = self.source.run_with_early(run, canvas.offer)
-        is_whole = set(outcome.out) >= canvas.index.expected_of(run)
+        to_decode = canvas.index.lightened(run) if self.is_light else run
+        outcome = self.source.run_with_early(to_decode, canvas.offer)
+        is_whole = set(outcome.out) >= canvas.index.expected_of(to_decode)
         starts = canvas.index.starts_of(run.wanted)
-        if not outcome.has_reports and is_whole and not outcome.denied_keys(starts):
+        is_doubtful = outcome.has_reports or not is_whole
+        if to_decode.left_out and not canvas.index.agrees_with(outcome.out):
+            is_doubtful = True
+        if not is_doubtful and not outcome.denied_keys(starts):
             return outcome
+        if to_decode.left_out:
+            # What is wrong may be reported of a picture that was left out.
+            self.is_light = False
+            canvas.forget(run.wanted)
+            return self._decode_run(canvas, run)
         back = 2
         while True:
             start = canvas.index.start_of(min(starts), back)

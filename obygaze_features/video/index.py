@@ -35,11 +35,15 @@ Sampling = Literal["even", "fps"]
 
 @dataclass(frozen=True)
 class PacketRun:
-    """A run of packets to decode without a break, and the positions wanted from it."""
+    """A run of packets to decode without a break, and the positions wanted from it.
+
+    The decoder does not get those in `left_out`.
+    """
 
     start: int
     stop: int
     wanted: frozenset[int]
+    left_out: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,9 @@ class FrameIndex:
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
     then the times of pictures are those of counting. `broken` marks packets that are damaged,
-    `lost` those before which others are missing. `pts_are_times` tells that the container stores
+    `lost` those before which others are missing. `unused` has a number for each packet of which no
+    other picture needs anything, and -1 for the others; packets with one number are decoded or left
+    out together. `pts_are_times` tells that the container stores
     when pictures are shown; in others the times of packets are guessed.
     """
 
@@ -68,6 +74,7 @@ class FrameIndex:
     last_s: float
     broken: Bools
     lost: Bools
+    unused: Ints
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
@@ -172,7 +179,17 @@ class FrameIndex:
         last = max(run.wanted)
         shown = np.flatnonzero(self.ranks[run.start : last + 1] >= 0) + run.start
         early = self.shown_before(run.start, last)
-        return set(shown.tolist()).difference(early) | run.wanted
+        return set(shown.tolist()).difference(early, run.left_out) | run.wanted
+
+    def lightened(self, run: PacketRun) -> PacketRun:
+        """Return a run without the packets that nobody asked for and no other picture needs.
+
+        Those that have the number of a wanted one are decoded too.
+        """
+        numbers = self.unused[run.start : run.stop + 1]
+        wanted = self.unused[sorted(run.wanted)]
+        left_out = np.flatnonzero((numbers >= 0) & ~np.isin(numbers, wanted))
+        return replace(run, left_out=frozenset((left_out + run.start).tolist()))
 
     def without_keys(self, positions: Sequence[int]) -> Self:
         """Return the index with some packets that are no key frames after all."""

@@ -26,7 +26,7 @@ from obygaze_features.video.damage import (
     gaps,
     lost_in_time,
 )
-from obygaze_features.video.h264 import GapFinder, H264Reader
+from obygaze_features.video.h264 import H264Pictures, HevcPictures
 from obygaze_features.video.index import (
     NO_PTS,
     Bools,
@@ -40,6 +40,11 @@ DEFAULT_RATE = 25.0
 
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
+# Codecs of which packets tell on which pictures others are built.
+_WITH_REFERENCES: dict[str, type[H264Pictures] | type[HevcPictures]] = {
+    "h264": H264Pictures,
+    "hevc": HevcPictures,
+}
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
     + [(name, np.bool_) for name in ("key", "shown")]
@@ -192,13 +197,14 @@ class _Seen:
     """The packets of a stream, and what the container reports of them.
 
     `broken` and `lost` are those of the index; `is_broken` tells that the container is damaged or
-    cut short.
+    cut short. `pictures` has read what the packets say of references, if their codec says it.
     """
 
     table: NDArray[np.void]
     broken: Bools
     lost: Bools
     is_broken: bool
+    pictures: H264Pictures | HevcPictures | None
 
 
 def _with_errors_at_opening(path: Path, seen: _Seen, progress: Progress) -> _Seen:
@@ -233,8 +239,8 @@ def _read_packets(
     rows: list[tuple[int, ...]] = []
     broken = set[int]()
     after_gap = list[int]()
-    h264 = H264Reader(stream.codec_context.extradata) if codec == "h264" else None
-    gap_finder = GapFinder()
+    coded = _WITH_REFERENCES.get(codec)
+    pictures = coded(stream.codec_context.extradata) if coded else None
     # How many packets had been read when an error was reported.
     reported = set[int]()
     is_cut = False
@@ -247,10 +253,8 @@ def _read_packets(
                 if packet.is_corrupt:
                     # Some readers find out one or two packets early, some one packet late.
                     broken.update(range(len(rows) - 1, len(rows) + 3))
-                if h264 is not None:
-                    picture = h264.read(memoryview(packet))
-                    if picture is not None and gap_finder.is_after_gap(picture):
-                        after_gap.append(len(rows))
+                if pictures is not None and pictures.is_after_gap(memoryview(packet)):
+                    after_gap.append(len(rows))
                 if count_errors(reader) > n_errors:
                     n_errors = count_errors(reader)
                     reported.add(len(rows))
@@ -268,6 +272,7 @@ def _read_packets(
         np.zeros(len(table), dtype=np.bool_),
         np.zeros(len(table), dtype=np.bool_),
         len(reported) > 0,
+        pictures,
     )
     seen.broken[list(broken.intersection(range(len(table))))] = True
     seen.lost[after_gap] = True
@@ -341,6 +346,9 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, None)
+    unused = np.full(len(pts), -1)
+    if seen.pictures is not None and order is not None:
+        unused = seen.pictures.unused(order)
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick
@@ -357,6 +365,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         last_s=last_s,
         broken=seen.broken,
         lost=lost,
+        unused=unused,
         clock_s=clock_s,
         pts_are_times=pts_are_times,
         jump=jump,

@@ -77,25 +77,28 @@ class PictureConverter:
     def __init__(self, geometry: PictureGeometry, path: Path = Path()) -> None:
         self.geometry = geometry
         self.path = path
+        self.upright = geometry.upright
         self.scaler = av().video.reformatter.VideoReformatter()
+        kind = av().video.reformatter.Interpolation
+        # The plain conversion: a quarter of the time, and the same pixels as other readers.
+        self.plain_flags = int(kind.BICUBIC | kind.BITEXACT)
+        # Without these flags the result of scaling depends on the processor.
+        exact = kind.ACCURATE_RND | kind.FULL_CHR_H_INT
+        self.scaling_flags = self.plain_flags | int(exact)
 
     def convert(self, frame: Any) -> Pixels:
         """Return a picture as a player shows it; pixels that are not square are scaled."""
         if frame.interlaced_frame:
             # Else a scaler separates the fields.
             frame = _filtered(frame, "setfield", "prog")
-        height, width = self.geometry.upright
+        height, width = self.upright
         if self.geometry.rotation % 180:
             height, width = width, height
-        kind = av().video.reformatter.Interpolation
-        # The plain conversion: a quarter of the time, and the same pixels as other readers.
-        flags = kind.BICUBIC | kind.BITEXACT
-        if (frame.width, frame.height) != (width, height):
-            # Without these flags the result of scaling depends on the processor.
-            flags |= kind.ACCURATE_RND | kind.FULL_CHR_H_INT
+        is_plain = (frame.width, frame.height) == (width, height)
+        flags = self.plain_flags if is_plain else self.scaling_flags
         try:
             rgb = self.scaler.reformat(
-                frame, width, height, "rgb24", interpolation=int(flags), threads=1
+                frame, width, height, "rgb24", interpolation=flags, threads=1
             )
         except av().FFmpegError as error:
             message = (

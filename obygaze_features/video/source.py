@@ -57,7 +57,8 @@ class Outcome:
 
     `keys` are the positions of pictures that are key frames according to the decoder, `corrupt`
     those of pictures that it calls corrupt, and `reports` those of the packets that it had got when
-    it reported an error, which may be as many packets late as `late` says.
+    it reported an error, which may be as many packets late as `late` says. `ended_at` is the packet
+    at which the sink ended the run, -1 if it did not.
     """
 
     late: int
@@ -65,6 +66,7 @@ class Outcome:
     keys: set[int] = field(default_factory=set)
     corrupt: set[int] = field(default_factory=set)
     reports: list[int] = field(default_factory=list)
+    ended_at: int = -1
 
     @property
     def has_reports(self) -> bool:
@@ -97,6 +99,19 @@ class Outcome:
         """
         whole_or_damaged = self.keys | self.damage | {0}
         return sorted(set(positions) - whole_or_damaged)
+
+
+@dataclass(frozen=True)
+class _BegunRun:
+    """A run from `start` that ended at its first pictures; the decoder can go on from there."""
+
+    start: int
+    pictures: Sequence[tuple[int, Any]]
+    outcome: Outcome
+
+    def is_beginning_of(self, run: PacketRun) -> bool:
+        """Return whether the decoder got no other packets than the first ones of a run."""
+        return self.start == run.start and 0 <= self.outcome.ended_at <= run.stop
 
 
 def is_key(frame: Any) -> bool:
@@ -138,6 +153,8 @@ class VideoSource:
         self.decoder.thread_count = 1
         self.decoder.options = {"err_detect": _ERR_DETECT}
         self.codec = str(self.decoder.codec.canonical_name)
+        # What the decoder has got since it was emptied, if another run may begin with it.
+        self._begun: _BegunRun | None = None
 
     @property
     def whole(self) -> PacketRun:
@@ -165,8 +182,11 @@ class VideoSource:
 
         for start in self.film.index.keys[:TRIES].tolist() or [0]:
             stop = min(start + CHECKED, self.whole.stop)
-            self.run(PacketRun(start, stop, frozenset()), take)
+            outcome = self.run(PacketRun(start, stop, frozenset()), take)
             if pictures:
+                if self.in_memory is not None:
+                    # Seeking in a file empties the decoder.
+                    self._begun = _BegunRun(start, pictures, outcome)
                 self.first, frame = pictures[0]
                 is_whole = int(frame.pict_type) in _WHOLE
                 self.begins_on_grey = self.first == start and not is_whole
@@ -250,17 +270,28 @@ class VideoSource:
     def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> Outcome:
         """Decode a run, pass each picture to `sink`, and return what came of it.
 
-        No picture is left out, also if no other is built on it: a decoder may report damage in it.
         With `twice`, the decoder gets the first packet twice.
         """
+        begun = self._begun
+        self._begun = None
         outcome = Outcome(self.late)
-        if self.decoder.is_open:
+        first = run.start
+        if begun is not None and begun.is_beginning_of(run) and not twice:
+            outcome = begun.outcome
+            first = outcome.ended_at + 1
+            ends = [sink(position, frame) for position, frame in begun.pictures]
+            if any(ends):
+                return outcome
+        elif self.decoder.is_open:
             self.decoder.flush_buffers()
         with logged_errors() as count_errors:
             for position, packet in self.packets(run.start, run.stop):
+                if position < first or position in run.left_out:
+                    continue
                 if twice and position == run.start:
                     self._decode(packet, position, sink, outcome, count_errors)
                 if self._decode(packet, position, sink, outcome, count_errors):
+                    outcome.ended_at = position
                     return outcome
             # The pictures after one that fails are still in the decoder.
             while not self._decode(None, run.stop, sink, outcome, count_errors):

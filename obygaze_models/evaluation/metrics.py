@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
@@ -61,6 +60,8 @@ def precision_of_ties(
         positive_above: The weight of the positive clips with higher scores.
         total_above: The weight of all clips with higher scores.
     """
+    from scipy.special import digamma  # takes longer to import than NumPy
+
     weight = divide(total, n_clips, 1.0)
     # Beside a positive clip, the share of positives among the other clips of the tie.
     share = (positive / weight - 1) / np.maximum(n_clips - 1, 1)

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from obygaze_models.models.common import (
     FixTraining,
@@ -39,6 +38,7 @@ class ResidualHead(Head):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         from scipy.optimize import minimize
+        from scipy.special import expit
 
         base = _offset(groups, len(X))
         signs = np.where(codes == 1, 1.0, -1.0)

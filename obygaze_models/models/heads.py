@@ -5,13 +5,13 @@ of contributions is the output (a logit, or the probability of a tree).
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.common import (
@@ -36,7 +36,7 @@ class Head(Classifier):
     def predict_proba(self, X: Any, **options: Any) -> Floats:
         """Return the probability of both classes for each row."""
         logit = self.decision_function(X, **options)
-        return np.stack([expit(-logit), expit(logit)], axis=1)
+        return np.stack([_expit(-logit), _expit(logit)], axis=1)
 
 
 @dataclass(eq=False, repr=False)
@@ -160,3 +160,15 @@ def liblinear_logistic(C: float, penalty: Penalty) -> Any:
     return LogisticRegression(
         C=C, solver="liblinear", max_iter=1000, random_state=LIBLINEAR_SEED, **kind
     )
+
+
+def _expit(logits: Floats) -> Floats:
+    """Return 1 / (1 + exp(-logit)) with every bit of SciPy's, which takes longer to import."""
+    return np.array([_expit_of(logit) for logit in logits.tolist()])
+
+
+def _expit_of(logit: float) -> float:
+    try:
+        return 1 / (1 + math.exp(-logit))
+    except OverflowError:
+        return 0.0

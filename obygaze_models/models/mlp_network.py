@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import saxpy
 
 Matrix = NDArray[np.float32]
 
@@ -124,6 +123,9 @@ class Network:
 
     def adam(self, rate: float, beta: float = 0.9, beta2: float = 0.999) -> None:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
+        # Who only predicts needs no SciPy, which takes as long to import as all else.
+        from scipy.linalg.blas import saxpy
+
         self.n_steps += 1
         flat = self.flat
         grad = self.grad

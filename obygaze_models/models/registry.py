@@ -79,10 +79,10 @@ WITHOUT_SCORES = (
 UNTRAINED = ("random", "all_positive")
 PERCEPTRON = "mlp"
 # The solvers of support vector machines. From so many clips on, the second needs less time
-# (benchmarks/fit.py); its memory does not grow with the square of the clips.
+# (benchmarks/concepts.py); its memory does not grow with the square of the clips.
 LIBSVM = "libsvm"
 PRIMAL = "primal"
-PRIMAL_CLIPS = 10_000
+PRIMAL_CLIPS = 8_000
 
 
 @dataclass(frozen=True)

@@ -218,11 +218,9 @@ def _remarks(
         # The view may be why `where` selects a clip, and why it leaves a clip out.
         in_view_or_raw = []
         for clip in manifest:
-            is_selected = clip.clip_id in selected
-            if clip.clip_id in viewed and expression is not None:
-                # Of an empty cell it is not known.
-                is_selected |= expression.holds(clip.values) is True
-            if is_selected:
+            if clip.clip_id in selected or (
+                expression and clip.clip_id in viewed and expression.holds(clip.values)
+            ):
                 in_view_or_raw.append(clip)
         raw = manifest.with_clips(in_view_or_raw)
         changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}
@@ -253,7 +251,9 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
                 f"the levels are {counts} (in the visual view, clips without visual concepts "
                 "are EN); another task, or --set data.view=raw"
             )
-        if not any(table.levels):
+        if not task.classes and not any(table.levels):
+            hint = "another value, another limit or other clips"
+        elif not any(table.levels):
             columns = few(list(table.clips[0].extra)) or "the table has none"
             hint = f"no clip has a level; --task COLUMN for another column: {columns}"
         raise FixInput(
@@ -315,7 +315,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
         raise FixInput(
             f"{n_in_both} clips are in both classes",
             where=f"{task.positive} / {task.negative}",
-            hint="change one of the expressions: a clip has one class",
+            hint="change these cells or one of the expressions: a clip has one class",
         )
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
 
@@ -337,8 +337,7 @@ def empty_labels(
     tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
 ) -> str:
     """Return a sentence on the clips that tasks leave out because a cell is empty; "" if none."""
-    tasks_of: dict[tuple[str, ...], list[str]] = {}
-    n_of: dict[tuple[str, ...], int] = {}
+    tasks_of: dict[tuple[int, str], list[str]] = {}
     for name, of_task in labels.items():
         task = tasks[name]
         columns = [task.column or "level"]
@@ -346,19 +345,18 @@ def empty_labels(
             columns = []
             for expression in _expressions(name, task, table):
                 columns += expression.compared
-        key = tuple(dict.fromkeys(columns))
+        columns = list(dict.fromkeys(columns))
         n_empty = 0
         for clip, label in zip(table.clips, of_task.tolist(), strict=True):
-            is_whole = all(is_labelled(column, clip.values) for column in key)
+            is_whole = all(is_labelled(column, clip.values) for column in columns)
             n_empty += label == LEFT_OUT and not is_whole
         if n_empty:
-            tasks_of.setdefault(key, []).append(name)
-            n_of[key] = n_empty
+            tasks_of.setdefault((n_empty, " or ".join(columns)), []).append(name)
     sentences = []
-    for key, names in tasks_of.items():
+    for (n_empty, either), names in tasks_of.items():
         sentences.append(
-            f"{n_of[key]} of {count(len(table), 'clip')} have no value in the column"
-            f" {' or '.join(key)}, and are left out of {few(names)}."
+            f"{n_empty} of {count(len(table), 'clip')} have no value in the column"
+            f" {either}, and are left out of {few(names)}."
         )
     return " ".join(sentences)
 

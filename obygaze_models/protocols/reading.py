@@ -42,6 +42,8 @@ from obygaze_models.protocols.schema import (
 
 MAX_BYTES = 1_000_000
 BEST_OF_FOLDS = "best_of_folds"
+# What says which tasks are run.
+CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
 # The keys of splits that a kind does not read.
 OF_OTHER_KINDS = ("scheme", "column", "test", "choose")
 UNUSED_KEYS = {
@@ -317,13 +319,16 @@ def _check_every_task_is_run(
     asked: Collection[str],
 ) -> None:
     """Check that a task of --set is run, and each task of a file where nothing chooses some."""
+    choices = [key for key in CHOICES_OF_TASKS if key in document.overrides]
+    if asked:
+        for key in choices:
+            document.add(key, "is chosen by --task, which runs each task on itself")
     run: set[str] = set(asked)
     if not asked:
         for pair in protocol.pairs:
             run.update(pair)
-    grid_is_chosen = any(key.startswith("grid.") for key in document.overrides)
     for name in protocol.tasks:
-        is_chosen_away = name in in_file and (asked or grid_is_chosen)
+        is_chosen_away = name in in_file and (asked or choices)
         if name not in run and not is_chosen_away:
             document.add(
                 f"tasks.{name}",

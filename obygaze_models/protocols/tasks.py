@@ -22,7 +22,12 @@ from functools import cached_property
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.expression import NUMBER, parse, plain_value
+from obygaze_features.manifest.expression import (
+    CONCEPTS,
+    NUMBER,
+    parse,
+    plain_value,
+)
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
@@ -64,7 +69,11 @@ def with_tasks(
         return protocol
     of_name: dict[str, AskedTask] = {}
     for text in asked:
-        of_name |= asked_tasks(text, protocol, manifest)
+        for name, asked_task in asked_tasks(text, protocol, manifest).items():
+            if of_name.setdefault(name, asked_task).task != asked_task.task:
+                raise FixUsage(
+                    f"two tasks have the name {name}", hint="a run for each of them"
+                )
     names = tuple(of_name)
     for name, asked_task in of_name.items():
         if protocol.splits.kind == "published" and not asked_task.task.folds:
@@ -126,6 +135,11 @@ def asked_tasks(
 ) -> dict[str, AskedTask]:
     """Return the tasks that are asked for, by name."""
     if text in protocol.tasks:
+        if text in manifest.columns:
+            raise FixUsage(
+                f"{text} is a task of the protocol {protocol.name}, and a column",
+                hint=f"{text}=VALUE for the column, honest:{text} or FILE.toml:{text} for the task",
+            )
         return {text: AskedTask(protocol.tasks[text])}
     place, colon, name = text.rpartition(":")
     if colon and (place.endswith(".toml") or place in protocol_names()):
@@ -136,8 +150,9 @@ def asked_tasks(
     comparison = COMPARISON.fullmatch(text)
     if comparison:
         column, sign, value = (part.strip("\"'") for part in comparison.groups())
+        is_known = column in labels.columns
         is_longer = re.search(r" (and|or) ", value)
-        if column in labels.columns and not is_longer:
+        if is_known and (not is_longer or value in labels.cells(column)):
             sign = "==" if sign == "=" else sign
             return labels.task_of_value(column, sign, value)
     if re.fullmatch(r"[\w .:+-]+", text) and not re.search(r"\b(in|not)\b", text):
@@ -186,14 +201,28 @@ class _Labels:
         """Return the values in a column; of a clip with several, each of them."""
         values: list[str] = []
         for clip in self.clips:
-            values += map(plain_value, clip.values(column))
+            values += (plain_value(cell, column) for cell in clip.values(column))
         return values
+
+    def words(self, column: str) -> list[str]:
+        """Return the words of a column; words that differ in capitals alone are an error."""
+        words = sorted(set(self.cells(column)))
+        written: dict[str, str] = {}
+        for word in words:
+            other = written.setdefault(word.casefold(), word)
+            if other != word:
+                both = f"{_quoted(column)} in {{{_quoted(other)}, {_quoted(word)}}}"
+                raise FixInput(
+                    f"the column {column} has both {other!r} and {word!r}",
+                    where=self.manifest.name,
+                    hint=f"write them alike, or --task {shlex.quote(both)}",
+                )
+        return words
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
-        cells = self.cells(column)
-        values = sorted(set(cells))
-        if len(values) < 2:
+        values = self.words(column)
+        if not values or (len(values) == 1 and column not in CONCEPTS):
             one = f"has one value, {values[0]!r}" if values else "is empty"
             raise FixInput(
                 f"the column {column} {one}: a task needs two",
@@ -205,18 +234,24 @@ class _Labels:
         for yes, no in YES_AND_NO:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (asked,) = self.task_of_value(column, "==", written[yes]).values()
-                return {column: asked}
+                # A cell with both words is in both classes, which is an error.
+                negative = f"{_quoted(column)} == {_quoted(written[no])}"
+                task = replace(asked.task, negative=negative)
+                return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if all(NUMBER.fullmatch(value) for value in values):
-            numbers = sorted(map(float, cells))
+            numbers = sorted(self.cells(column), key=float)
 
-            def unevenness(limit: float) -> int:
-                return abs(2 * bisect_left(numbers, limit) - len(numbers))
+            def unevenness(limit: str) -> int:
+                n_below = bisect_left(numbers, float(limit), key=float)
+                return abs(2 * n_below - len(numbers))
 
             limit = min(numbers, key=unevenness)
-            option = f"--task {shlex.quote(f'{column}>={limit:g}')}"
-            problem = f"the column {column} has numbers from {numbers[0]:g} to {numbers[-1]:g}"
+            option = f"--task {shlex.quote(f'{column}>={limit}')}"
+            problem = (
+                f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
+            )
         elif 2 < len(values) <= MOST_WORDS:
             tasks: dict[str, AskedTask] = {}
             for value in values:
@@ -229,9 +264,10 @@ class _Labels:
 
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
         """Return the task of the clips that compare so with a value, against the other ones."""
-        values = sorted(set(self.cells(column)))
+        values = self.words(column)
         is_number = NUMBER.fullmatch(value) is not None
-        if plain_value(value) not in values and not (is_number and sign[0] in "<>"):
+        is_known = plain_value(value, column) in values
+        if not is_known and not (is_number and sign[0] in "<>"):
             raise FixUsage(
                 f"the column {column} has no {value!r}{near(value, values)}",
                 hint=f"one of its values: {few(values)}",

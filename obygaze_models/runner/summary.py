@@ -159,6 +159,10 @@ class CellRows:
         """Return a metric over all films; NaN if it has none."""
         return float(self.of_metric.get(metric, NO_ROW).get("value", math.nan))
 
+    def is_ranked(self, metric: str) -> bool:
+        """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
+        return math.isfinite(self.value(metric)) and math.isfinite(self.value("auc"))
+
     def ends(self, metric: str) -> tuple[float, float]:
         """Return both ends of the interval of a metric; NaN if it has none."""
         row = self.of_metric.get(metric, NO_ROW)
@@ -361,7 +365,7 @@ def answer(run: Run) -> str:
     for other in cells:
         is_same_model = (other.model, other.store) == (cell.model, cell.store)
         is_asked = other.train == other.test and other.test in tests - {cell.test}
-        if is_same_model and is_asked:
+        if is_same_model and is_asked and other.is_ranked(metric):
             others.append(f"{value_text(other, metric)} for {other.test}")
     if others:
         sentence += f" It has {metric_name(metric)} {', '.join(others)}."
@@ -378,7 +382,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     model = label_of(cell.model)
     if len(run.about["stores"]) > 1:
         model += f" on {cell.store}"
-    if not math.isfinite(cell.value(metric)):
+    if not cell.is_ranked(metric):
         return without_value(model, cell, metric)
     text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
     guess = best_guess(run, cell, cells, metric)
@@ -389,7 +393,8 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if n_films > 1:
         text += f"; better in {n_better} of {count(n_films, 'film')}"
     if 1 < n_films < cell.n_films:
-        text += " that have clips of both classes"
+        classes = "positive clips" if metric == "ap" else "clips of both classes"
+        text += f" that have {classes}"
     beginning = BEGINNINGS.get(verdict(difference_row(run.shown_results, cell, guess)))
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"

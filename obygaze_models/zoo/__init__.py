@@ -7,23 +7,30 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_models.zoo.functions import list_models as list_models
+    from obygaze_models.zoo.functions import predict as predict
+    from obygaze_models.zoo.functions import pull_model as pull_model
+    from obygaze_models.zoo.functions import push_model as push_model
+    from obygaze_models.zoo.functions import show_model as show_model
     from obygaze_models.zoo.info import FeatureSpec as FeatureSpec
     from obygaze_models.zoo.info import ModelInfo as ModelInfo
     from obygaze_models.zoo.info import TrainingClips as TrainingClips
     from obygaze_models.zoo.info import TrainingData as TrainingData
     from obygaze_models.zoo.mediaeval_file import write_affect_run as write_affect_run
     from obygaze_models.zoo.mediaeval_file import write_run_file as write_run_file
-    from obygaze_models.zoo.overview import list_models as list_models
-    from obygaze_models.zoo.overview import show_model as show_model
     from obygaze_models.zoo.predicting import Predicted as Predicted
-    from obygaze_models.zoo.predicting import predict as predict
     from obygaze_models.zoo.saving import SavedModel as SavedModel
     from obygaze_models.zoo.saving import load_model as load_model
-    from obygaze_models.zoo.saving import pull_model as pull_model
-    from obygaze_models.zoo.saving import push_model as push_model
     from obygaze_models.zoo.saving import save_model as save_model
 else:
     _EXPORTS = {
+        "obygaze_models.zoo.functions": (
+            "list_models",
+            "predict",
+            "pull_model",
+            "push_model",
+            "show_model",
+        ),
         "obygaze_models.zoo.info": (
             "FeatureSpec",
             "ModelInfo",
@@ -31,13 +38,10 @@ else:
             "TrainingData",
         ),
         "obygaze_models.zoo.mediaeval_file": ("write_affect_run", "write_run_file"),
-        "obygaze_models.zoo.overview": ("list_models", "show_model"),
-        "obygaze_models.zoo.predicting": ("Predicted", "predict"),
+        "obygaze_models.zoo.predicting": ("Predicted",),
         "obygaze_models.zoo.saving": (
             "SavedModel",
             "load_model",
-            "pull_model",
-            "push_model",
             "save_model",
         ),
     }

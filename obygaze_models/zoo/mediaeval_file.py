@@ -12,7 +12,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import pretty_json, write_all_new
-from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, read_table
 
 AFFECT = ("valence", "arousal")
 BOUND = 0.15
@@ -50,7 +50,7 @@ def read_affect_scores(path: Path) -> dict[str, tuple[float, float]]:
         path: A table with the columns clip_id, valence and arousal, numbers on [-1, 1].
     """
     scores: dict[str, tuple[float, float]] = {}
-    for row in read_table(path, required=("clip_id", *AFFECT), delimiter=None).rows:
+    for row in read_table(path, required=("clip_id", *AFFECT)).rows:
         clip = row["clip_id"]
         if clip in scores:
             where = f"{path}:{row.line}"

@@ -69,15 +69,7 @@ class ModelList:
 
 
 def list_models(*, workspace: PathLike | None = None) -> ModelList:
-    """List the models of the workspace.
-
-    Args:
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models ls
-        obygaze models ls --json
-    """
+    """List the models of the workspace."""
     folder = Workspace.of(workspace).folder("models")
     models = []
     broken: dict[str, str] = {}
@@ -130,19 +122,7 @@ class ModelCard:
 def show_model(
     model: PathLike | SavedModel, *, workspace: PathLike | None = None
 ) -> ModelCard:
-    """Show the card of a model: its facts and its metrics.
-
-    No code of the model is run. Arrays and training clips that are not what model.json says are an
-    error.
-
-    Args:
-        model: The name of a model of the workspace, or its folder.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models show films-pcbm
-        obygaze models show models/films-pcbm --json
-    """
+    """Show the card of a model: its facts and its metrics."""
     here = Workspace.of(workspace)
     if isinstance(model, SavedModel):
         folder = model.folder

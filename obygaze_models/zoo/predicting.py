@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,9 @@ from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_bytes, json_values
-from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
-from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.core.written_tables import Columns, check_output, write_table
+from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
@@ -55,7 +53,7 @@ from obygaze_models.zoo.new_films import (
     what_makes_features,
     windows_for_clips,
 )
-from obygaze_models.zoo.saving import TRUST, SavedModel, load_model, score_columns
+from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 
 Floats = NDArray[np.float64]
 OUT_OF_FOLD = "out-of-fold"
@@ -141,11 +139,9 @@ class Predicted:
 
     def write(
         self,
-        output: Annotated[
-            PathLike | None, Option("-o --output", metavar="PATH")
-        ] = None,
+        output: PathLike | None = None,
         *,
-        mediaeval: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+        mediaeval: PathLike | None = None,
         no_external_data: bool = False,
         force: bool = False,
     ) -> PredictedFiles:
@@ -307,67 +303,16 @@ class PredictedFiles:
 
 def predict(
     model: PathLike | SavedModel | None = None,
-    store: Annotated[
-        PathLike | Store | None, Option(metavar="[STORE|MANIFEST|FOLDER]")
-    ] = None,
-    clips: Annotated[
-        PathLike | Iterable[str | Clip] | None,
-        replace(CLIPS, shown_default="all"),
-    ] = None,
+    store: PathLike | Store | None = None,
+    clips: PathLike | Iterable[str | Clip] | None = None,
     *,
     manifest: PathLike | Manifest | None = None,
-    affect: Annotated[PathLike | None, Option(metavar="TABLE")] = None,
+    affect: PathLike | None = None,
     in_sample: bool = False,
-    trust: Annotated[Sequence[str], TRUST] = (),
+    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> Predicted:
-    """Predict the clips of a store, or of new films, with a model.
-
-    One row per clip: the decision, the probability of each class (of a model without probabilities,
-    such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
-    each concept and its contribution. A store of other features is an error (exit code 5). A
-    model of segments, trained on a store of windows, needs the manifest of the segments.
-
-    For a manifest or a folder of films, the store of their features is looked for. Where there is
-    none, the error names the command that makes what is missing.
-
-    The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
-    film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
-    is not known, such as in a store that was imported without a manifest. out-of-fold: it was
-    trained on the clip, and the score is from fits of its evaluation that were not; for a
-    bottleneck, these have no margins. in-sample: it was trained on the clip, and the score is its
-    own (only with --in-sample).
-
-    Args:
-        model: A saved model: its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on; or a manifest or a folder of
-            films, of which the workspace has such features.
-        clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
-            clip_id. In Python also a list of ids, or a manifest.
-        manifest: Predict the clips or segments of this manifest.
-        affect: Take scores of valence and arousal from a table (clip_id, valence, arousal; from -1
-            to 1), in place of a model. --mediaeval writes them as classes: below -0.15 negative,
-            above 0.15 positive, else neutral.
-        in_sample: Score all training clips with the model itself, also those that have an
-            out-of-fold score; such scores are not predictions.
-        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
-            scikit-learn estimator.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> predicted = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
-        >>> predicted.clip_ids, predicted.basis
-        (['alba-001', 'alba-002'], ['out-of-fold', 'film-seen'])
-
-    Commands:
-        obygaze models predict films-pcbm films.descriptors > predictions.csv
-        obygaze models predict films-pcbm new-films/ -o scores.csv
-        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
-        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
-        obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
-        obygaze models predict --affect scores.csv --mediaeval run2.txt
-        obygaze models predict films-ridge whole.descriptors --manifest films
-    """
+    """Predict the clips of a store, or of new films, with a model."""
     if affect is not None:
         if model is not None or clips is not None or manifest is not None:
             raise FixUsage("--affect has clips and scores of its own, without a model")
@@ -820,8 +765,3 @@ def _explain(
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
     return margins, dict(zip((*names, "residual"), parts.T.copy(), strict=False))
-
-
-command = command_of(
-    predict, "predict", then=Predicted.write, then_group="Options", check=check_output
-)

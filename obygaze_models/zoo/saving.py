@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -31,7 +31,6 @@ from obygaze_features.core.files import (
     write_then_rename,
 )
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.options import Option
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.parts import find_part, trusted_names
 from obygaze_features.core.parts import trust as trust_code
@@ -69,7 +68,6 @@ MAX_CODE_BYTES = 1_000_000
 _CODE_FILE = re.compile(
     rf"{CODE}([A-Za-z0-9_][A-Za-z0-9_-]*/)*[A-Za-z0-9_][A-Za-z0-9_-]*\.py"
 )
-TRUST = Option("--trust", metavar="NAME")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -224,7 +222,7 @@ def save_model(
 def load_model(
     model: PathLike | SavedModel,
     *,
-    trust: Annotated[Sequence[str], TRUST] = (),
+    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
     """Load a saved model: arrays and facts, nothing that runs code that is not trusted.
@@ -384,26 +382,10 @@ def push_model(
     target: str,
     *,
     force: bool = False,
-    trust: Annotated[Sequence[str], TRUST] = (),
+    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> PushedModel:
-    """Copy a model to a folder, a bucket or the hub.
-
-    It is checked first. Another model that is there is replaced only with --force. A model of own
-    code (FILE.py:NAME) takes the file along, with what this imports of its folder; a module
-    (MODULE:NAME) stays behind.
-
-    Args:
-        model: The name of a model of the workspace, or its folder.
-        target: A folder, or an s3:// or hf:// URL.
-        force: Replace the output if it exists.
-        trust: As for `load_model`.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models push films-pcbm /shared/models/films-pcbm
-        obygaze models push films-pcbm hf://lab/films-pcbm
-    """
+    """Copy a model to a folder, a bucket or the hub."""
     trust_code(trust)
     folder = Workspace.of(workspace).existing("models", model)
     loaded = load_folder(folder)
@@ -457,32 +439,13 @@ def _send(
 
 def pull_model(
     location: str,
-    output: Annotated[
-        PathLike | None,
-        Option(
-            "-o --output", metavar="NAME", shown_default="the last part of LOCATION"
-        ),
-    ] = None,
+    output: PathLike | None = None,
     *,
     force: bool = False,
-    trust: Annotated[Sequence[str], TRUST] = (),
+    trust: Sequence[str] = (),
     workspace: PathLike | None = None,
 ) -> SavedModel:
-    """Copy a model into the workspace and check it.
-
-    The model appears only if the sizes and checksums of all its files are correct.
-
-    Args:
-        location: A folder, or an https://, s3:// or hf:// URL.
-        output: Name of the copy.
-        force: Replace the output if it exists.
-        trust: As for `load_model`.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze models pull /shared/models/films-pcbm
-        obygaze models pull https://example.org/films-pcbm -o theirs
-    """
+    """Copy a model into the workspace and check it."""
     trust_code(trust)
     name = last_part(location) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)

@@ -38,7 +38,7 @@ def test_the_table_has_a_row_for_each_cost(monkeypatch: pytest.MonkeyPatch) -> N
     text = stores.measure(quick=True)
     for row in (
         "import of 1,000 x 512",
-        "1,000 small rows written",
+        "import of 1,000 x 64",
         "bytes on disk of 1,000",
         "first matrix in a new process",
         "pooled of all, cold",

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -142,30 +143,44 @@ def test_no_option_goes_unexplained():
 # ---- start-up ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--help"],
-        ["--version"],
-        [],
-        ["manifest", "--help"],
-        ["store", "--help"],
-        ["backbones", "check", "--help"],
-        ["train", "--help"],
-        ["run", "--help"],
-        ["report", "--help"],
-        ["compare", "--help"],
-        ["view", "--help"],
-    ],
-)
-def test_help_comes_before_anything_heavy_is_imported(words):
-    assert heavy_imports_of([words]) == {}
-
-
-def test_no_help_imports_what_takes_seconds():
+def test_no_help_imports_what_commands_work_with():
     commands = [[*path, "--help"] for path, _, _ in TREE]
     assert len(commands) > 60
-    assert set(heavy_imports_of(commands)) <= {"numpy", "h5py"}
+    assert heavy_imports_of([["--help"], ["--version"], [], *commands]) == {}
+
+
+def test_no_completion_imports_what_commands_work_with():
+    program = (
+        "import json, sys\n"
+        "from click.shell_completion import ShellComplete\n"
+        "from obygaze import cli\n"
+        "complete = ShellComplete(cli.root, {}, 'obygaze', '_OBYGAZE_COMPLETE')\n"
+        f"for path in {[path for path, _, _ in TREE]!r}:\n"
+        "    found = complete.get_completions([*path], '--')\n"
+        "    assert '--help' in [item.value for item in found], path\n"
+        "    complete.get_completions([*path], '')\n"
+        f"print(json.dumps(sorted({set(HEAVY)!r} & sys.modules.keys())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []
+
+
+def test_a_declared_function_has_the_parameters_of_the_one_that_works():
+    declared = [
+        command.function
+        for _, command, _ in LEAVES
+        if "done_in" in vars(command.function)
+    ]
+    assert len(declared) > 30
+    for function in declared:
+        work = getattr(import_module(function.done_in), function.__name__)
+        of_work = inspect.signature(work).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
+        assert [(one.name, one.kind, one.default) for one in parameters] == [
+            (one.name, one.kind, one.default) for one in of_work
+        ], function.__name__
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from support.doubtful import (
     ALL_KEYS,
+    INTACT_KINDS,
     Counts,
     Kinds,
+    Whole,
     change,
     count_pictures,
+    draw_films,
     judge,
     whole_film,
 )
@@ -29,6 +32,7 @@ from obygaze_features.extraction.decoding import decoded_row
 from obygaze_features.video import DecodeJob, View, decode_clip, decode_views
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import probe
+from obygaze_features.video.index import FrameIndex, PacketRun
 from obygaze_features.video.pool import DecodeResult
 
 QUICK = Kinds(codecs=("h264", "mpeg4", "mpeg2", "vp8"))
@@ -50,6 +54,78 @@ def test_nothing_wrong_is_unmarked_where_anything_is_said(tmp_path: Path) -> Non
 @pytest.mark.parametrize("part", range(3))
 def test_nothing_wrong_is_unmarked_in_many_films(part: int, tmp_path: Path) -> None:
     check_counts(*count_pictures(300, 11 + part + 3 * SEED, tmp_path, Kinds()))
+
+
+# The codecs of which packets tell what no picture needs.
+LIGHT = Kinds(codecs=("h264", "hevc"))
+
+
+def check_light_way(
+    n_films: int, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ask for some pictures, with and without what no picture needs, in whole and damaged films."""
+    lightened = FrameIndex.lightened
+    n_left_out = []
+    wholes = dict[Case, Whole | None]()
+
+    def counted(self: FrameIndex, run: PacketRun) -> PacketRun:
+        light = lightened(self, run)
+        n_left_out.append(len(light.left_out))
+        return light
+
+    def some_pictures(path: Path, ranks: list[int], *, is_light: bool) -> Any:
+        way = counted if is_light else lambda _, run: run
+        monkeypatch.setattr(FrameIndex, "lightened", way)
+        try:
+            return decode_views(path, [View(len(ranks))], ranks=ranks).popitem()[1]
+        except BadVideo as error:
+            return error.reason
+
+    for number, (case, how) in enumerate(draw_films(n_films, seed, LIGHT)):
+        if case not in wholes:
+            wholes[case] = whole_film(case, folder)
+        whole = wholes[case]
+        if whole is None:
+            continue
+        path = folder / f"{number}.{case.container}"
+        try:
+            change(whole.path, path, how, seed * 1000 + number)
+            n_pictures = probe(path).index.frames
+        except (av.FFmpegError, ValueError, IndexError, BadVideo):
+            continue
+        for first in range(3):
+            ranks = list(range(first, n_pictures, 11))
+            plain = some_pictures(path, ranks, is_light=False)
+            light = some_pictures(path, ranks, is_light=True)
+            if isinstance(light, str):
+                assert plain == light, (case, how)
+                continue
+            for row in np.flatnonzero(~light.substituted).tolist():
+                picture = light.pictures[row]
+                is_unmarked_in_both = (
+                    not isinstance(plain, str) and not plain.substituted[row]
+                )
+                if is_unmarked_in_both:
+                    assert np.array_equal(picture, plain.pictures[row]), (case, how)
+                else:
+                    assert picture.tobytes() in whole.pictures, (case, how)
+            if how in INTACT_KINDS:
+                assert not light.substituted.any()
+    assert sum(n_left_out) > 0
+
+
+def test_what_no_picture_needs_changes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_light_way(12, 3, tmp_path, monkeypatch)
+
+
+@pytest.mark.check("hundreds of films")
+@pytest.mark.parametrize("part", range(2))
+def test_what_no_picture_needs_changes_none_in_many_films(
+    part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_light_way(150, 31 + part + 2 * SEED, tmp_path, monkeypatch)
 
 
 FILMS = {

@@ -17,13 +17,13 @@ from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze.films.exchange import export_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.tables import read_table
 from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.grouping import ConceptVocabulary, group
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import NO_LEVEL, Clip, Header, Manifest, View
 from obygaze_features.manifest.overview import check_manifests
 from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import LEVELS, MODALITIES
 from obygaze_models.protocols.clips import (
     clip_table,

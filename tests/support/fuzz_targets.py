@@ -400,7 +400,8 @@ def _read_manifest(files: Tree, folder: Path) -> None:
 
 
 def _read_table(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.adapters.csv_table import read, read_mapping
+    from obygaze_features.manifest.adapters.csv_table import read
+    from obygaze_features.manifest.adapters.table_mapping import read_mapping
     from obygaze_features.manifest.io import check_manifest
 
     place = written(files, folder)

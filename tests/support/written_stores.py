@@ -18,7 +18,7 @@ from obygaze_features.store.layout import Array
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Manifest
-from obygaze_features.store.rows import STATUSES, Row
+from obygaze_features.store.rows import STATUSES, Row, RowColumns
 from obygaze_features.store.verifying import verify
 
 MANIFEST = Manifest("films", "0" * 64)
@@ -52,6 +52,10 @@ class ArraySource:
     def __init__(self, rows: Sequence[Row], values: Mapping[str, np.ndarray]) -> None:
         self.rows = rows
         self.values = values
+
+    def columns(self) -> RowColumns:
+        """All rows."""
+        return RowColumns.of(self.rows)
 
     def read(self, array: Array, first: int, after: int) -> np.ndarray:
         """Rows of one array."""

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.audits.maps.boxes import audit_boxes as audit_boxes
-    from obygaze.audits.maps.concept_maps import (
-        write_concept_maps as write_concept_maps,
-    )
-    from obygaze.audits.maps.conditions import (
-        compare_conditions as compare_conditions,
-    )
-    from obygaze.audits.maps.saliency import write_saliency as write_saliency
+    from obygaze.audits.maps.functions import audit_boxes as audit_boxes
+    from obygaze.audits.maps.functions import compare_conditions as compare_conditions
+    from obygaze.audits.maps.functions import write_concept_maps as write_concept_maps
+    from obygaze.audits.maps.functions import write_saliency as write_saliency
 
 if not TYPE_CHECKING:
     _EXPORTS = {
-        "obygaze.audits.maps.boxes": ("audit_boxes",),
-        "obygaze.audits.maps.concept_maps": ("write_concept_maps",),
-        "obygaze.audits.maps.conditions": ("compare_conditions",),
-        "obygaze.audits.maps.saliency": ("write_saliency",),
+        "obygaze.audits.maps.functions": (
+            "audit_boxes",
+            "compare_conditions",
+            "write_concept_maps",
+            "write_saliency",
+        ),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 from obygaze_models.evaluation.permutation import p_text
@@ -72,19 +72,7 @@ def audit_boxes(
     *,
     workspace: PathLike | None = None,
 ) -> BoxAudit:
-    """Measure how much of what a model looks at lies in boxes.
-
-    BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees) and
-    perhaps frame. Shares are tested against those of random directions, within films.
-
-    Args:
-        maps: A store of maps.
-        boxes: The file. A box without a frame, which is a number from 0, is on all frames.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain boxes concept-maps faces.csv
-    """
+    """Measure how much of what a model looks at lies in boxes."""
     store = open_store(maps, workspace=workspace)
     boxed = shares_in_boxes(store, Path(boxes))
     return BoxAudit(_tested(store, boxed), boxed.left_out)

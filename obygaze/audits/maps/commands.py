@@ -4,26 +4,26 @@ import click
 
 from obygaze_features.core.function_commands import FunctionGroup
 
-_HERE = "obygaze.audits.maps"
+_HERE = "obygaze.audits.maps.functions"
 COMMANDS = {
     "boxes": (
-        f"{_HERE}.boxes:audit_boxes",
+        f"{_HERE}:audit_boxes",
         "Measure how much of what a model looks at lies in boxes.",
     ),
     "concepts": (
-        f"{_HERE}.concept_maps:write_concept_maps",
+        f"{_HERE}:write_concept_maps",
         "Project concept vectors on the stored tokens of each clip.",
     ),
     "conditions": (
-        f"{_HERE}.conditions:compare_conditions",
+        f"{_HERE}:compare_conditions",
         "Compare the maps of two conditions: mean maps, and what lies in boxes.",
     ),
     "draw": (
-        "obygaze.maps.drawing:draw_maps",
+        f"{_HERE}:draw_maps",
         "Draw the maps of clips over their exact pictures: a sheet for each clip and direction.",
     ),
     "model": (
-        f"{_HERE}.saliency:write_saliency",
+        f"{_HERE}:write_saliency",
         "Compute where CLIP or X-CLIP looks for a text: Grad-CAM.",
     ),
 }

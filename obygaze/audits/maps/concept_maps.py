@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from obygaze.maps.stores import (
     write_maps,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import Reason, Store, open_store
@@ -36,29 +35,13 @@ TOKENS = "tokens"
 
 
 def write_concept_maps(
-    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    path: PathLike,
     store: PathLike | Store,
     manifest: PathLike | Manifest,
     *,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
-    """Project concept vectors on the stored tokens of each clip.
-
-    For each film, obygaze uses directions that were fitted without this film. Needs no film and no
-    weights.
-
-    A map is the projection on the direction, of length 1, of each token less the mean of the clips.
-    A clip without maps has the reason.
-
-    Args:
-        path: The new store.
-        store: A store with tokens, and with an array of the same width to fit on.
-        manifest: The clips and their labels.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
-    """
+    """Project concept vectors on the stored tokens of each clip."""
     from obygaze_models.models.common import with_padding
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.training import training_protocol

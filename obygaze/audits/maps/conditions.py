@@ -7,7 +7,7 @@ and of the same women who are not. The clips of a pair are exchanged, in all way
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,8 @@ from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import MUTED, canvas, figure_stem, save
-from obygaze_features.core.options import Option
+from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Matrix, Store, open_store
 from obygaze_models.evaluation.permutation import holm, p_text, permutation_p
 
@@ -126,28 +125,11 @@ def compare_conditions(
     conditions: PathLike,
     *,
     boxes: PathLike | None = None,
-    figure: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    figure: PathLike | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> ConditionAudit:
-    """Compare the maps of two conditions: mean maps, and what lies in boxes.
-
-    CONDITIONS is a CSV file with clip_id, condition (two names; the first is X) and pair, which two
-    clips of different conditions share. With boxes, the share of the maps in them is tested between
-    conditions, by exchanging the clips of each pair.
-
-    Args:
-        maps: A store of maps.
-        conditions: The conditions of the clips.
-        boxes: The boxes, a CSV file as for `obygaze explain boxes`.
-        figure: Draw both mean maps and their difference as PATH.svg and PATH.png.
-        force: Replace the output if it exists.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze explain conditions emotion-maps conditions.csv --figure figures/means
-        obygaze explain conditions emotion-maps conditions.csv --boxes heads.csv
-    """
+    """Compare the maps of two conditions: mean maps, and what lies in boxes."""
     store = open_store(maps, workspace=workspace)
     names, condition_of, pair_of = read_conditions(Path(conditions), store)
     maps_of_clips = store.matrix(MAPS, clips=list(condition_of), missing="drop")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,6 @@ from obygaze_features.backbones.backbone import (
 )
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store import Reason, Store, open_store
 from obygaze_features.store.making import new_store
@@ -71,29 +70,15 @@ def grad_cam(backbone: Backbone, pixels: Any, directions: npt.NDArray[Any]) -> M
 
 
 def write_saliency(
-    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    path: PathLike,
     store: PathLike | Store,
     clips: Sequence[str] = (),
     *,
-    text: Annotated[PathLike, Option(metavar="FILE")],
+    text: PathLike,
     weights: str | None = None,
     workspace: PathLike | None = None,
 ) -> WrittenMaps:
-    """Compute where CLIP or X-CLIP looks for a text: Grad-CAM.
-
-    The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
-
-    Args:
-        path: The new store.
-        store: The store of the clips; model and frames are those of its recipe.
-        clips: The clips.
-        text: Texts of `extract text`, by attribute.
-        weights: The file or folder of the weights.
-        workspace: The workspace, if it is not the current one: it has the manifest of the store.
-
-    Commands:
-        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
-    """
+    """Compute where CLIP or X-CLIP looks for a text: Grad-CAM."""
     opened = open_store(store, workspace=workspace)
     directions = _directions_of_texts(opened, text)
     names = list(directions)

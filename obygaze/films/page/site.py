@@ -37,10 +37,10 @@ from obygaze.films.watched import WatchedTable, checked_stretches
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
+from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.tables import open_file
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     Span,

@@ -16,6 +16,7 @@ from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
+from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.io import (
     manifest_sha256,
@@ -25,7 +26,6 @@ from obygaze_features.manifest.io import (
 from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
 from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
     LEVELS,
@@ -158,7 +158,8 @@ class SavedManifest:
             )
         if not any(clip.level for clip in self.manifest):
             notes.append(
-                "no clip has a level; of a table, --map level=COLUMN names the column of levels"
+                "no clip has a level; of a table, --map level=COLUMN names the column of levels,"
+                " and obygaze run --task COLUMN takes a label of your own"
             )
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")

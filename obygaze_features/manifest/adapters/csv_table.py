@@ -1,103 +1,70 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
-import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.files import write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
-from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, near, whole
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.schema_rules import near
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    read_table,
+    whole_number,
+)
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     source_of,
     unknown_level,
 )
-from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
-from obygaze_features.manifest.adapters.table_times import TIMES, in_seconds
+from obygaze_features.manifest.adapters.id_forms import (
+    COUNT,
+    columns_of_form,
+    counts_in_films,
+    id_of_form,
+)
+from obygaze_features.manifest.adapters.table_mapping import (
+    CONSTANT,
+    FRAMES,
+    NEEDED,
+    SEPARATORS,
+    TARGETS,
+    TableMapping,
+    chosen_mapping,
+    draft_of,
+    used_mapping,
+    write_mapping_file,
+)
+from obygaze_features.manifest.adapters.table_times import (
+    TIMES,
+    add_unclear,
+    in_seconds,
+    is_short,
+)
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of, toml_string
 from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
-    LEVELS,
+    Clip,
     Header,
     Manifest,
     ascii_id,
-    concept_name,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, NAME_COLUMN, RATE_COLUMN
-from obygaze_features.manifest.tables import (
-    CsvTable,
-    TableRow,
-    read_table,
-    whole_number,
-)
-from obygaze_features.manifest.vocabulary import (
-    MODALITIES,
-    canonical_concept,
-    canonical_level,
-    concepts,
-)
-from obygaze_features.manifest.workbooks import is_workbook
+from obygaze_features.manifest.vocabulary import concepts
 
-NEEDED = ("clip_id", "movie_id")
-FRAMES = ("start_frame", "end_frame")
-# The columns of a manifest that another command reads, beside fold:NAME.
-TARGETS = (
-    *COLUMNS,
-    *("annotator", "movie_title", "comment", "framerate"),
-    *("start_frame", "end_frame", "film_start_s", "film_end_s"),
-)
-CONSTANT = "="
-# What a table may have between the concepts of a cell, beside `|`.
-SEPARATORS = (";", ",", "/")
+# A column with more different words is shown by its name alone.
+MOST_WORDS = 6
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-FILLED_TABLE = Table(others=filled)
-
-
-@dataclass(frozen=True)
-class TableMapping:
-    """How to read a table: its columns, and the meaning of its words for levels and concepts.
-
-    `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
-    `modalities` adds concepts that are not in the vocabulary, each with its modality. `id` is the
-    form of clip ids, where they are made of columns.
-    """
-
-    columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(
-        default_factory=dict
-    )
-    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    modalities: Annotated[
-        Mapping[str, str], Table(others=choice(MODALITIES), names=concept_name)
-    ] = field(default_factory=dict)
-    separator: Annotated[str, filled] = "|"
-    sheet: Annotated[str, filled] = ""
-    header_row: Annotated[int | None, whole(1)] = None
-    id: Annotated[str, filled] = ""
-    dataset: Annotated[str, filled] = ""
-    licence: Annotated[str, filled] = ""
-    citation: Annotated[str, filled] = ""
-
-    def level(self, word: str) -> str | None:
-        """Return the level that a word of the table means, None for an unknown word."""
-        return self.levels.get(word) or canonical_level(word)
-
-    def concept(self, word: str) -> str | None:
-        """Return the concept that a word of the table means, None for an unknown word."""
-        if word in self.modalities:
-            return word
-        return self.concepts.get(word) or canonical_concept(word)
 
 
 class ImportedTable(ImportedManifest):
@@ -132,7 +99,8 @@ def read(
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
     column of the table with the name of a manifest's column needs no mapping; columns that are not
     mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
-    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5.
+    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is, only a
+    mapping can say.
 
     The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
     scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
@@ -143,55 +111,77 @@ def read(
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
-        mapping: Map columns, levels and concepts in a TOML file, which may also have separator,
-            which stands between the concepts of a cell, and header_row.
+        mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
+            1:10 is), separator, which stands between the concepts of a cell, and header_row.
         form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
-            film, and the number in the column n with three digits.
+            film, and the number in the column n with three digits. Where the table has no column
+            count, {count} counts the clips of each film.
         sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
-        write_mapping: Write the mapping that was used to this file; --mapping reads it again.
+        write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
+            a table that does not fit, a draft, with a ? for all that is to be said.
         name: The name of the manifest. By default that of the file.
 
     Commands:
         obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-        obygaze manifest import csv mine.xlsx --sheet Clips --write-mapping mine.toml -o mine
+        obygaze manifest import csv mine.csv --write-mapping mine.toml -o mine
+        obygaze manifest import xlsx mine.xlsx --sheet Clips --mapping mine.toml -o mine
     """
     path = Path(csv)
-    chosen = _chosen_mapping(
+    chosen = chosen_mapping(
         path,
         mapping,
         columns=columns or {},
         sheet=sheet,
         id=form,
     )
+    try:
+        imported, used = _read(path, chosen, name or path.stem)
+    except FixInput as error:
+        _write_draft(path, chosen, write_mapping, error)
+        raise
+    if write_mapping is not None:
+        write_mapping_file(Path(write_mapping), used)
+    return imported
+
+
+def _read(
+    path: Path, chosen: TableMapping, name: str
+) -> tuple[ImportedTable, TableMapping]:
+    """Return the manifest of a table, and the mapping with all that was read by it."""
     required = _required(chosen)
     violations = Violations(path, _names_in_table(chosen))
     source = source_of(path)
     table = read_table(
         path,
         required=required,
-        delimiter=None,
-        skip_blank=True,
         violations=violations,
         content="clips",
         sheet=chosen.sheet,
         header_row=chosen.header_row,
     )
+    _check_targets(chosen, table.columns)
     sources = _sources(table, chosen)
     given_ids: list[dict[str, str]] = []
     cells = []
     for row in table.rows:
-        given = _cells_by_target(row, sources, chosen.id)
-        given_ids.append({column: given[column].strip() for column in NEEDED})
+        given = _cells_by_target(row, sources)
         cells.append(
             _values_of_clip(
                 row, given, chosen, has_decimal_comma=table.delimiter != ","
             )
         )
+    _check_times(table.rows, cells)
+    if chosen.id:
+        _add_ids(table.rows, cells, chosen.id, sources)
+    for values in cells:
+        given_ids.append({column: values[column].strip() for column in NEEDED})
+        for column in NEEDED:
+            values[column] = as_id(values[column])
+        values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
-    _check_swapped(cells, chosen, path)
     _check_ids(table.rows, cells, given_ids, chosen)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     _name_by_annotator(cells)
@@ -201,7 +191,9 @@ def read(
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
-    violations.raise_if_any("the table cannot be imported", _hint(table, required))
+    violations.raise_if_any(
+        "the table cannot be imported", _hint(path, table, required)
+    )
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
@@ -226,32 +218,57 @@ def read(
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
     warnings += _changed_ids(cells, given_ids)
     warnings += one_clip_a_film
-    used_mapping = _used_mapping(chosen, table.rows)
-    warnings += _words_read_as_others(used_mapping, chosen)
-    if write_mapping is not None:
-        write_mapping_file(Path(write_mapping), used_mapping)
-    manifest = Manifest(name or path.stem, header, clips, tuple(extra))
+    used = used_mapping(chosen, table.rows)
+    warnings += _words_read_as_others(used, chosen)
+    manifest = Manifest(name, header, clips, tuple(extra))
     imported = ImportedTable(manifest, tuple(warnings))
-    imported.kept = _kept_columns(extra, columns_of_form(chosen.id))
-    return imported
+    kept = _kept_columns(extra, columns_of_form(chosen.id))
+    imported.kept = tuple(f"{column}{_words_of(clips, column)}" for column in kept)
+    return imported, used
 
 
-def _chosen_mapping(
-    csv: Path,
-    mapping: TableMapping | str | Path | None,
-    *,
-    columns: Mapping[str, str],
-    **options: Any,
-) -> TableMapping:
-    """Return a mapping in which the options that were given take the place of its own."""
-    if isinstance(mapping, str | Path):
-        mapping = read_mapping(Path(mapping))
-    mapping = mapping or TableMapping()
-    # A mapping is for tables of both kinds; options are for this one.
-    if not is_workbook(csv):
-        mapping = replace(mapping, sheet="")
-    given = {name: value for name, value in options.items() if value}
-    return replace(mapping, columns={**mapping.columns, **columns}, **given)
+def _write_draft(
+    path: Path,
+    chosen: TableMapping,
+    target: str | Path | None,
+    error: FixInput,
+) -> None:
+    """Write a draft of the mapping of a table that cannot be imported, and say so in the error.
+
+    A file that is there is not replaced: a person may have written into it.
+    """
+    if target is None or not error.details:
+        return
+    table = read_table(
+        path,
+        required=(),
+        violations=Violations(path),
+        sheet=chosen.sheet,
+        header_row=chosen.header_row,
+    )
+    shown = shlex.quote(str(target))
+    reread = f"obygaze manifest import csv {shlex.quote(str(path))} --mapping {shown}"
+    try:
+        write_new(Path(target), draft_of(table, chosen, reread).encode("utf-8"))
+    except AlreadyThere:
+        error.hint = (
+            f"{shown} is there: --write-mapping with another name writes a draft"
+        )
+        return
+    instead = f"--mapping {shown} in place of --write-mapping"
+    error.hint = f"fill in the lines with ? in {shown}, then {instead}"
+
+
+def _words_of(clips: Sequence[Clip], column: str) -> str:
+    """Return how many clips have each word of a column, if it has few words, each several times."""
+    n_clips = Counter(clip.extra[column] for clip in clips)
+    n_empty = n_clips.pop("", 0)
+    if not 1 < len(n_clips) <= min(MOST_WORDS, len(clips) / 2):
+        return ""
+    counts = [f"{word} {n}" for word, n in sorted(n_clips.items())]
+    if n_empty:
+        counts.append(f"empty {n_empty}")
+    return f" ({', '.join(counts)})"
 
 
 def _names_in_table(mapping: TableMapping) -> dict[str, str]:
@@ -281,11 +298,28 @@ def _is_file(path: Path) -> bool:
 
 def _required(mapping: TableMapping) -> list[str]:
     """Return the columns that the table must have."""
+    sources = [*_names_in_table(mapping).values()]
+    needed = [*NEEDED, *columns_of_form(mapping.id)]
+    if mapping.id:
+        needed.remove("clip_id")
+    sources += [
+        name for name in needed if name not in mapping.columns and name != COUNT
+    ]
+    return list(dict.fromkeys(sources))
+
+
+def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
+    """Raise an error for a target that no manifest has.
+
+    A column that is called as one of a manifest, and is none, may get a name of its own.
+    """
     mapped = mapping.columns
     unknown = [
         target
-        for target in mapped
-        if target not in TARGETS and not target.startswith(FOLD_PREFIX)
+        for target, source in mapped.items()
+        if target not in (*TARGETS, source)
+        and not target.startswith(FOLD_PREFIX)
+        and not (source in TARGETS and source in columns)
     ]
     swapped = {
         target: mapped[target] for target in unknown if mapped[target] in TARGETS
@@ -303,12 +337,6 @@ def _required(mapping: TableMapping) -> list[str]:
             hint=f"--map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME;"
             " other columns of the table keep their name",
         )
-    sources = [*_names_in_table(mapping).values()]
-    needed = [*NEEDED, *columns_of_form(mapping.id)]
-    if mapping.id:
-        needed.remove("clip_id")
-    sources += [name for name in needed if name not in mapped]
-    return list(dict.fromkeys(sources))
 
 
 def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
@@ -329,9 +357,7 @@ def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
     return {**mapping.columns, **unmapped}
 
 
-def _cells_by_target(
-    row: TableRow, sources: Mapping[str, str], form: str
-) -> dict[str, str]:
+def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row by the columns of the manifest, as they are in the table."""
     cells = {}
     for target, source in sources.items():
@@ -339,24 +365,41 @@ def _cells_by_target(
             cells[target] = source.removeprefix(CONSTANT)
         else:
             cells[target] = row[source]
-    if form:
-        cells["clip_id"] = id_of_form(form, row, {**row.cells, **cells})
     return cells
 
 
-def _hint(table: CsvTable, required: Sequence[str]) -> str:
+def _add_ids(
+    rows: Sequence[TableRow],
+    cells: Sequence[dict[str, str]],
+    form: str,
+    targets: Collection[str],
+) -> None:
+    """Add the clip ids that a form makes of the cells of the table and of the targets."""
+    counts = [""] * len(rows)
+    if COUNT in columns_of_form(form):
+        counts = counts_in_films(rows, cells)
+    for row, values, number in zip(rows, cells, counts, strict=True):
+        of_targets = {target: values[target] for target in targets}
+        named = {COUNT: number, **row.cells, **of_targets}
+        # A row without a film is a violation already.
+        has_film = values["movie_id"].strip()
+        values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
+
+
+def _hint(path: Path, table: CsvTable, required: Sequence[str]) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
+    name = shlex.quote(f"{path.stem}-mapping.toml")
+    draft = f"--write-mapping {name} writes a mapping to fill in; or"
     if any(name not in table.columns for name in required):
         return (
-            "--map TARGET=COLUMN names a column, --id FORM makes clip_id of others;"
-            f" the columns of the table: {few(table.columns)}"
+            f"{draft} --map TARGET=COLUMN names a column, --id FORM makes clip_id of others;"
+            f" the columns of the table: {few([*filter(None, table.columns)])}"
         )
     return (
-        "correct the cells, or --map TARGET=COLUMN, or a --mapping FILE whose [levels] and "
-        "[concepts] translate words, and whose [modalities] name concepts of your own;"
-        f" the columns of the table: {few(table.columns)}"
+        f"{draft} correct the cells, or --map TARGET=COLUMN;"
+        f" the columns of the table: {few([*filter(None, table.columns)])}"
     )
 
 
@@ -367,22 +410,30 @@ def _values_of_clip(
     *,
     has_decimal_comma: bool,
 ) -> dict[str, str]:
-    """Return the cells of one row with ids, seconds and canonical words."""
+    """Return the cells of one row with seconds and canonical words."""
     cells = dict(given)
-    for column in NEEDED:
-        cells[column] = as_id(cells[column])
     for column in TIMES:
         cells.setdefault(column, "")
     for column in (*TIMES, *FILM_TIMES):
         if column in cells:
             cells[column] = in_seconds(
-                row, column, cells[column], has_decimal_comma=has_decimal_comma
+                cells[column],
+                has_decimal_comma=has_decimal_comma,
+                short=mapping.times,
             )
-    if "scene" not in cells:
-        cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)
     cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
     return cells
+
+
+def _check_times(rows: Sequence[TableRow], cells: Sequence[dict[str, str]]) -> None:
+    """Add a violation for each column with times that may be minutes or hours, and empty these."""
+    for pair in (TIMES, FILM_TIMES):
+        for column in pair:
+            add_unclear(rows, column, [values.get(column, "") for values in cells])
+        for values in cells:
+            if any(is_short(values.get(column, "")) for column in pair):
+                values.update(dict.fromkeys(pair, ""))
 
 
 def _add_times_of_frames(
@@ -452,27 +503,6 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
     return ""
 
 
-def _used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
-    """Return a mapping with all columns and words of a table that it, or the program, reads."""
-    named = rows[0].cells if rows else {}
-    columns = dict(mapping.columns)
-    for target in (*COLUMNS, "annotator", "movie_title"):
-        if target in named and not (target == "clip_id" and mapping.id):
-            columns.setdefault(target, target)
-    levels = dict(mapping.levels)
-    for word in _words(rows, columns.get("level", "")):
-        level = mapping.level(word)
-        if level is not None and level != word:
-            levels[word] = level
-    meanings = dict(mapping.concepts)
-    for cell in _words(rows, columns.get("concepts", "")):
-        for word in map(str.strip, cell.split(mapping.separator)):
-            concept = mapping.concept(word)
-            if concept is not None and concept != word:
-                meanings[word] = concept
-    return replace(mapping, columns=columns, levels=levels, concepts=meanings)
-
-
 def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:
     """Return a sentence on concepts that have another name in the vocabulary, if there are any."""
     others = []
@@ -480,40 +510,6 @@ def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]
         if word not in chosen.concepts and word.casefold() != name.casefold():
             others.append(f"{word!r} is {name!r} in the vocabulary")
     return [f"concepts: {few(others, 3)}"] if others else []
-
-
-def _words(rows: Sequence[TableRow], column: str) -> list[str]:
-    """Return the different cells of a column that are not empty."""
-    cells = (row.cells.get(column, "").strip() for row in rows)
-    return list(dict.fromkeys(cell for cell in cells if cell))
-
-
-def write_mapping_file(path: Path, mapping: object) -> None:
-    """Write a mapping, a dataclass of texts, numbers and tables, as a TOML file."""
-    lines = []
-    tables = []
-    for name, value in vars(mapping).items():
-        if isinstance(value, Mapping):
-            if value:
-                tables += ["", f"[{name}]", *_toml_lines(value)]
-        elif value not in ("", None):
-            lines += _toml_lines({name: value})
-    text = "\n".join([*lines, *tables, ""]).lstrip("\n")
-    try:
-        write_new(path, text.encode("utf-8"))
-    except AlreadyThere as error:
-        error.hint = "choose another name, or delete the file"
-        raise
-
-
-def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
-    """Return lines `name = value` of TOML; a name with other signs is quoted."""
-    lines = []
-    for name, value in values.items():
-        key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
-        shown = toml_string(value) if isinstance(value, str) else str(value)
-        lines.append(f"{key} = {shown}")
-    return lines
 
 
 def _add_titles(
@@ -563,48 +559,24 @@ def _check_totals(
                 only_ids.append(row)
     for row in only_ids:
         row.add(None, "only ids; delete the row if it is a row of totals")
-    if _last_is_called_total(cells) and rows[-1] not in only_ids:
+    if _last_is_called_total(cells, mapping) and rows[-1] not in only_ids:
         rows[-1].add(
             "clip_id",
             f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
         )
 
 
-def _last_is_called_total(cells: Sequence[Mapping[str, str]]) -> bool:
+def _last_is_called_total(
+    cells: Sequence[Mapping[str, str]], mapping: TableMapping
+) -> bool:
     """Return whether the last clip is called as totals are, and is alone in its film."""
+    # An id that is made of the film is never called so.
+    columns = NEEDED if mapping.id else NEEDED[:1]
     films = [values["movie_id"] for values in cells]
     return (
         len(cells) > 1
-        and cells[-1]["clip_id"].casefold() in TOTALS
+        and any(cells[-1][column].casefold() in TOTALS for column in columns)
         and films.count(films[-1]) == 1
-    )
-
-
-def _check_swapped(
-    cells: Sequence[Mapping[str, str]], mapping: TableMapping, path: Path
-) -> None:
-    """Raise an error if each film has one clip and a clip has several films.
-
-    Clips that are numbers may begin anew in each film, and ids of a form are of several columns.
-    """
-    clips = {values["clip_id"] for values in cells}
-    films = {values["movie_id"] for values in cells}
-    pairs = {(values["clip_id"], values["movie_id"]) for values in cells}
-    has_one_clip_a_film = len(pairs) == len(films)
-    are_names = "" not in clips and all(whole_number(clip) is None for clip in clips)
-    if (
-        mapping.id
-        or not has_one_clip_a_film
-        or len(clips) == len(films)
-        or not are_names
-    ):
-        return
-    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
-    raise FixInput(
-        f"the columns of clips and films look swapped: each film ({film!r}) has one clip,"
-        f" and a clip ({clip!r}) has several films",
-        where=str(path),
-        hint=f"--map clip_id={film} --map movie_id={clip}",
     )
 
 
@@ -668,19 +640,3 @@ def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
     if len(ids) < len(cells) and all(values.get("annotator") for values in cells):
         for values in cells:
             values["clip_id"] += "." + ascii_id(values["annotator"].strip())
-
-
-def read_mapping(path: Path) -> TableMapping:
-    """Return the mapping in a TOML file, or raise one error of all its violations."""
-    require_file(path)
-    document = read_toml(path.read_bytes(), str(path))
-    mapping: TableMapping = document.check(table_of(TableMapping))
-    for word, concept in mapping.concepts.items():
-        if concept not in concepts() and concept not in mapping.modalities:
-            document.add(
-                f"concepts.{word}",
-                f"unknown concept {concept!r}, expected {', '.join(concepts())}, or one of your own"
-                " with its modality in [modalities]",
-            )
-    document.raise_if_any("the mapping is not valid")
-    return mapping

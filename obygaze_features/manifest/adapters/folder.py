@@ -13,12 +13,12 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of, ids_of_names
 from obygaze_features.manifest.link import find_videos, manifests_with_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.tables import TableRow
 
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 

@@ -12,9 +12,18 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
-from obygaze_features.manifest.adapters.table_times import in_seconds
+from obygaze_features.manifest.adapters.table_mapping import (
+    TableMapping,
+    chosen_mapping,
+)
+from obygaze_features.manifest.adapters.table_times import (
+    TIMES,
+    add_unclear,
+    in_seconds,
+)
 from obygaze_features.manifest.io import (
     SECONDS,
     as_id,
@@ -30,7 +39,7 @@ from obygaze_features.manifest.same_clip import (
     compare_clips,
     known_film,
 )
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.spans import FILM_TIMES
 
 CLIP = "clip_id"
 FILM = "movie_id"
@@ -77,6 +86,7 @@ def join_columns(
         Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
     ] = None,
     *,
+    mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
@@ -95,6 +105,8 @@ def join_columns(
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
         columns: Rename a column.
+        mapping: The mapping with which `manifest import csv` read the clips; columns that this
+            table lacks do not matter.
         form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
         force: Replace columns of the manifest.
         workspace: The workspace, if it is not the current one.
@@ -106,7 +118,7 @@ def join_columns(
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    joined = join(before, Path(csv), columns, form=form, force=force)
+    joined = join(before, Path(csv), columns, mapping=mapping, form=form, force=force)
     update_manifest(before, joined.manifest, path)
     return joined
 
@@ -116,13 +128,15 @@ def join(
     csv: Path,
     columns: Mapping[str, str] | None = None,
     *,
+    mapping: TableMapping | str | Path | None = None,
     form: str = "",
     force: bool = False,
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
-    mapped = dict(columns or {})
     source = source_of(csv)
-    read, key = _read_table(csv, mapped, form)
+    chosen = chosen_mapping(csv, mapping, columns={}, id=form)
+    read, mapped, key = _read_table(csv, columns or {}, chosen)
+    form = chosen.id
     if ANNOTATOR in manifest.columns and ANNOTATOR in read.columns:
         raise FixInput(
             "the manifest and the table have a column annotator, and rows are joined by clip alone",
@@ -147,7 +161,7 @@ def join(
     _check_annotators(rows, targets.get(ANNOTATOR, ANNOTATOR), csv)
     n_by_id = 0
     if key == CLIP:
-        n_by_id = _compare(manifest, id_in_table, rows, targets, csv)
+        n_by_id = _compare(manifest, id_in_table, rows, targets, csv, chosen.times)
     if rows.keys().isdisjoint(id_in_table.values()):
         known_ids = manifest.films if key == FILM else manifest.clip_ids
         raise NotFound(
@@ -192,22 +206,32 @@ def join(
 
 
 def _read_table(
-    path: Path, columns: Mapping[str, str], form: str
-) -> tuple[CsvTable, str]:
-    """Return a table, and whether its rows are of clips or of films: clip_id or movie_id."""
+    path: Path, columns: Mapping[str, str], chosen: TableMapping
+) -> tuple[CsvTable, dict[str, str], str]:
+    """Return a table, its column of each target, and whether it is of clips or films: the key."""
     violations = Violations(path, columns)
-    of_form = [name for name in columns_of_form(form) if name not in columns]
+    form = chosen.id
+    targets = {*columns, *chosen.columns}
+    of_form = [name for name in columns_of_form(form) if name not in targets]
     read = read_table(
         path,
         required=list(dict.fromkeys([*columns.values(), *of_form])),
-        delimiter=None,
-        skip_blank=True,
         violations=violations,
+        sheet=chosen.sheet,
+        header_row=chosen.header_row,
     )
+    mapped = dict(columns)
+    for target, column in chosen.columns.items():
+        if column in read.columns:
+            mapped.setdefault(target, column)
+    for target in (*TIMES, *FILM_TIMES):
+        column = mapped.get(target, target)
+        if column in read.columns and not chosen.times:
+            add_unclear(read.rows, column, [row[column] for row in read.rows])
     if form:
-        rows = tuple(_with_id(row, form, columns) for row in read.rows)
+        rows = tuple(_with_id(row, form, mapped) for row in read.rows)
         read = replace(read, rows=rows)
-    named = {*columns, *read.columns}
+    named = {*mapped, *read.columns}
     if form:
         named.add(CLIP)
     key = CLIP if CLIP in named else FILM
@@ -215,7 +239,7 @@ def _read_table(
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
     hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {few(read.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
-    return read, key
+    return read, mapped, key
 
 
 def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
@@ -262,6 +286,7 @@ def _compare(
     rows: Mapping[str, Sequence[TableRow]],
     targets: Mapping[str, str],
     path: Path,
+    short: str,
 ) -> int:
     """Return the number of clips whose rows have the id alone; rows of other clips are an error."""
     violations = Violations(path)
@@ -270,7 +295,9 @@ def _compare(
         identity = Identity.of_clip(clip)
         compared = []
         for row in rows.get(id_in_table[clip.clip_id], ()):
-            comparison = compare_clips(identity, _identity(row, identity, targets))
+            comparison = compare_clips(
+                identity, _identity(row, identity, targets, short)
+            )
             compared.append(comparison.sameness)
             if comparison.contradiction:
                 problem = f"another clip than {clip.clip_id!r} of the manifest"
@@ -281,13 +308,13 @@ def _compare(
 
 
 def _identity(
-    row: TableRow, identity: Identity, targets: Mapping[str, str]
+    row: TableRow, identity: Identity, targets: Mapping[str, str], short: str
 ) -> Identity:
     """Return what a row says of its clip, which has the id of a clip of the manifest."""
 
     def seconds(column: str) -> float | None:
         cell = row.cells.get(targets.get(column, column), "")
-        text = in_seconds(row, column, cell, has_decimal_comma=True)
+        text = in_seconds(cell, has_decimal_comma=True, short=short)
         return float(text) if SECONDS.fullmatch(text) else None
 
     in_film = (seconds("film_start_s"), seconds("film_end_s"))

@@ -15,6 +15,12 @@ from xml.parsers import expat
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.core.tables import (
+    TableRow,
+    numbered_lines,
+    open_file,
+    read_table,
+)
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     published,
@@ -29,12 +35,6 @@ from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Manifest,
     ascii_id,
-)
-from obygaze_features.manifest.tables import (
-    TableRow,
-    numbered_lines,
-    open_file,
-    read_table,
 )
 
 FOLD = FOLD_PREFIX + "mediaeval2015"
@@ -159,9 +159,7 @@ def _values(
     """Add the values of a table to the excerpts; without columns, it is the class of violence."""
     columns: Mapping[str, str] = values.get("columns", {})
     required = ("id", "name", *columns)
-    table = read_table(
-        path, required=required, delimiter="\t", skip_blank=True, violations=wrong
-    )
+    table = read_table(path, required=required, violations=wrong)
     if not columns and not wrong:
         if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
             got = ", ".join(table.columns)

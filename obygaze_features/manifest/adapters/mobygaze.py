@@ -10,6 +10,7 @@ from typing import Annotated
 
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     concepts_of,
@@ -23,7 +24,6 @@ from obygaze_features.manifest.adapters import (
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 
 REQUIRED = (
@@ -77,7 +77,7 @@ def read(
     sources, warnings = known_sources({csv: (csv.name, known)})
     violations = Violations(csv, NAMES)
     table = read_table(
-        csv, required=REQUIRED, delimiter=";", violations=violations, content="segments"
+        csv, required=REQUIRED, violations=violations, content="segments"
     )
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     violations.raise_if_any("this is not the table of MObyGaze")

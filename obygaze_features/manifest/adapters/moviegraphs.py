@@ -15,6 +15,7 @@ from obygaze_features.core.schema_check import (
     Violations,
     raise_together,
 )
+from obygaze_features.core.tables import TableRow, numbered_lines
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     published_header,
@@ -22,7 +23,6 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.tables import TableRow, numbered_lines
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
 SCENES = "scene_boundaries"

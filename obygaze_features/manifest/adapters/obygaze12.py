@@ -6,11 +6,12 @@ The splits are read and compared with the clips; they are not computed.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     concepts_of,
@@ -23,7 +24,6 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
-from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
 REQUIRED = (
@@ -39,7 +39,6 @@ NAMES = {
 }
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
 # The second line of the released file has nothing but semicolons.
-LAYOUT: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
 # The levels that a label stands for; the files by film have 1 for S and 0 for its opposites.
 LEVELS_OF_LABEL = {
     "Easy Neg": ("EN",),
@@ -95,9 +94,7 @@ def read(
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
     violations = Violations(csv, NAMES)
-    table = read_table(
-        csv, required=REQUIRED, violations=violations, content="clips", **LAYOUT
-    )
+    table = read_table(csv, required=REQUIRED, violations=violations, content="clips")
     warnings += unread_columns(csv, table.columns, *REQUIRED, *NUMBERS)
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
@@ -154,7 +151,7 @@ def _read_split(
     levels: Sequence[str], path: Path, clips: Mapping[str, Clip], violations: Violations
 ) -> dict[str, str]:
     """Return the fold of each clip by its id; contradictions with the clips are violations."""
-    table = read_table(path, required=SPLIT_COLUMNS, violations=violations, **LAYOUT)
+    table = read_table(path, required=SPLIT_COLUMNS, violations=violations)
     line_of: dict[str, int] = {}
     for row in table.rows:
         row.unique("id", line_of)

@@ -1,13 +1,14 @@
 """Make a store of features that another program wrote."""
 
+import hashlib
 import math
 import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +21,13 @@ from obygaze_features.core.errors import (
     FixUsage,
 )
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
-from obygaze_features.manifest.io import as_id, ids_of_names, read_manifest
+from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
+from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
 from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
@@ -60,16 +61,14 @@ from obygaze_features.store.records import (
     Origin,
     film_of_id,
 )
-from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
+from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     changes_that_withdrew,
     rows_withdrawn_elsewhere,
     stores_with_withdrawals,
 )
-
-Format = Literal["npz", "hdf5", "npy", "pth", "parquet"]
-Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
 
 FORMATS: Mapping[str, Callable[..., Reader]] = {
     "npz": open_npz,
@@ -86,10 +85,8 @@ OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
 SHOWN_REASONS = 5
 # Shorter rows, such as the length of a clip, may well be equal.
 VECTOR_VALUES = 4
-# The headings of the options in the help.
-CONTENT = "What is in the files"
-STORAGE = "How they are stored"
-FACTS = "Facts to keep"
+# Rows are hashed in parts that fit in the cache of a processor.
+HASHED_BYTES = 2**18
 
 
 @dataclass(frozen=True)
@@ -155,81 +152,22 @@ class Imported:
 
 
 def import_features(
-    format: Format,
-    source: Annotated[str | Path, Option(exists="path")],
-    path: Annotated[str | os.PathLike[str], Option("-o --output", metavar="NAME")],
+    format: ImportFormat,
+    source: str | Path,
+    path: str | os.PathLike[str],
     *,
-    arrays: Annotated[
-        Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
-    ] = None,
-    id_key: Annotated[str | None, Option(group=CONTENT)] = None,
-    manifest: Annotated[
-        str | os.PathLike[str] | model.Manifest | None, Option(group=CONTENT)
-    ] = None,
-    pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
-    backbone: Annotated[str, Option(group=FACTS)] = "",
-    facts: Annotated[
-        Mapping[str, str] | None,
-        Option("--fact", metavar="KEY=VALUE", group=FACTS),
-    ] = None,
-    licence: Annotated[str, Option(group=FACTS)] = "",
-    citation: Annotated[str | None, Option(group=FACTS)] = None,
-    progress: Annotated[Progress | None, Bar("import")] = None,
+    arrays: Mapping[str, str] | None = None,
+    id_key: str | None = None,
+    manifest: str | os.PathLike[str] | model.Manifest | None = None,
+    pool: Pool | None = None,
+    backbone: str = "",
+    facts: Mapping[str, str] | None = None,
+    licence: str = "",
+    citation: str | None = None,
+    progress: Progress | None = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Imported:
-    """Make a store from features in another format.
-
-    The recipe of the new store is marked unknown and has only the facts that you give. Imports with
-    the same --backbone and --fact have the same recipe: they can be merged, and a model of one
-    takes the other. Without --backbone, no other file has the recipe. Clips without usable features
-    are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
-    called mask says which frames are real, time_s and asked_s when they are: they come with the
-    arrays of frames, and --pool leaves padding out.
-
-    Of an export of this program, arrays, films, times, licence and citation are kept as they were
-    in the store.
-
-    pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
-    [1, tokens, D]. Files that could run code are refused.
-
-    hdf5: a file with a dataset a clip, or with one array and ids. The path in --array NAME=PATH
-    gives the layout: '{id}' (found without it) or '{id}/features' for a dataset a clip, 'features'
-    with --id-key for one array of all.
-
-    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
-    the array clip if its name says nothing, such as x or features.
-
-    npy: a folder. Each file is a clip, in one folder or in one for each film.
-
-    parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
-    numbers that have one size.
-
-    Args:
-        format: The format of the files.
-        source: The file or folder.
-        path: The new store: a name or a folder.
-        arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
-        manifest: A row for each clip of this manifest.
-        pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
-            further array (also), or in place of them (only; a name of --array stays). [default:
-            also, for tokens; else none]
-        backbone: The model that made them.
-        facts: A fact to keep with the features.
-        licence: The licence of the features. That of the manifest is of its labels, and not taken.
-        citation: What to cite for them. [default: the export's, or the manifest's]
-        progress: Counts clips, twice: when they are checked and when they are written.
-        workspace: The workspace, if it is not the current one.
-
-    Commands:
-        obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
-        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
-        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
-        obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
-        obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
-        obygaze store import parquet xclip --manifest obygaze12 -o xclip
-        obygaze store import npy features --manifest obygaze12 -o mine
-    """
+    """Make a store from features in another format."""
     here = Workspace.of(workspace)
     target = new_store(here, path)
     if manifest is not None:
@@ -259,8 +197,8 @@ def import_features(
         )
     finally:
         reader.close()
-    rows = imported.rows
-    failed = {row.clip_id: row.reason for row in rows if row.status == FAILED}
+    rows = imported.columns()
+    failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     elsewhere = rows_withdrawn_elsewhere(open_store(written.path), here)
     warnings = [*imported.warnings]
     if elsewhere:
@@ -275,7 +213,7 @@ def import_features(
         remarks=[*reader.notes, *_left_out(reader, stored), *clips.notes],
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
-        withdrawn=[row.clip_id for row in rows if row.status == WITHDRAWN],
+        withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
     )
 
 
@@ -309,7 +247,7 @@ def _next_command(
 
 
 def open_features(
-    format: Format,
+    format: ImportFormat,
     source: str | Path,
     arrays: Mapping[str, str] | None = None,
     *,
@@ -369,7 +307,7 @@ class Clips:
     """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
 
     manifest: Manifest
-    rows: Sequence[Row]
+    rows: RowColumns
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -379,25 +317,32 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     """Return the rows of the new store with their places in the files."""
     if manifest is None:
         # The ids that a manifest of the same table has, so that the store matches it.
-        id_of = as_id if reader.export is None else str
-        clip_ids = list(map(id_of, reader.clip_ids))
-        _check_unique(clip_ids, reader)
-        films = map(id_of, _films_of(reader, clip_ids))
-        rows = list(map(Row, clip_ids, films))
-        for number, (start_s, end_s) in enumerate(reader.times):
-            rows[number] = rows[number]._replace(start_s=start_s, end_s=end_s)
-        record = _manifest_record(WITHOUT_MANIFEST, rows)
-        return Clips(record, rows, np.arange(len(rows)), notes=_changes(reader, rows))
+        ids_of = _as_ids if reader.export is None else TextColumn.of
+        clip_ids = ids_of(reader.clip_ids)
+        if clip_ids.have_one_hash():
+            _check_unique(clip_ids, reader)
+        films = ids_of(_films_of(reader, clip_ids))
+        rows = RowColumns.of_clips(clip_ids, films)
+        if reader.times:
+            start_s, end_s = zip(*reader.times, strict=True)
+            rows = replace(rows, start_s=start_s, end_s=end_s)
+        record = Manifest(WITHOUT_MANIFEST, rows.clips_sha256)
+        notes = _changes(reader, clip_ids)
+        return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest)
     ids = [names.clip_of(name) for name in reader.clip_ids]
     _check_unique(ids, reader)
     place_of_clip = {clip: place for place, clip in enumerate(ids)}
-    rows = []
+    rows = RowColumns.of(
+        [
+            Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+            for clip in manifest
+        ]
+    )
     places = []
     n_by_ids = 0
     contradictions = {}
     for clip in manifest:
-        rows.append(Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s))
         place = place_of_clip.pop(clip.clip_id, -1)
         places.append(place)
         if place < 0:
@@ -415,7 +360,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         words = "matched by the ids alone: the files do not say of which films they are"
         notes.append(f"{count(n_by_ids, 'clip')} {words}")
     return Clips(
-        manifest=_manifest_record(manifest.name, rows),
+        manifest=Manifest(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),
@@ -439,12 +384,27 @@ def _stored_identity(reader: Reader, place: int) -> Identity:
     return _identity_in(reader, place, as_id(name) if reader.export is None else name)
 
 
-def _changes(reader: Reader, rows: Sequence[Row]) -> list[str]:
+def _as_ids(texts: Sequence[str]) -> TextColumn:
+    """Return texts as ids, each as `as_id` does."""
+    column = TextColumn.of(texts)
+    if column.table is not None:
+        firsts = map(chr, set(column.table[:, 0].tobytes()))
+        with_all = "_" + "".join(sorted(column.characters))
+        as_long = "_" * column.table.shape[1]
+        if all(map(ID.fullmatch, (*firsts, with_all, as_long))):
+            # All are valid ids. A million are not looked at one by one.
+            return column
+    return TextColumn(list(map(as_id, column)))
+
+
+def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     """Return a sentence on clips whose ids are not as in the files."""
     changes = []
-    for name, row in zip(reader.clip_ids, rows, strict=True):
-        if name != row.clip_id:
-            changes.append(f"{name!r} is now {row.clip_id!r}")
+    if clip_ids is reader.clip_ids:
+        return []
+    for name, clip_id in zip(reader.clip_ids, clip_ids, strict=True):
+        if name != clip_id:
+            changes.append(f"{name!r} is now {clip_id!r}")
     return [f"clips have ids as in a manifest: {few(changes, 3)}"] if changes else []
 
 
@@ -477,28 +437,28 @@ class _Names:
         return name
 
 
-def _manifest_record(name: str, rows: Sequence[Row]) -> Manifest:
-    pairs = ((row.clip_id, row.movie_id) for row in rows)
-    return Manifest(name, model.clips_sha256(pairs))
-
-
-def _films_of(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
+def _films_of(reader: Reader, clip_ids: Sequence[str]) -> Sequence[str]:
     """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
 
     If they say it of some clips only, the others might get another name for the same film. A film
     that is guessed must be the one by which `is_guessed_film` knows a guess: of an id that has
     changed too much, none is.
     """
-    named = [film for film in reader.movie_ids if film is not None]
+    named: Sequence[str]
+    if isinstance(reader.movie_ids, TextColumn):
+        named = reader.movie_ids
+    else:
+        named = [film for film in reader.movie_ids if film is not None]
     if not named:
-        films = [film_of_id(clip) for clip in reader.clip_ids]
+        films = list(map(film_of_id, reader.clip_ids))
+        film_of = {film: as_id(film) for film in set(films)}
         for place, clip_id in enumerate(clip_ids):
-            if as_id(films[place]) != film_of_id(clip_id):
+            if film_of[films[place]] != film_of_id(clip_id):
                 films[place] = UNKNOWN_FILM
         return films
     if len(named) == len(reader.clip_ids):
-        if reader.export is None:
-            ids_of_names(named, "film", reader.where)
+        if reader.export is None and _as_ids(named) is not named:
+            ids_of_names(dict.fromkeys(named), "film", reader.where)
         return named
     pairs = zip(reader.clip_ids, reader.movie_ids, strict=True)
     without = [clip for clip, film in pairs if film is None]
@@ -811,26 +771,46 @@ class Repeats:
     """Counts rows of zeros or of one other value, and rows that are equal to an earlier row."""
 
     n_rows: int = 0
-    n_repeats: int = 0
-    seen: set[int] = field(default_factory=set)
+    # Of the rows that have several values.
+    hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
     def add(self, rows: Values) -> None:
         """Count some more rows."""
         self.n_rows += len(rows)
-        for row in rows:
-            key = hash(row.tobytes())
-            is_constant = bool((row == row.flat[0]).all())
-            self.n_repeats += is_constant or key in self.seen
-            self.seen.add(key)
+        table = rows.reshape(len(rows), math.prod(rows.shape[1:]))
+        is_constant = table[:, 0] == table[:, -1]
+        is_constant[is_constant] = (table[is_constant] == table[is_constant, :1]).all(1)
+        self.hashes.append(_hashes_of_rows(table)[~is_constant])
 
     def warnings(self, name: str) -> list[str]:
         """Return a sentence if this is so for most rows."""
-        if self.n_rows < 2 or 2 * self.n_repeats <= self.n_rows:
+        n_repeats = self.n_rows
+        if self.hashes:
+            hashes = np.sort(np.concatenate(self.hashes))
+            n_repeats -= int(np.count_nonzero(hashes[1:] != hashes[:-1]))
+            n_repeats -= bool(len(hashes))
+        if self.n_rows < 2 or 2 * n_repeats <= self.n_rows:
             return []
         return [
-            f"{name}: {self.n_repeats} of {self.n_rows} rows are zeros, repeat one value, or"
+            f"{name}: {n_repeats} of {self.n_rows} rows are zeros, repeat one value, or"
             " equal an earlier row"
         ]
+
+
+def _hashes_of_rows(table: Values) -> npt.NDArray[np.uint64]:
+    """Return a number for each row, by which equal rows are found: a sum of random multiples."""
+    n_bytes = table.shape[1] * table.itemsize
+    words = np.ascontiguousarray(table).view(f"u{math.gcd(n_bytes, 8)}")
+    digest = hashlib.shake_128(b"factors").digest(8 * words.shape[1])
+    factors = np.frombuffer(digest, np.uint64) | np.uint64(1)
+    hashes = np.empty(len(table), np.uint64)
+    n_rows = max(1, HASHED_BYTES // n_bytes)
+    for first in range(0, len(table), n_rows):
+        some = words[first : first + n_rows].astype(np.uint64, copy=False)
+        # Numbers that differ in high bits only then differ in low ones too, as the sums need it.
+        mixed = some ^ (some >> np.uint64(32))
+        hashes[first : first + n_rows] = mixed @ factors
+    return hashes
 
 
 @dataclass
@@ -847,6 +827,7 @@ class ImportedRows:
     progress: Progress
     withdrawals: Withdrawals
     problems: dict[int, str] = field(default_factory=dict)
+    withdrawn: dict[int, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -862,20 +843,18 @@ class ImportedRows:
                 checked.append(stored)
         self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
-        withdrawn = {}
-        rows_to_ask = self.clips.rows if self.withdrawals else ()
-        for number, row in enumerate(rows_to_ask):
-            reason = self.withdrawals.reason(row, self.clips)
+        for number in range(n_rows) if self.withdrawals else ():
+            reason = self.withdrawals.reason(self.clips.rows[number], self.clips)
             place = int(self.places[number])
             if place >= 0 and not reason:
                 # It may have been withdrawn under the id that it has in the files.
                 in_files = _stored_identity(self.reader, place)
                 reason = self.withdrawals.find(in_files).reason
             if reason:
-                withdrawn[number] = row._replace(status=WITHDRAWN, reason=reason)
-        self.places[list(withdrawn)] = -1
+                self.withdrawn[number] = reason
+        self.places[list(self.withdrawn)] = -1
         for number in np.flatnonzero(self.places < 0).tolist():
-            if number not in withdrawn:
+            if number not in self.withdrawn:
                 self.problems[number] = NOT_IN_FILES
         first_problem = ""
         for stored in checked:
@@ -883,29 +862,33 @@ class ImportedRows:
             may_repeat = stored.name in (MASK, *TIMES)
             for rows, values, problems in self._values(stored, 0, n_rows):
                 if math.prod(stored.shape.sizes) >= VECTOR_VALUES and not may_repeat:
-                    repeats.add(np.delete(values, list(problems), axis=0))
+                    usable = values
+                    if problems:
+                        usable = np.delete(values, list(problems), axis=0)
+                    repeats.add(usable)
                 for position, problem in problems.items():
                     first_problem = first_problem or problem
                     self.problems.setdefault(int(rows[position]), problem)
             self.warnings += repeats.warnings(stored.name)
-        if len(self.problems) + len(withdrawn) == n_rows:
+        if len(self.problems) + len(self.withdrawn) == n_rows:
             raise FixInput(
                 f"no clip has usable features; the first: {first_problem}",
                 where=self.reader.where,
             )
         # These rows are not read again.
         self.places[list(self.problems)] = -1
-        self._rows = list(self.clips.rows)
-        for number, row in withdrawn.items():
-            self._rows[number] = row
+        statuses = [OK] * n_rows
+        reasons = [""] * n_rows
+        for number, reason in self.withdrawn.items():
+            statuses[number] = WITHDRAWN
+            reasons[number] = reason
         for number, problem in self.problems.items():
-            reason = safe_text(problem, "terminal")
-            failed = self._rows[number]._replace(status=FAILED, reason=reason)
-            self._rows[number] = failed
+            statuses[number] = FAILED
+            reasons[number] = safe_text(problem, "terminal")
+        self._rows = replace(self.clips.rows, statuses=statuses, reasons=reasons)
 
-    @property
-    def rows(self) -> Sequence[Row]:
-        """All rows of the new store."""
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
         return self._rows
 
     @property
@@ -919,12 +902,14 @@ class ImportedRows:
         stored = self._stored_of_name[array.name]
         for rows, values, problems in self._values(stored, first, after):
             for position, problem in problems.items():
-                clip_id = self._rows[rows[position]].clip_id
+                clip_id = self._rows.clip_ids[rows[position]]
                 raise Corrupt(
                     f"the files changed while they were imported: {clip_id}: {problem}",
                     where=self.reader.where,
                     hint="run the same command again",
                 )
+            if np.array_equal(rows, np.arange(first, after)):
+                return values
             whole[rows - first] = values
         return whole
 
@@ -941,12 +926,12 @@ class ImportedRows:
             end = min(start + n_rows_of_piece, after)
             rows = start + np.flatnonzero(self.places[start:end] >= 0)
             rows = rows[np.argsort(self.places[rows], kind="stable")]
+            self.progress.advance(end - start)
             if len(rows):
                 places = self.places[rows]
                 found = columns[stored.source].read(places)
                 is_real = columns[stored.mask].read(places) if stored.mask else None
                 yield rows, *_stored_rows(found, stored, is_real)
-            self.progress.advance(end - start)
 
 
 def _stored_rows(

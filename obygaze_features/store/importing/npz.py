@@ -4,6 +4,7 @@ import shlex
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -174,10 +175,11 @@ class Member:
         file: Any = self.path
         try:
             if self.info.compress_type == zipfile.ZIP_STORED:
-                with self.archive.open(self.member) as stream:
-                    while stream.read(PIECE_BYTES):
-                        pass
-                offset = self._offset() + self.header_bytes
+                offset = self._offset()
+                content = np.memmap(file, np.uint8, "r", offset, self.info.file_size)
+                if zlib.crc32(content.data) != self.info.CRC:
+                    raise zipfile.BadZipFile("it does not have its checksum")
+                offset += self.header_bytes
             else:
                 file = self._unpacked()
                 offset = self.header_bytes

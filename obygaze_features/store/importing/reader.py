@@ -24,6 +24,7 @@ from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
 from obygaze_features.store.records import Manifest
+from obygaze_features.store.text_columns import TextColumn
 
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
@@ -360,7 +361,9 @@ def array_reader(
     ids = _ids(array_of(id_key), id_key, where)
     films: Sequence[str | None] = [None] * len(ids)
     if FILM_KEY in names:
-        films = [film or None for film in _ids(array_of(FILM_KEY), FILM_KEY, where)]
+        films = _ids(array_of(FILM_KEY), FILM_KEY, where)
+        if not isinstance(films, TextColumn):
+            films = [film or None for film in films]
     dims_of_key: Mapping[str, tuple[str, ...]] = {}
     times: Sequence[tuple[float | None, float | None]] = ()
     facts = [id_key, FILM_KEY]
@@ -526,7 +529,7 @@ def _check_rows(
             )
 
 
-def _ids(values: Any, key: str, where: str) -> list[str]:
+def _ids(values: Any, key: str, where: str) -> Sequence[str]:
     """Return ids as Python strings, from the text types of NumPy and HDF5."""
     if len(values.shape) != 1:
         raise FixInput(
@@ -535,18 +538,19 @@ def _ids(values: Any, key: str, where: str) -> list[str]:
             hint="name another array of ids: --id-key KEY",
         )
     array = np.asarray(values[:])
-    ids = []
-    for value in array.tolist():
-        if isinstance(value, bytes):
-            try:
-                value = value.decode("utf-8")
-            except UnicodeDecodeError as error:
-                problem = f"{key!r} is not UTF-8: {error}"
-                raise FixInput(problem, where=where) from error
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            raise FixInput(f"{key!r} holds {array.dtype}, not ids", where=where)
-        ids.append(str(value))
-    return ids
+    column = TextColumn.of_array(array) if array.dtype.kind in "US" else None
+    if column is not None:
+        return column
+    ids: list[Any] = array.tolist()
+    kinds = set(map(type, ids))
+    if not kinds <= {str, bytes, int}:
+        raise FixInput(f"{key!r} holds {array.dtype}, not ids", where=where)
+    if bytes in kinds:
+        try:
+            ids = [name.decode() if type(name) is bytes else name for name in ids]
+        except UnicodeDecodeError as error:
+            raise FixInput(f"{key!r} is not UTF-8: {error}", where=where) from error
+    return list(map(str, ids))
 
 
 def checked_shape(shape: Shape, array: str, least_dimensions: int = 0) -> Shape:

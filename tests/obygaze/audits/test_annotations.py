@@ -13,10 +13,10 @@ from scipy import stats
 from support.cli import call_obygaze
 
 from obygaze.audits import audit_annotations
-from obygaze.audits.result import ratio_interval
 from obygaze_features.core.errors import UnknownName
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import compare_groups
 from obygaze_models.evaluation.permutation import occurrence_p, permutation_p
 

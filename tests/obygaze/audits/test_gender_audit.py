@@ -114,7 +114,7 @@ def test_tables_with_missing_columns_or_rows(tmp_path: Path) -> None:
         ("lm,sim,prob\n", "no captions"),
         ("lm,prob\n1,1\n", "missing column sim"),
         ("caption,lm_man,prob\n", "missing column sim_man, lm_woman, sim_woman"),
-        ("lm;sim;prob\n", "semicolons"),
+        ("lm;sim;prob\n", "no captions"),
     ):
         done = call_obygaze("audit", "gender-score", write(tmp_path / "t.csv", text))
         assert (done.code, document in done.stderr) == (1, True), done.stderr

@@ -15,8 +15,9 @@ from obygaze.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
-from obygaze.audits.result import DrawnAudit, ratio_interval
+from obygaze.audits.result import DrawnAudit
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_models.evaluation.bootstrap import ratio_interval
 
 VECTORS = {
     "X": [[1, 0], [1, 0.1]],

@@ -288,6 +288,7 @@ def index_of(times_s: list[float], keys: tuple[int, ...] = (0,)) -> FrameIndex:
         last_s=0.1,
         broken=np.zeros(n, dtype=np.bool_),
         lost=np.zeros(n, dtype=np.bool_),
+        unused=np.full(n, -1),
         pts_are_times=True,
     )
 

@@ -179,7 +179,11 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
             got["clip_id"] = unannotated_id(clip)
         for name in ("remark", "my col", "annotator"):
             if name in row:
-                expected[name], got[name] = row[name], clip.extra[name]
+                # A column of numbers with decimal commas has points.
+                cells = [row[name], clip.extra[name]]
+                expected[name], got[name] = (
+                    re.sub(r"^(\d+),(\d+)$", r"\1.\2", cell) for cell in cells
+                )
         if "start_s" in row:
             expected["start_s"], got["start_s"] = float(row["start_s"]), clip.start_s
             expected["end_s"], got["end_s"] = float(row["end_s"]), clip.end_s

@@ -43,7 +43,7 @@ from obygaze_features.store.records import (
     StoreRecord,
     seal_of,
 )
-from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, WITHDRAWN, Row, RowColumns
 
 ARRAYS = (Array.of("clip", "float32", (8,)), Array.of("frames", "float16", (3, 4)))
 TERMS = Terms("CC-BY-4.0", "Doe, J. (2026). Gazes at the lake.")
@@ -90,7 +90,7 @@ def a_card(
     """A card of some rows, by default `some_rows`."""
     rows = some_rows() if rows is None else rows
     record = a_record(rows, **facts)
-    return card_text(record, rows, terms, seal=seal, has_table=has_table)
+    return card_text(record, RowColumns.of(rows), terms, seal=seal, has_table=has_table)
 
 
 def head_of(card: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.store.decoding import codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
     array_document,
@@ -28,7 +29,8 @@ from obygaze_features.store.encoding import (
     text_column,
 )
 from obygaze_features.store.layout import DTYPES, Array
-from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
+from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row, RowColumns
+from obygaze_features.store.text_columns import TextColumn
 
 
 def some_rows(n_rows: int) -> list[Row]:
@@ -48,9 +50,9 @@ def write_group(folder: Path, rows: list[Row], values: dict[Array, np.ndarray]) 
     folder.mkdir()
     (folder / "zarr.json").write_bytes(group_document())
     columns = {
-        "clip_id": text_column([row.clip_id for row in rows]),
-        "movie_id": text_column([row.movie_id for row in rows]),
-        "status": status_column([row.status for row in rows]),
+        "clip_id": text_column(TextColumn([row.clip_id for row in rows])),
+        "movie_id": text_column(TextColumn([row.movie_id for row in rows])),
+        "status": status_column(codes_of([row.status for row in rows])),
     }
     for name, (document, chunk) in columns.items():
         (folder / name).mkdir()
@@ -159,7 +161,7 @@ def test_rows_and_films() -> None:
         Row('b, "b"', "one", status=FAILED, reason="no\npicture, at all"),
         Row("c", 'x,"y"', status=NO_VIDEO, reason="\x1b[31mred"),
     ]
-    rows_csv, films_csv = rows_and_films(rows)
+    rows_csv, films_csv = rows_and_films(RowColumns.of(rows))
     assert rows_csv.count(b"\n") == 4 and b"\r" not in rows_csv
     read = list(csv.DictReader(io.StringIO(rows_csv.decode(), newline="")))
     assert read[0] == {
@@ -183,7 +185,7 @@ def test_rows_and_films() -> None:
 def test_a_run_of_a_film_is_at_most_256_rows() -> None:
     films = ["a"] * 300 + ["b"] * 256 + ["c"] + ["a"] * 2
     rows = [Row(str(n), film) for n, film in enumerate(films)]
-    lines = rows_and_films(rows)[1].decode().splitlines()[1:]
+    lines = rows_and_films(RowColumns.of(rows))[1].decode().splitlines()[1:]
     runs = [tuple(line.split(",")[:3]) for line in lines]
     assert runs == [
         ("a", "0", "256"), ("a", "256", "44"), ("b", "300", "256"), ("c", "556", "1"),
@@ -193,7 +195,7 @@ def test_a_run_of_a_film_is_at_most_256_rows() -> None:
 
 def test_ids_are_found_by_their_hash() -> None:
     clip_ids = [f"clip-{n}" for n in range(1000)]
-    data = ids_table(clip_ids)
+    data = ids_table(TextColumn(clip_ids), "here")
     hashes = struct.unpack("<1000Q", data[:8000])
     rows = struct.unpack("<1000I", data[8000:])
     assert list(hashes) == sorted(hashes)
@@ -219,4 +221,5 @@ def test_ids_are_found_by_their_hash() -> None:
 )
 def test_rows_that_no_store_may_have(rows: list[Row], sentence: str) -> None:
     with pytest.raises(FixInput, match=sentence):
-        check_rows(rows, "here")
+        check_rows(RowColumns.of(rows), "here")
+        ids_table(TextColumn([row.clip_id for row in rows]), "here")

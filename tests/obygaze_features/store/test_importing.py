@@ -23,6 +23,7 @@ from obygaze_features.core.errors import (
     FixUsage,
     Mismatch,
 )
+from obygaze_features.manifest.io import ID, as_id
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
@@ -722,3 +723,15 @@ def test_an_old_file_brings_no_withdrawn_clip_back(
 def store_files(folder: Path) -> list[Path]:
     """The files below a folder."""
     return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    texts=st.one_of(
+        st.lists(st.text(st.sampled_from("a0_.+-: "), min_size=9, max_size=9)),
+        st.lists(st.from_regex(ID, fullmatch=True)),
+        st.lists(st.sampled_from(["lake-1", "lake-2", "été", "a" * 250])),
+    )
+)
+def test_many_ids_are_what_each_of_them_is(texts: list[str]) -> None:
+    assert list(features._as_ids(texts)) == list(map(as_id, texts))

@@ -310,3 +310,22 @@ def test_a_film_that_is_repaired_has_a_new_index(tmp_path: Path) -> None:
         clip = decode_views(path, [View(8)], indexes=indexes)[View(8)]
         assert not clip.damaged and not clip.substituted.any()
         film._FILMS.clear()
+
+
+def test_an_index_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
+    """It does not tell which packets no picture needs."""
+    path = write_video(tmp_path / "film.mp4")
+    indexes = tmp_path / "indexes"
+    film.make_index(path, indexes)
+    (file,) = indexes.rglob("index.npz")
+    with np.load(file) as arrays:
+        values = {name: arrays[name] for name in arrays.files}
+    assert (values["unused"] >= 0).any()
+    version = str(values["version"]).replace(film.SCHEMA, "obygaze-film-index/11")
+    earlier = {name: values[name] for name in values if name != "unused"}
+    np.savez_compressed(file, **earlier | {"version": np.array(version)})
+    film._FILMS.clear()
+    clip = decode_clip(path, View(4), indexes=indexes)
+    assert read_numbers(clip.pictures) == [0, 25, 50, 75]
+    with np.load(file) as arrays:
+        assert arrays["unused"].tolist() == values["unused"].tolist()

@@ -1,18 +1,26 @@
-"""The reader of H.264 against streams that are written here by the standard, bit by bit."""
+"""The readers of H.264 and HEVC against streams that are written here bit by bit."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.video.h264 import CodedPicture, GapFinder, H264Reader
+from obygaze_features.video.h264 import (
+    CodedPicture,
+    GapFinder,
+    H264Pictures,
+    H264Reader,
+    HevcPictures,
+)
 
 BASELINE, HIGH, HIGH_444 = 66, 100, 244
 IDR, SLICE, SPS, PPS, SEI = 5, 1, 7, 8, 6
+LOG2_MAX_ORDER = 7
 
 
 def number(value: int, n_bits: int) -> str:
@@ -76,7 +84,7 @@ class Stream:
                     bits += scaling_list(changes, 16 if place < 6 else 64)
         bits += golomb(self.log2_max_frame_num - 4) + golomb(self.order_type)
         if self.order_type == 0:
-            bits += golomb(3)
+            bits += golomb(LOG2_MAX_ORDER - 4)
         if self.order_type == 1:
             bits += "1" + signed(-7) + signed(4) + golomb(2) + signed(5) + signed(-6)
         bits += golomb(4) + number(self.may_have_gaps, 1) + golomb(19) + golomb(11)
@@ -91,6 +99,9 @@ class Stream:
         bits += number(coded.frame_num, self.log2_max_frame_num)
         if not self.has_frames_only:
             bits += number(coded.is_field, 1) + ("1" if coded.is_field else "")
+        bits += golomb(5) if coded.is_idr else ""
+        if self.order_type == 0:
+            bits += number(coded.order or 0, LOG2_MAX_ORDER)
         kind = IDR if coded.is_idr else SLICE
         # What follows is of no interest.
         return unit(kind, bits + "10" * 300, 2 if coded.is_reference else 0)
@@ -150,6 +161,7 @@ def header(sps: bytes, pps: bytes, n_bytes: int) -> bytes:
 @given(
     stream=streams(),
     frame_num=st.integers(0, 2**16 - 1),
+    order=st.integers(0, 2**LOG2_MAX_ORDER - 1),
     is_reference=st.booleans(),
     is_idr=st.booleans(),
     is_field=st.booleans(),
@@ -159,6 +171,7 @@ def header(sps: bytes, pps: bytes, n_bytes: int) -> bytes:
 def test_what_is_written_by_the_standard_is_read(
     stream: Stream,
     frame_num: int,
+    order: int,
     is_reference: bool,
     is_idr: bool,
     is_field: bool,
@@ -172,9 +185,16 @@ def test_what_is_written_by_the_standard_is_read(
         frame_num=0 if is_idr else frame_num % 2**stream.log2_max_frame_num,
         n_frame_nums=2**stream.log2_max_frame_num,
         may_have_gaps=stream.may_have_gaps,
+        # The decoder needs the parameters in a packet later.
+        unused=not is_reference
+        and not is_idr
+        and (stream.has_frames_only or not is_field)
+        and (has_header or size_bytes > 0),
+        order=order if stream.order_type == 0 else None,
+        n_orders=2**LOG2_MAX_ORDER if stream.order_type == 0 else 1,
     )
     sps, pps = stream.parameters()
-    units = [bytes([9, 0xF0]), unit(SEI, "01" * 40), stream.slice_of(coded)]
+    units = [bytes([9, 0xF0]), unit(SEI, "01" * 40, 0), stream.slice_of(coded)]
     if not size_bytes:
         parameters = by_start_codes([sps, pps])
         reader = H264Reader(parameters if has_header else None)
@@ -240,6 +260,93 @@ def test_a_gap_is_found_before_the_first_picture_after_a_lost_one(
         assert all(not picture.is_reference for picture in kept[lost - 1 : gaps[-1]])
     else:
         assert gaps == []
+
+
+@given(pictures=numbered_pictures(), data=st.data())
+def test_no_packet_is_unused_if_any_number_is_not_the_next(
+    pictures: list[CodedPicture], data: st.DataObject
+) -> None:
+    """Also where it is no gap, or where a packet cannot be read or is shown at another place."""
+    stream = Stream(HIGH, 1, False, (), 8, 0, False, True, 0, 0)
+    reader = H264Pictures(header(*stream.parameters(), 4))
+    n_frame_nums = 2**stream.log2_max_frame_num
+    is_certain = True
+    last = n_since_idr = 0
+    for picture in pictures:
+        # The numbers of shorter counts are not always the next ones.
+        n_since_idr = 0 if picture.is_idr else n_since_idr + 1
+        numbers = {(last + 1) % n_frame_nums}
+        numbers |= set() if picture.is_reference else {last}
+        frame_num = picture.frame_num % 16
+        is_certain &= picture.is_idr or frame_num in numbers
+        last = frame_num if picture.is_reference else last
+        order = n_since_idr % 2**LOG2_MAX_ORDER
+        coded = replace(picture, frame_num=frame_num, order=order)
+        reader.is_after_gap(by_sizes([stream.slice_of(coded)], 4))
+    shown = np.arange(len(pictures))
+    if data.draw(st.booleans(), label="swapped"):
+        place = data.draw(st.integers(1, len(pictures) - 1), label="place")
+        shown[[place - 1, place]] = shown[[place, place - 1]]
+        is_certain = False
+    if data.draw(st.booleans(), label="unreadable"):
+        reader.is_after_gap(b"")
+        is_certain = False
+    unused = [is_certain and not picture.is_reference for picture in pictures]
+    assert (reader.unused(shown) >= 0).tolist()[: len(pictures)] == unused
+
+
+VPS, SPS_OF_HEVC, DELIMITER, END, SEI_OF_HEVC = 32, 33, 35, 36, 39
+# A slice of each type that ITU-T H.265 names (table 7-1), by whether its own layer may use it.
+UNUSED_SLICES = (0, 2, 4, 6, 8, 10, 12, 14)
+USED_SLICES = (1, 3, 5, 7, 9, 16, 17, 18, 19, 20, 21)
+
+
+def hevc_unit(kind: int, temporal_layer: int, view: int = 0) -> bytes:
+    """A NAL unit: its header of two bytes (7.3.1.2), and anything."""
+    bits = "0" + number(kind, 6) + number(view, 6) + number(temporal_layer + 1, 3)
+    return int(bits, 2).to_bytes(2) + bytes([0xAB, 0xCD, 0xEF] * 9)
+
+
+@given(
+    pictures=st.lists(
+        st.tuples(
+            st.lists(
+                st.sampled_from(UNUSED_SLICES + USED_SLICES), min_size=1, max_size=2
+            ),
+            st.integers(0, 2),
+            st.sampled_from([0, 0, 0, 1]),
+            st.sampled_from([None, DELIMITER, SEI_OF_HEVC, VPS, SPS_OF_HEVC, END]),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    has_sizes=st.booleans(),
+)
+def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
+    pictures: list[tuple[list[int], int, int, int | None]], has_sizes: bool
+) -> None:
+    reader = HevcPictures(bytes([1, *range(20), 0xFF]) if has_sizes else None)
+    highest = max(layer for _, layer, _, _ in pictures)
+    expected = []
+    for kinds, layer, view, other in pictures:
+        units = [hevc_unit(kind, layer, view) for kind in kinds]
+        if other is not None:
+            units.insert(0, hevc_unit(other, 0))
+        reader.is_after_gap(by_sizes(units, 4) if has_sizes else by_start_codes(units))
+        is_unused = set(kinds) <= set(UNUSED_SLICES) and view == 0
+        has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
+        expected.append(is_unused and layer == highest and not has_more)
+    numbers = reader.unused(np.arange(len(pictures)))
+    assert (numbers >= 0).tolist() == expected
+    # What stands between two neighbours has another number.
+    for place in range(1, len(pictures)):
+        if expected[place - 1] and expected[place]:
+            assert numbers[place - 1] == numbers[place]
+    separated = [n for n, kept in zip(numbers, expected, strict=True) if kept]
+    assert len(set(separated)) == sum(
+        is_unused and not before
+        for before, is_unused in itertools.pairwise([False, *expected])
+    )
 
 
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import av
+import numpy as np
 import pytest
 from support.videos import numbered, read_numbers, write_video
 
@@ -12,6 +14,7 @@ from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.film import open_film, probe
 from obygaze_features.video.packets import _is_hidden
+from obygaze_features.video.source import VideoSource
 
 
 class _Packet(bytes):
@@ -88,3 +91,50 @@ def test_packets_carry_their_position(tmp_path: Path) -> None:
     with open_film(path) as source:
         found = [(position, packet.pts) for position, packet in source.packets(5, 9)]
     assert found == [(n, n) for n in range(5, 10)]
+
+
+LIGHT = {
+    "h264": ("libx264", {"preset": "veryfast", "x264-params": "bframes=3:b-adapt=0"}),
+    "hevc": (
+        "libx265",
+        {"x265-params": "log-level=none:pools=1:frame-threads=1:bframes=3:b-adapt=0"},
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".ts"])
+@pytest.mark.parametrize("codec", LIGHT)
+def test_what_no_picture_needs_is_left_out_and_the_rest_decoded_once(
+    codec: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, options = LIGHT[codec]
+    path = write_video(tmp_path / f"film{suffix}", encoder, options=options)
+    sent = []
+    decode = VideoSource._decode
+
+    def counted(self: VideoSource, packet: Any, position: int, *rest: Any) -> bool:
+        if packet is not None:
+            sent.append(position)
+        return decode(self, packet, position, *rest)
+
+    with open_film(path) as source:
+        index = source.film.index
+    is_unused = index.unused >= 0
+    with av.open(str(path)) as film:
+        film.streams.video[0].codec_context.skip_frame = "NONREF"
+        of_references = [frame.pts for frame in film.decode(video=0)]
+    is_reference = np.isin(index.pts, of_references)
+    assert is_unused.tolist() == (~is_reference).tolist()
+    assert is_unused.sum() > 30
+    wanted = [0, 37, 38, 60]
+    monkeypatch.setattr(VideoSource, "_decode", counted)
+    clip = decode_clip(path, View(4), ranks=wanted)
+    assert read_numbers(clip.pictures) == wanted
+    assert len(set(sent)) == len(sent)
+    last = max(index.order[wanted])
+    needed = ~is_unused
+    needed[index.order[wanted]] = True
+    assert set(np.flatnonzero(needed[: last + 1])) <= set(sent)
+    # The first pictures tell the geometry of the film, and two are stored beside those wanted.
+    assert len([at for at in sent if at > 10 and not needed[at]]) <= 6
+    assert len(sent) < 60

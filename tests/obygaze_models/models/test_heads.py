@@ -144,3 +144,12 @@ def test_scaled_heads_do_not_see_the_length_of_margins(length: float) -> None:
     np.testing.assert_allclose(
         ours.predict_proba(X * length), theirs.predict_proba(X), rtol=0, atol=1e-6
     )
+
+
+def test_probabilities_are_those_of_scipy_and_do_not_overflow() -> None:
+    M, y = margins()
+    head = LogisticHead().fit(M, y)
+    for scale in (1.0, 30.0, 1e6):
+        logits = head.decision_function(M * scale)
+        both = np.stack([expit(-logits), expit(logits)], axis=1)
+        np.testing.assert_array_max_ulp(head.predict_proba(M * scale), both, maxulp=1)

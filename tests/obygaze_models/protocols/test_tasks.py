@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip
-from obygaze_models.protocols.clips import ClipTable, task_labels
-from obygaze_models.protocols.schema import Task
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.schema import Protocol, Task
+from obygaze_models.protocols.tasks import with_tasks
 
 LEVEL = ["EN", "HN", "NS", "S", ""]
 CONCEPTS = [(), ("Look",), ("Body",), ("Look",), ()]
@@ -72,3 +75,120 @@ def test_classes_that_overlap() -> None:
     with pytest.raises(FixInput, match="1 clips are in both classes") as error:
         labels(positive="level == S", negative="Look in concept and level != HN")
     assert "level == S / Look in concept" in str(error.value)
+
+
+def asked(column: str, cells: list[str], *tasks: str) -> Protocol:
+    """The protocol `honest` with tasks of a table of one column."""
+    clips = [Clip(f"c{n}", "m", extra={column: cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("made-up", Header("m"), tuple(clips), (column,))
+    return with_tasks(load_protocol("honest", asked=tasks), tasks, manifest)
+
+
+@pytest.mark.parametrize("task", ["stares", "stares=yes", "stares!=no"])
+def test_words_that_differ_in_capitals_alone_are_no_classes(task: str) -> None:
+    with pytest.raises(FixInput, match="has both 'Yes' and 'yes'") as error:
+        asked("stares", ["yes", "Yes", "no", ""], task)
+    way_out = "stares in {Yes, yes}"
+    assert way_out in str(error.value.hint)
+    (found,) = asked("stares", ["yes", "Yes", "no", ""], way_out).tasks.values()
+    clips = [
+        Clip(c, "m", extra={"stares": c.strip("_")}) for c in ("yes", "Yes", "no", "_")
+    ]
+    table = ClipTable("made-up", clips, ())
+    assert task_labels("t", found, table).tolist() == [1, 1, 0, -1]
+
+
+def test_a_column_with_the_name_of_a_task_is_asked_about() -> None:
+    with pytest.raises(FixUsage, match="EN_S is a task of the protocol honest, and a"):
+        asked("EN_S", ["yes", "no"], "EN_S")
+    assert list(asked("EN_S", ["yes", "no"], "EN_S=yes").tasks) == ["EN_S=yes"]
+    of_protocol = asked("EN_S", ["yes", "no"], "honest:EN_S").tasks["EN_S"]
+    assert of_protocol == load_protocol("honest").tasks["EN_S"]
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    # That of the paper has published folds.
+    with pytest.raises(FixUsage, match="two tasks have the name EN_S"):
+        asked("stares", ["yes", "no"], "EN_S", "paper-table2:EN_S")
+    assert list(asked("stares", ["yes", "no"], "EN_S", "honest:EN_S").tasks) == ["EN_S"]
+
+
+def test_a_word_that_reads_as_two_expressions_is_a_word() -> None:
+    cells = ["Salt and Pepper", "joy", "fear"]
+    found = asked("mood", cells, "mood=Salt and Pepper").tasks
+    assert found["mood=Salt and Pepper"].positive == 'mood == "Salt and Pepper"'
+    longer = "mood == joy and mood != fear"
+    assert asked("mood", cells, longer).tasks[longer].positive == longer
+
+
+@pytest.mark.parametrize(
+    ("cells", "limit"),
+    [
+        (["1000000", "1234567", "2345678", "3000000"], "2345678"),
+        (["0", "0", "1e+06", "2E6"], "1e+06"),
+        (["0.0", "-1", "-2.50", "3"], "0"),
+    ],
+)
+def test_the_limit_that_is_named_can_be_typed(cells: list[str], limit: str) -> None:
+    with pytest.raises(FixUsage) as error:
+        asked("views", cells, "views")
+    assert error.value.hint == f"--task 'views>={limit}'"
+    (found,) = asked("views", cells, f"views>={limit}").tasks.values()
+    holds = parse(found.positive).holds
+    clips = [Clip("c", "m", extra={"views": cell}) for cell in cells]
+    n_positive = sum(holds(clip.values) is True for clip in clips)
+    assert n_positive == len(cells) // 2
+
+
+@pytest.mark.parametrize("text", ["violent", "not violent", "level or violent == yes"])
+def test_a_column_alone_is_no_label(text: str) -> None:
+    """Whether a cell is filled in is not what it says."""
+    with pytest.raises(FixInput, match="a column alone is no label"):
+        labels(positive=text)
+
+
+def test_empty_labels_are_counted_for_each_task() -> None:
+    cells = [("1", "1"), ("1", ""), ("0", ""), ("0", "0")]
+    clips = [
+        Clip(f"c{n}", "m", extra={"a": a, "b": b}) for n, (a, b) in enumerate(cells)
+    ]
+    table = ClipTable("made-up", clips, ())
+    tasks = {
+        "either": Task(positive="a == 1 or b == 1"),
+        "both": Task(positive="a == 1 and b == 1"),
+        "b": Task(positive="b == 1"),
+    }
+    found = {name: task_labels(name, task, table) for name, task in tasks.items()}
+    tasks["same"] = tasks["b"]
+    found["same"] = found["b"]
+    assert empty_labels(tasks, found, table) == (
+        "1 of 4 clips have no value in the column a or b, and are left out of either, both. "
+        "2 of 4 clips have no value in the column b, and are left out of b, same."
+    )
+
+
+def test_ids_are_not_numbers() -> None:
+    film = Clip("1.1", "1.10", extra={"rating": "1.10"})
+    for text in ("movie_id == 1.1", 'clip_id == "1.10"', 'movie_id in {"1.1", 2}'):
+        assert not parse(text).holds(film.values)
+    for text in ("movie_id == 1.10", "clip_id == 1.1", "rating == 1.1"):
+        assert parse(text).holds(film.values)
+
+
+def test_a_limit_that_no_clip_reaches_is_not_a_matter_of_levels() -> None:
+    clips = [Clip(f"c{n}", "m", extra={"rating": str(n)}) for n in range(3)]
+    table = ClipTable("made-up", clips, ())
+    with pytest.raises(FixInput, match="no clip of class 1") as error:
+        task_labels("t", Task(positive="rating >= 9"), table)
+    assert error.value.hint == "another value, another limit or other clips"
+
+
+def test_yes_and_no_in_one_cell_is_neither() -> None:
+    cells = ["yes", "no", "yes|no", ""]
+    (task,) = asked("stares", cells, "stares").tasks.values()
+    clips = [Clip(f"c{n}", "m", extra={"stares": c}) for n, c in enumerate(cells)]
+    with pytest.raises(FixInput, match="1 clips are in both classes"):
+        task_labels("stares", task, ClipTable("made-up", clips, ()))
+    del clips[2]
+    table = ClipTable("made-up", clips, ())
+    assert task_labels("stares", task, table).tolist() == [1, 0, -1]

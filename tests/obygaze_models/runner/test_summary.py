@@ -431,6 +431,16 @@ def test_a_model_without_a_value_has_a_sentence_without_a_number(
     )
 
 
+def test_a_model_whose_folds_have_one_class_each_ranks_nothing(tmp_path: Path) -> None:
+    """The AP of a fold of positive clips is 1 in each order."""
+    one_class = {"ap": 1.0, "auc": math.nan, "prevalence": 0.5}
+    found = rows("ridge", one_class, [])
+    run = run_of(tmp_path, [fit("ridge")], found)
+    assert answer(run) == (
+        "ridge has no AP (EN_S): no fold tests clips of both classes."
+    )
+
+
 def test_a_rare_concept_has_the_numbers_of_each_store() -> None:
     look = {"folds": 1, "of": 4, "least": 2}
     body = {"folds": 4, "of": 4, "least": 0}

@@ -25,7 +25,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", trainable())
-def test_predicting_imports_no_scikit_learn(workspace: Path, kind: str) -> None:
+def test_predicting_imports_neither_scikit_learn_nor_scipy(
+    workspace: Path, kind: str
+) -> None:
     done = call_obygaze("train", kind, "sig", "made-up", "-o", kind, cwd=workspace)
     assert done.code == 0, done.stderr
     table = workspace / f"{kind}.csv"
@@ -33,7 +35,7 @@ def test_predicting_imports_no_scikit_learn(workspace: Path, kind: str) -> None:
     program = (
         "import sys\nfrom obygaze import cli\n"
         f"code = cli.run({words!r})\n"
-        "print(code, {'sklearn', 'torch', 'skops'} & sys.modules.keys())\n"
+        "print(code, {'sklearn', 'scipy', 'torch', 'skops'} & sys.modules.keys())\n"
     )
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 from support.film_pages import film_clips, mark, site
 
+from obygaze.films.exchange import import_segments
 from obygaze.films.marks import MarkTable
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
@@ -122,6 +123,26 @@ def test_words_of_the_vocabulary_beside_a_table_are_known(tmp_path: Path) -> Non
     words = ["Look", "Mirror", "Window"]
     assert unknown_concepts(words, [tmp_path / "films.ada.csv"]) == ["Window"]
     assert unknown_concepts(words, [tmp_path / "pond.ada.csv"]) == ["Mirror", "Window"]
+
+
+def test_the_modality_of_a_vocabulary_is_that_of_the_imported_marks(
+    tmp_path: Path,
+) -> None:
+    """It was to be written a second time, as the modality of the manifest."""
+    vocabulary_path(tmp_path, "films").write_text(
+        MIRROR.replace('above = "Look"', 'modality = "visual"'), "utf-8"
+    )
+    marks = tmp_path / "films.ada.csv"
+    marks.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+        "lake,ada,0,9,S,Mirror|Silence|Look,25\n"
+    )
+    known = import_segments([marks], "marks").manifest.header.concepts
+    assert [known[name] for name in ("Mirror", "Silence", "Look")] == [
+        "visual",
+        "unknown",
+        "visual",
+    ]
 
 
 def test_films_of_a_folder_have_the_concepts_of_the_papers_above(

@@ -17,9 +17,9 @@ from obygaze_features.core.errors import (
     FixUsage,
     NotFound,
 )
-from obygaze_features.manifest.adapters.csv_table import (
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
-    read,
     read_mapping,
 )
 from obygaze_features.manifest.io import read_manifest, update_manifest
@@ -176,9 +176,9 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:2: column 'tags': unknown concept 'sun'",
         f"{table}:2: column 'group': 'x' is not a whole number",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
-        f"{table}:4: column 'shot': '' is not an id (letters, digits, . _ + -)",
+        f"{table}:4: column 'shot': is empty, and each row needs one",
     )
-    assert "--mapping" in (caught.value.hint or "")
+    assert "--write-mapping" in (caught.value.hint or "")
 
 
 def test_a_mapped_column_that_the_table_lacks_shows_those_that_it_has(
@@ -236,7 +236,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
         (
             ";0:01:10;",
             ";1:10;",
-            "'1:10' may be minutes or hours; write hours too: 0:1:10",
+            '\'1:10\' may be minutes or hours: times = "m:ss" or times = "h:mm" in a',
         ),
         (
             "Amélie 2",
@@ -488,14 +488,14 @@ def test_an_exported_table_is_read_as_the_same_manifest(
 SHOTS = "shot,title,level\nMarnie_00,Marnie,S\nMarnie_01,Marnie,EN\nJuno_00,Juno,S\n"
 
 
-def test_columns_of_clips_and_films_that_are_swapped_are_said_to_be(
+def test_columns_of_clips_and_films_that_are_swapped_are_repeated_ids(
     tmp_path: Path,
 ) -> None:
-    """Each row was a violation, and the hint led to as many films as clips."""
     (tmp_path / "t.csv").write_text(SHOTS)
-    with pytest.raises(FixInput, match="look swapped") as caught:
+    with pytest.raises(FixInput) as caught:
         read(tmp_path / "t.csv", {"clip_id": "title", "movie_id": "shot"})
-    assert caught.value.hint == "--map clip_id=shot --map movie_id=title"
+    problem = "the clip 'Marnie' is in the film 'Marnie_00' too"
+    assert problem in caught.value.details[0]
     right = read(tmp_path / "t.csv", {"clip_id": "shot", "movie_id": "title"})
     assert right.manifest.films == ("Juno", "Marnie")
 

@@ -1,4 +1,4 @@
-"""Each command that reads a table of a person says the same of a spreadsheet as of a CSV file."""
+"""Each command that reads a table of a person says the same of each form of it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,19 @@ TABLES: dict[str, Sequence[Sequence[Any]]] = {
     "scores": [["lm", "sim", "prob"], [0.5, 0.25, 0.125]],
     "facts": [["clip_id", "year"], ["tt0000001-001", 1999]],
     "hits": [["clip_id", "cosine"], ["tt0000001-001", 0.5]],
-    "videos": [["movie_id", "video"], ["a", "a.mp4"]],
+    "shots": [["clip_id", "movie_id", "note"], ["Nähe-1", "Nähe", "x"]],
+}
+OTHER_FORMS = {
+    "-excel.csv": ("\t", "utf-16"),
+    "-semicolons.csv": (";", "cp1252"),
+    "-tabs.tsv": ("\t", "utf-8-sig"),
 }
 COMMANDS = {
     "manifest project": "manifest project segments{} --clips spans{}",
     "manifest agree": "manifest agree segments{} --clips spans{} --permutations 9",
     "manifest import segments": "manifest import segments segments{} --fps 25 -o t --force",
+    "manifest import": "manifest import csv shots{} -o t2 --force",
+    "manifest show": "manifest show made-up --clips facts{}",
     "manifest join": "manifest join made-up facts{} --force",
     "manifest export": "manifest export vtt made-up --predictions hits{} --fps 25 --force",
     "audit captions": "audit captions captions{} --group g",
@@ -45,7 +52,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with each table as .csv and as .xlsx."""
+    """A workspace with each table in each form."""
     root = tmp_path_factory.mktemp("spreadsheets")
     manifest = films(3, 8)
     write_workspace(root, manifest, planted(manifest, width=20))
@@ -54,17 +61,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = root / f"{name}.csv"
         with path.open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream).writerows(rows)
+        for kind, (delimiter, encoding) in OTHER_FORMS.items():
+            other = root / f"{name}{kind}"
+            with other.open("w", encoding=encoding, newline="") as stream:
+                csv.writer(stream, delimiter=delimiter).writerows(rows)
         write_workbook(root / f"{name}.xlsx", {name: rows})
     return root
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_spreadsheet_is_read_as_the_csv_file_is(name: str, place: Path) -> None:
+def test_each_form_of_a_table_is_read_as_the_same(name: str, place: Path) -> None:
     answers = []
-    for kind in ("csv", "xlsx"):
-        words = COMMANDS[name].replace("{}", f".{kind}").split()
+    for kind in (".csv", ".xlsx", *OTHER_FORMS):
+        words = COMMANDS[name].replace("{}", kind).split()
         answer = call_obygaze(*words, cwd=place)
-        said = answer.stdout + answer.stderr
-        answers.append((answer.code, said.replace(kind, "csv")))
+        said = (answer.stdout + answer.stderr).splitlines()
+        lines = [line.replace(kind, ".csv") for line in said]
+        # It shows the word by which the encoding was known.
+        lines = [line for line in lines if "read as Windows-1252: 'Nähe'" not in line]
+        answers.append((answer.code, lines))
     assert answers[0][0] == 0, answers[0][1]
-    assert answers[1] == answers[0]
+    assert all(answer == answers[0] for answer in answers), answers

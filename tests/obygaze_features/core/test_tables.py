@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.tables import MAX_LINE, read_table, whole_number
+from obygaze_features.core.tables import MAX_LINE, read_table, whole_number
 
 
 def details_of(path: Path, **options: object) -> tuple[str, ...]:
@@ -42,35 +42,28 @@ def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(
 
 def test_windows_line_ends_and_another_delimiter(tmp_path: Path) -> None:
     path = write(tmp_path, ";a;b\r\n0;x;y\r\n")
-    table = read_table(path, required=("a", "b"), delimiter=";")
+    table = read_table(path, required=("a", "b"))
     assert table.columns == ("", "a", "b")
     assert dict(table.rows[0].cells) == {"": "0", "a": "x", "b": "y"}
 
 
-def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
+def test_blank_rows_are_skipped_but_not_in_a_table_of_obygaze(tmp_path: Path) -> None:
     path = write(tmp_path, "a,b\n,\n\n1,2\n")
-    assert [
-        row.line for row in read_table(path, required=("a", "b"), skip_blank=True).rows
-    ] == [4]
-    assert details_of(path) == (f"{path}:3: the line is empty",)
+    table = read_table(path, required=("a", "b"))
+    assert [row.line for row in table.rows] == [4]
+    assert details_of(path, is_strict=True) == (f"{path}:3: the line is empty",)
 
 
 @pytest.mark.parametrize(
     ("data", "told"),
     [
         (b"", "1: the file is empty"),
-        (b"a;b\n1;2\n", "1: expected cells separated by commas, got semicolons"),
-        (b"a\tb\n1\t2\n", "1: expected cells separated by commas, got tabs"),
-        (b"a,b\n1,2\ncaf\xe9,2\n", "3: byte 0xE9 at position 4 is not UTF-8"),
+        (b"a,b\n1,2\ncaf\x8e,2\n", "3: byte 0x8E at position 4 is not UTF-8"),
         (
             b"a,b,a\n1,2,3\n",
             "1: column 'a': the header lists this column more than once",
         ),
         (b"a,B\n1,2\n", "1: column 'b': required column is missing"),
-        (
-            b"a, b\n1,2\n",
-            "1: column 'b': required column is missing (did you mean ' b'?)",
-        ),
         (b"a,b\n1\n", "2: expected 2 cells as in the header, got 1"),
         (b"a,b\n1,2,3\n", "2: expected 2 cells as in the header, got 3"),
         (b'a,b\n1,"2\n', "2: not valid CSV"),
@@ -84,7 +77,7 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["a,b\n1,2\n".encode("utf-16"), b"caf\xe9,b\n1,2\n", b"a\0,b\n"]
+    "data", ["a,b\n1,2\n".encode("utf-16-le"), b"caf\x8e,b\n1,2\n", b"a\0,b\n"]
 )
 def test_a_file_whose_first_line_is_no_text(tmp_path: Path, data: bytes) -> None:
     path = write(tmp_path, data)
@@ -100,16 +93,30 @@ def test_a_file_with_a_nul_character_is_no_text(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_is_skipped_and_the_delimiter_found(tmp_path: Path) -> None:
     path = write(tmp_path, b"\xef\xbb\xbfa;b;c,d\n1;2;3\n")
-    table = read_table(path, required=("a", "b"), delimiter=None)
+    table = read_table(path, required=("a", "b"))
     assert (table.columns, table.delimiter) == (("a", "b", "c,d"), ";")
     path.write_bytes(b"\xef\xbb\xbf")
     (line,) = details_of(path)
     assert "the file is empty" in line
 
 
+def test_equal_violations_are_one_line_of_their_column_with_their_number() -> None:
+    wrong = Violations("f.csv")
+    for line in range(2, 7):
+        wrong.add(line, "level", f"unknown level {'ja' if line % 2 else 'nein'!r}")
+        wrong.add(line, "n", f"{line!r} is there twice")
+    assert len(wrong) == 10
+    assert wrong.lines[:2] == [
+        "f.csv:2: column 'level': unknown level 'nein' (3 times)",
+        "f.csv:3: column 'level': unknown level 'ja' (2 times)",
+    ]
+    assert len(wrong.lines) == 7
+
+
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, b"a,b\n1\n\xff,2\n1,2,3\n")
-    assert [line.split(":")[1] for line in details_of(path)] == ["2", "3", "4"]
+    lines = sorted(line.split(":")[1] for line in details_of(path))
+    assert lines == ["2", "3", "4"]
 
 
 def test_a_line_too_long_is_not_held_in_memory(tmp_path: Path) -> None:
@@ -183,7 +190,7 @@ def test_violations_of_several_files_come_together_and_never_by_the_million() ->
     first, second, clean = Violations("x.csv"), Violations("y.csv"), Violations("z.csv")
     first.add(None, None, "bad")
     for line in range(1500):
-        second.add(line, None, "bad")
+        second.add(line, None, f"bad {line}")
     with pytest.raises(FixInput, match="1501 violations") as caught:
         raise_together("no", first, second, clean)
     assert caught.value.where == "x.csv, y.csv"
@@ -216,7 +223,8 @@ def test_what_the_csv_module_writes_is_read_back(
 ) -> None:
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([("a", "b"), *rows])
-    table = read_table(write(tmp_path, text.getvalue()), required=("a", "b"))
+    path = write(tmp_path, text.getvalue())
+    table = read_table(path, required=("a", "b"), is_strict=True)
     assert [(row["a"], row["b"]) for row in table.rows] == rows
 
 
@@ -231,12 +239,13 @@ def test_a_table_that_was_written_here_is_read_back(
     tmp_path: Path, rows: list[tuple[str, str]]
 ) -> None:
     data = csv_bytes(("a", "b"), rows)
-    table = read_table(write(tmp_path, data), required=("a", "b"))
+    table = read_table(write(tmp_path, data), required=("a", "b"), is_strict=True)
     assert [(row["a"], row["b"]) for row in table.rows] == rows
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=60))
+@pytest.mark.filterwarnings("ignore:.*read as Windows-1252")
 def test_no_bytes_end_in_anything_but_a_table_or_an_error_for_people(
     tmp_path: Path, data: bytes
 ) -> None:

@@ -9,7 +9,7 @@ import datetime
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ MAX_FILE = 1 << 28
 MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
+_TIME = (datetime.time, datetime.timedelta)
+_MINUTE = datetime.timedelta(minutes=1)
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 # The row and the column of a cell, from 0.
@@ -169,17 +171,30 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     )
 
 
-def header_index(sheet: Sheet, path: Path, header_row: int | None = None) -> int:
-    """Return the row with the names of the columns, from 0: the first row that is not empty.
+def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) -> int:
+    """Return the place of the row with the names of the columns; a title above it has one cell."""
+    places = []
+    for place, cells in enumerate(rows):
+        names = {column_name(cell) for cell in cells} - {""}
+        has_required = bool(required) and names.issuperset(required)
+        places.append((has_required, len(names) > 1, len(names) > 0, -place))
+    return -max(places, default=(False, False, False, 0))[-1]
+
+
+def header_index(
+    sheet: Sheet, path: Path, header_row: int | None, required: Collection[str]
+) -> int:
+    """Return the row with the names of the columns, from 0.
 
     Args:
         sheet: The sheet, which is not empty.
         path: The file, for the error.
-        header_row: The number of another row, as a spreadsheet program shows it.
+        header_row: The number of the row, as a spreadsheet program shows it.
+        required: The columns that are looked for where no number is given.
     """
     filled = sheet.filled_rows
     if header_row is None:
-        return filled[0]
+        return header_place(sheet.rows, required)
     if header_row - 1 not in filled:
         raise FixUsage(
             f"row {header_row} of the sheet {sheet.name!r} is empty",
@@ -196,20 +211,30 @@ def column_name(cell: str) -> str:
 
 def _sheet(worksheet: Any, outlines: Mapping[str, _Outline]) -> Sheet:
     """Return the texts of a worksheet of calamine."""
-    rows = [
-        [cell_text(value) for value in cells]
-        for cells in worksheet.to_python(skip_empty_area=False)
-    ]
+    rows = worksheet.to_python(skip_empty_area=False)
+    # Who types 0:03 for three seconds gets three minutes, which Excel shows as 0:03. A column in
+    # which no time has seconds is left as it is shown, so that its meaning is asked for.
+    with_seconds = set()
+    for cells in rows:
+        for column, value in enumerate(cells):
+            if isinstance(value, _TIME) and _length(value) % _MINUTE:
+                with_seconds.add(column)
+    texts = []
+    for cells in rows:
+        of_row = []
+        for column, value in enumerate(cells):
+            of_row.append(cell_text(value, has_seconds=column in with_seconds))
+        texts.append(of_row)
     if worksheet.name in outlines:
         for (row, column), error in outlines[worksheet.name].errors.items():
             # Two parts of a damaged file may not agree.
-            if row < len(rows) and column < len(rows[row]):
-                rows[row][column] = error
-    return Sheet(worksheet.name, rows)
+            if row < len(texts) and column < len(texts[row]):
+                texts[row][column] = error
+    return Sheet(worksheet.name, texts)
 
 
-def cell_text(value: Any) -> str:
-    """Return the value of a cell as a CSV file has it.
+def cell_text(value: Any, *, has_seconds: bool = True) -> str:
+    """Return the value of a cell as a CSV file has it; without seconds, a time is `h:mm`.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -218,17 +243,8 @@ def cell_text(value: Any) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, datetime.timedelta):
-        return _duration(value)
-    if isinstance(value, datetime.time):
-        return _duration(
-            datetime.timedelta(
-                hours=value.hour,
-                minutes=value.minute,
-                seconds=value.second,
-                microseconds=value.microsecond,
-            )
-        )
+    if isinstance(value, _TIME):
+        return _duration(_length(value), has_seconds=has_seconds)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     if isinstance(value, datetime.date):
@@ -236,14 +252,28 @@ def cell_text(value: Any) -> str:
     return str(value)
 
 
-def _duration(length: datetime.timedelta) -> str:
-    """Return a time as `h:mm:ss`, with milliseconds where it has them."""
+def _length(value: datetime.time | datetime.timedelta) -> datetime.timedelta:
+    """Return the time since midnight, or the duration, of a cell."""
+    if isinstance(value, datetime.timedelta):
+        return value
+    return datetime.timedelta(
+        hours=value.hour,
+        minutes=value.minute,
+        seconds=value.second,
+        microseconds=value.microsecond,
+    )
+
+
+def _duration(length: datetime.timedelta, *, has_seconds: bool) -> str:
+    """Return a time as `h:mm:ss`, with milliseconds where it has them, or as `h:mm`."""
     n_ms = round(length / datetime.timedelta(milliseconds=1))
     sign = "-" if n_ms < 0 else ""
     n_seconds, ms = divmod(abs(n_ms), 1000)
     n_minutes, seconds = divmod(n_seconds, 60)
     hours, minutes = divmod(n_minutes, 60)
     fraction = f".{ms:03d}" if ms else ""
+    if not has_seconds:
+        return f"{sign}{hours}:{minutes:02d}"
     return f"{sign}{hours}:{minutes:02d}:{seconds:02d}{fraction}"
 
 

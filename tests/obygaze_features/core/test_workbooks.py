@@ -12,8 +12,9 @@ import xlsxwriter
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExtra
-from obygaze_features.manifest.tables import read_table
-from obygaze_features.manifest.workbooks import cell_name, cell_text, read_sheet
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import read_table
+from obygaze_features.core.workbooks import cell_name, cell_text, read_sheet
 
 
 def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None
         (2, "12", "3.5", "Amélie", "TRUE"),
         (3, "0012", "-3", "7,5", "FALSE"),
         (4, "a", "0:01:10", "25:00:01", "2024-05-01"),
-        (6, "=1+2", "10000000000000000", "0", "0:00:00"),
+        (6, "=1+2", "10000000000000000", "0", "0:00"),
     ]
 
 
@@ -117,17 +118,18 @@ TITLED = [
 ]
 
 
-def test_the_row_with_names_is_the_first_or_the_one_that_is_named(
+def test_the_row_with_names_is_below_the_title_or_the_one_that_is_named(
     tmp_path: Path,
 ) -> None:
     path = write_workbook(tmp_path / "t.xlsx", {"Clips": TITLED})
     with pytest.raises(FixInput) as refused:
-        read_table(path, required=("film",), sheet="")
+        read_table(path, required=("film",), header_row=1)
     assert refused.value.details == (
         f"{path}:1: column 'film': required column is missing",
     )
-    table = read_table(path, required=("film",), sheet="", header_row=3)
-    assert [(row.line, row["film"]) for row in table.rows] == [(4, "lake")]
+    for header_row in (None, 3):
+        table = read_table(path, required=("film",), header_row=header_row)
+        assert [(row.line, row["film"]) for row in table.rows] == [(4, "lake")]
     with pytest.raises(FixUsage, match="row 2 of the sheet 'Clips' is empty"):
         read_table(path, required=("film",), header_row=2)
 
@@ -135,15 +137,44 @@ def test_the_row_with_names_is_the_first_or_the_one_that_is_named(
 def test_the_row_with_names_can_be_chosen_in_a_csv_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("Clips of 2024;;\n\nfilm;n;x\nlake;1;2\n", encoding="utf-8")
-    table = read_table(path, required=("film",), delimiter=None, header_row=3)
+    table = read_table(path, required=("film",), header_row=3)
     assert [(row.line, row["film"], row["x"]) for row in table.rows] == [
         (4, "lake", "2")
     ]
     with pytest.raises(FixInput) as caught:
-        read_table(path, required=("film",), delimiter=None, header_row=10**20)
+        read_table(path, required=("film",), header_row=10**20)
     assert caught.value.details == (
         f"{path}: the file has no line {10**20}, expected the header there",
     )
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_title_above_the_names_of_the_columns_is_no_header(
+    tmp_path: Path, kind: str
+) -> None:
+    rows = [
+        ["Clips, spring", "", ""],
+        ["", "", ""],
+        ["film", "n", "x"],
+        ["lake", "1", "2"],
+    ]
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        path.write_text("".join(";".join(row) + "\r\n" for row in rows), "utf-8")
+    else:
+        write_workbook(path, {"A": rows})
+    for required in (("film",), ("movie",), ()):
+        found = Violations(path)
+        table = read_table(path, required=required, violations=found)
+        assert table.columns == ("film", "n", "x")
+    # Of a table with one column, the first line has its name.
+    path.unlink()
+    rows = [["caption"], ["a man"], ["a woman"]]
+    if kind == "csv":
+        path.write_text("".join(row[0] + "\n" for row in rows), "utf-8")
+    else:
+        write_workbook(path, {"A": rows})
+    assert len(read_table(path, required=()).rows) == 2
 
 
 def test_a_csv_file_has_no_sheets(tmp_path: Path) -> None:

@@ -5,30 +5,37 @@ import csv
 import io
 import re
 import shlex
+import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from itertools import count as count_from
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
 from obygaze_features.core.console import count, human
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.workbooks import (
+from obygaze_features.core.workbooks import (
+    READ,
     Sheet,
     column_name,
     header_index,
+    header_place,
     is_workbook,
     read_sheet,
 )
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+TABLE_ENDINGS = (".csv", ".tsv", *READ)
+# The lines among which that with the names of the columns is looked for.
+MOST_TITLES = 50
+DELIMITERS = (",", ";", "\t", "|")
 SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 # The line that Excel writes before the header, to say what separates the cells.
 SEPARATOR_LINE = re.compile('"?sep=(?P<separator>[,;|\\t])"?', re.IGNORECASE)
@@ -47,6 +54,16 @@ NO_TABLES = {
 }
 # Files with features, and the format of `store import` that reads them.
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
+# A word with a small letter with an accent: on a Mac, its byte is a capital or a sign.
+_OF_WINDOWS = re.compile(
+    rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z])"
+    rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
+)
+# Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
+_NOT_OF_WINDOWS = re.compile(
+    rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
+)
+DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -138,8 +155,7 @@ def read_table(
     path: Path,
     *,
     required: Sequence[str],
-    delimiter: str | None = ",",
-    skip_blank: bool = False,
+    is_strict: bool = False,
     violations: Violations | None = None,
     content: str | None = None,
     data: bytes | None = None,
@@ -148,12 +164,15 @@ def read_table(
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
-    A file that is named as a spreadsheet (.xlsx) is read as one; its cells have the texts
-    that they would have in a CSV file.
+    Everything that reads a table of a person calls this. A file that is named as a spreadsheet
+    (.xlsx) is read as one; its cells have the texts that they would have in a CSV file. Text is in
+    UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
 
-    Without a `delimiter` it is the one that the first line has most of, or that of a line `sep=;`
-    before the header: Excel writes semicolons where the comma is the decimal mark. A byte order
-    mark is skipped.
+    Cells are separated as a line `sep=;` before the header says, else by the sign with which the
+    header has the required columns, else by the one that the header has most of: Excel writes
+    semicolons where the comma is the decimal mark. Empty lines are skipped, and blanks around the
+    names of columns. Where no comma separates cells, a column of numbers with decimal commas has
+    points. A table that is `is_strict` is one of obygaze: UTF-8, without empty lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -161,8 +180,8 @@ def read_table(
     is not yet written to `path`.
 
     Without a `sheet` it is the only one with data. `header_row` is the number of the line with the
-    names of the columns; lines before it are not read. [default: the first line, of a sheet the
-    first row that is not empty]
+    names of the columns; lines before it are not read. [default: the first line with the required
+    columns, else the first with two cells: a title has one]
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
@@ -177,26 +196,38 @@ def read_table(
         raise FixUsage(problem, where=str(path), hint="leave --sheet out")
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         _refuse_no_table(stream, path)
-        lines = _lines(stream, collected)
+        lines = _lines(stream if is_strict else _as_utf8(stream, path), collected)
         first = next(lines, "")
         first_line = 1
         named = SEPARATOR_LINE.fullmatch(first.rstrip("\r\n"))
         if named is not None:
-            delimiter = delimiter or named["separator"]
             first = next(lines, "")
             first_line = 2
-        while first and header_row is not None and first_line < header_row:
+        header_line = header_row or 1
+        if header_row is None and not is_strict:
+            head = [first, *islice(lines, MOST_TITLES)]
+            lines = chain(head[1:], lines)
+            cells_of_lines = [
+                _cells_of_header(line, _delimiter_of(line, required)) for line in head
+            ]
+            header_line = first_line + header_place(cells_of_lines, required)
+        while first and first_line < header_line:
             first = next(lines, "")
             first_line += 1
-        delimiter = delimiter or max(DELIMITERS, key=first.count)
+        delimiter = named["separator"] if named else _delimiter_of(first, required)
         text = chain([first] if first else [], lines)
         records = _records(text, delimiter, collected, first_line)
         line, header = next(records, (0, []))
+        names = header
+        if not is_strict:
+            header = [column_name(name) for name in header]
+            # Excel ends lines with the delimiters of empty columns; such a column is not data.
+            names = [name for name in header if name]
         rows: tuple[TableRow, ...] = ()
-        # Excel ends lines with the delimiters of empty columns; such a column is not data.
-        names = [name for name in header if name] if skip_blank else header
-        if line and _check_header(line, names, required, delimiter, collected):
-            rows = tuple(_rows(records, header, skip_blank, collected))
+        if line and _check_header(line, names, required, collected):
+            rows = tuple(_rows(records, header, is_strict, collected))
+            if not is_strict and delimiter != ",":
+                rows = _with_decimal_points(names, rows)
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -210,6 +241,36 @@ def read_table(
     if violations is None:
         collected.raise_if_any("this table cannot be read")
     return CsvTable(tuple(header), rows, delimiter)
+
+
+def header_of(path: Path) -> tuple[str, ...]:
+    """Return the columns of a table; of another text file, the first line in pieces."""
+    if is_workbook(path):
+        return read_table(path, required=()).columns
+    with open_file(path) as stream:
+        lines = _lines(_as_utf8(stream, path), Violations(path))
+        first = next(lines, "")
+        if SEPARATOR_LINE.fullmatch(first.rstrip("\r\n")):
+            first = next(lines, "")
+    return _cells_of_header(first, _delimiter_of(first))
+
+
+def _delimiter_of(header: str, required: Sequence[str] = ()) -> str:
+    """Return the delimiter of the line with the names of the columns."""
+    found = []
+    for delimiter in DELIMITERS:
+        names = _cells_of_header(header, delimiter)
+        found.append((set(names).issuperset(required), len(names), delimiter))
+    return max(found, key=itemgetter(0, 1))[-1]
+
+
+def _cells_of_header(line: str, delimiter: str) -> tuple[str, ...]:
+    """Return the names in the first line of a header; none of a line that is no CSV."""
+    try:
+        (cells,) = csv.reader([line], delimiter=delimiter)
+    except (csv.Error, ValueError):
+        return ()
+    return tuple(column_name(cell) for cell in cells)
 
 
 def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
@@ -238,11 +299,11 @@ def _read_workbook(
     if not sheet.filled_rows:
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")
-    index = header_index(sheet, path, header_row)
+    index = header_index(sheet, path, header_row, required)
     header = [column_name(cell) for cell in sheet.rows[index]]
     named = [name for name in header if name]
     rows: list[TableRow] = []
-    if _check_header(index + 1, named, required, "", violations):
+    if _check_header(index + 1, named, required, violations):
         for line, cells in enumerate(sheet.rows[index + 1 :], start=index + 2):
             if any(cells):
                 by_column = dict(zip(header, cells, strict=True))
@@ -261,7 +322,8 @@ def _is_used(sheet: Sheet, column: int) -> bool:
 def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
     with open_file(path) as stream:
-        for number, text in enumerate(_lines(stream, violations), start=1):
+        lines = _lines(_as_utf8(stream, path), violations)
+        for number, text in enumerate(lines, start=1):
             if text.strip():
                 yield number, text.strip()
 
@@ -276,6 +338,45 @@ def open_file(path: Path) -> BinaryIO:
             where=str(path),
         )
     return path.open("rb")
+
+
+def _as_utf8(stream: BinaryIO, path: Path) -> BinaryIO:
+    """Return the stream, or a UTF-8 copy of text that is in UTF-16 or certainly in Windows-1252.
+
+    Text in another encoding is left as it is: its lines are refused one by one.
+    """
+    is_utf16 = stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    stream.seek(0)
+    if is_utf16:
+        try:
+            text = stream.read().decode("utf-16")
+        except UnicodeDecodeError as error:
+            problem = f"the file is not text in UTF-16: {error.reason}; {SAVE_AS}"
+            raise Corrupt(problem, where=str(path)) from error
+        return io.BytesIO(text.encode("utf-8"))
+    word = _word_in_windows_1252(stream)
+    stream.seek(0)
+    if not word:
+        return stream
+    message = (
+        f"{path}: not UTF-8, read as Windows-1252: {word!r}; {SAVE_AS} if this is wrong"
+    )
+    warnings.warn(ObygazeWarning(message), stacklevel=3)
+    return io.BytesIO(stream.read().decode("cp1252").encode("utf-8"))
+
+
+def _word_in_windows_1252(stream: BinaryIO) -> str:
+    """Return a word that only Windows-1252 can mean; "" of a text in another encoding."""
+    word = b""
+    while line := stream.readline(MAX_LINE):
+        if line.isascii():
+            continue
+        if _is_text(line) or _NOT_OF_WINDOWS.search(line):
+            return ""
+        found = _OF_WINDOWS.search(line)
+        if found and not word:
+            word = found[0]
+    return word.decode("cp1252")
 
 
 def _is_text(line: bytes) -> bool:
@@ -332,18 +433,10 @@ def _check_header(
     line: int,
     header: Sequence[str],
     required: Sequence[str],
-    delimiter: str,
     violations: Violations,
 ) -> bool:
     before = len(violations)
     missing = [name for name in required if name not in header]
-    others = (
-        [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
-    )
-    if missing and others and delimiter:
-        names = f"{DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
-        violations.add(line, None, f"expected cells separated by {names}")
-        return False
     for name in dict.fromkeys(name for name in header if header.count(name) > 1):
         violations.add(line, name, "the header lists this column more than once")
     for name in missing:
@@ -354,12 +447,12 @@ def _check_header(
 def _rows(
     records: Iterator[tuple[int, list[str]]],
     header: Sequence[str],
-    skip_blank: bool,
+    is_strict: bool,
     violations: Violations,
 ) -> Iterator[TableRow]:
     for line, cells in records:
-        if not any(cells) and (skip_blank or not cells):
-            if not skip_blank:
+        if not any(cells) and not (is_strict and cells):
+            if is_strict:
                 violations.add(line, None, "the line is empty")
         elif len(cells) != len(header):
             violations.add(
@@ -372,6 +465,25 @@ def _rows(
             if "" in by_column:
                 by_column[""] = _without_column(header, cells)
             yield TableRow(line, by_column, violations)
+
+
+def _with_decimal_points(
+    columns: Sequence[str], rows: tuple[TableRow, ...]
+) -> tuple[TableRow, ...]:
+    """Return rows in which the decimal commas of columns of numbers are points."""
+    of_numbers = []
+    for name in columns:
+        cells = [row[name].strip() for row in rows if row[name].strip()]
+        are_numbers = all(map(DECIMAL_NUMBER.fullmatch, cells))
+        if are_numbers and any("," in cell for cell in cells):
+            of_numbers.append(name)
+    if not of_numbers:
+        return rows
+    changed = []
+    for row in rows:
+        points = {name: row[name].replace(",", ".") for name in of_numbers}
+        changed.append(replace(row, cells={**row.cells, **points}))
+    return tuple(changed)
 
 
 def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:

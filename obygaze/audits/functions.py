@@ -1,0 +1,276 @@
+"""The functions of `obygaze audit` and `og.audit`; other modules do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from obygaze.audits.texts import TextSource, WordLists
+from obygaze_features.core.lazy import done_in
+from obygaze_features.core.options import PYTHON_ONLY, Option
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from obygaze.audits.annotations import AnnotationAudit
+    from obygaze.audits.captions import CaptionAudit
+    from obygaze.audits.cooccurrence import CoocAudit
+    from obygaze.audits.eat import EatAudit
+    from obygaze.audits.gender import GenderAudit
+    from obygaze.audits.levels import LevelAudit
+    from obygaze.audits.mediaeval import MediaEvalAudit
+    from obygaze.audits.reliability import ReliabilityAudit
+    from obygaze_features.manifest.model import Manifest
+    from obygaze_features.store.reading import Store
+
+# The clips of a group: an expression, a file of ids, or ids.
+Clips = str | Path | Sequence[str]
+CONCEPTS = "concepts"
+
+
+@done_in("obygaze.audits.eat")
+def audit_eat(
+    store: Store | str | Path | None = None,
+    manifest: Manifest | str | Path | None = None,
+    *,
+    vectors: str | Path | Mapping[str, ArrayLike] | None = None,
+    x: Annotated[Clips | None, Option(metavar="CLIPS")] = None,
+    y: Annotated[Clips | None, Option(metavar="CLIPS")] = None,
+    attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
+    text: str | Path | None = None,
+    tail: Literal["two_sided", "greater", "less"] = "two_sided",
+    permutations: Annotated[int, Option(least=1)] = 1_000_000,
+    workspace: str | Path | None = None,
+) -> EatAudit:
+    """Test whether one group of clips is closer to some words than another group.
+
+    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
+    p-value exchanges clips only within films; the one across films is shown beside it, with a
+    sentence that explains the difference. A clip of several annotators counts once.
+
+    Args:
+        store: The store that has the vectors of the clips, or its name, path or URL.
+        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
+        vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        attributes: Pairs of attributes of the texts; by default the only two.
+        text: The npz file of text vectors that `extract text` wrote.
+        tail: The p-value to report and correct: "two_sided", "greater" or "less".
+        permutations: How many permutations are drawn if they are too many to count.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
+
+    Commands:
+        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+            --text texts.npz --attributes happiness sadness --attributes happiness anger
+        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat --vectors vectors.npz --json
+    """
+
+
+@done_in("obygaze.audits.annotations")
+def audit_annotations(
+    manifest: Manifest | str | Path,
+    *,
+    column: str = CONCEPTS,
+    x: Annotated[Clips, Option(metavar="CLIPS")],
+    y: Annotated[Clips, Option(metavar="CLIPS")],
+    workspace: str | Path | None = None,
+) -> AnnotationAudit:
+    """Test which values of a column go with a level, such as emotions or concepts.
+
+    For each value, the share of the clips that have it is compared between two groups, X and Y. All
+    p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
+    only within films. Holm's correction is over the values. A clip of several annotators counts
+    once, with the values of all its rows in the group.
+
+    Args:
+        manifest: The manifest, or its name or path.
+        column: The column, with values joined by `|`.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
+
+    Commands:
+        obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
+        obygaze audit annotations obygaze12 --column emotions --x 'level == S' --y 'level == EN'
+        obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
+    """
+
+
+@done_in("obygaze.audits.levels")
+def audit_levels(
+    manifest: Manifest | str | Path,
+    *,
+    view: Literal["raw", "visual", "as_published"] | None = None,
+    workspace: str | Path | None = None,
+) -> LevelAudit:
+    """Test whether clips of a higher level have more concepts, for each annotator.
+
+    The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
+    level to the next is tested within films. The claim that the number rises with each step for
+    each annotator has the largest p of these steps. A manifest without annotators is one group.
+
+    Args:
+        manifest: The manifest, or its name or path.
+        view: The view of the manifest, by default that of protocols.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_levels("mobygaze", view="visual")
+
+    Commands:
+        obygaze audit levels obygaze12
+        obygaze audit levels mobygaze --view visual
+    """
+
+
+@done_in("obygaze.audits.reliability")
+def audit_reliability(
+    source: TextSource,
+    *,
+    raters: str | Sequence[str],
+    cluster: str | Sequence[str] | None = None,
+) -> ReliabilityAudit:
+    """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
+
+    The table has a row for each item and a column of numbers for each rater. Items that not all
+    raters have rated are left out. Krippendorff's alpha of the same numbers is beside it.
+
+    Args:
+        source: A table.
+        raters: The columns of the raters, or of the prompts.
+        cluster: The columns of the film or image; by default each item is its own cluster.
+
+    Example:
+        audit = audit_reliability("ratings.csv", raters="ada,ben,cleo", cluster="film")
+
+    Commands:
+        obygaze audit reliability ratings.csv --raters ada,ben,cleo --cluster film
+        obygaze audit reliability prompts.csv --raters 'a photo,an image,a picture' --json
+    """
+
+
+@done_in("obygaze.audits.captions")
+def audit_captions(
+    source: TextSource,
+    *,
+    text: str = "caption",
+    group: str | Sequence[str] = "group",
+    cluster: str | Sequence[str] | None = None,
+    words: Annotated[WordLists | None, PYTHON_ONLY] = None,
+    tokens: Literal["words", "authors"] = "words",
+    min_occurrences: Annotated[int, Option(least=0)] = 0,
+) -> CaptionAudit:
+    """Count how often captions use the words of a list, by group.
+
+    Two groups are also tested against each other, by exchanging whole clusters. With several
+    columns, such as race, gender and class, groups are crossed: each column is tested by
+    exchanging clusters that have the same values of the others.
+
+    Args:
+        source: A table, or a folder of .txt files with one caption per line, which are named as
+            those of Wolfe et al. (2023).
+        text: The column of the captions.
+        group: The columns whose values are the groups.
+        cluster: The columns of the film or image; by default each caption is its own cluster.
+        words: Sets of words by name. By default those of Wolfe et al. (2023).
+        tokens: What counts as a word of a caption: words finds it beside any mark, as in sad! and
+            (sad); authors cuts at blanks and leaves out . and , alone, as Wolfe et al. (2023) do.
+        min_occurrences: Leave out words that all captions together use less often; Wolfe et al.
+            (2023) use 100.
+
+    Example:
+        audit = audit_captions("captions.csv", group="condition", cluster="image")
+
+    Commands:
+        obygaze audit captions captions.csv --group condition --cluster image
+        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
+        obygaze audit captions captions/ --group group --cluster image,face --tokens authors \\
+            --min-occurrences 100
+        obygaze audit captions captions.csv --group race,gender,class --cluster image
+    """
+
+
+@done_in("obygaze.audits.cooccurrence")
+def audit_cooc(
+    source: TextSource,
+    *,
+    things: str,
+    cluster: str | Sequence[str] | None = None,
+) -> CoocAudit:
+    """Count which things are named together with words of which gender.
+
+    A text with words of both genders counts for both. Shares are printed exactly, and cut after two
+    decimals as in published tables.
+
+    Args:
+        source: A table with a column caption, or a folder of .txt files.
+        things: The column whose values, joined by `|`, are the things, such as "objects".
+        cluster: The columns of the film or image; by default each text is its own cluster.
+
+    Example:
+        audit = audit_cooc("captions.csv", things="objects", cluster="image")
+
+    Commands:
+        obygaze audit cooc captions.csv --things objects --cluster image
+    """
+
+
+@done_in("obygaze.audits.gender")
+def audit_gender_score(captions: str | Path) -> GenderAudit:
+    """Score how strongly each caption of a table leans to a gender.
+
+    Args:
+        captions: A CSV table with the columns lm, sim, prob, or with caption, lm_man, sim_man,
+            lm_woman, sim_woman, prob for captions in both wordings.
+
+    Example:
+        audit = audit_gender_score("captions.csv")
+
+    Commands:
+        obygaze audit gender-score captions.csv
+    """
+
+
+@done_in("obygaze.audits.mediaeval")
+def audit_mediaeval(
+    runs: Annotated[Sequence[str | Path], Option("--run")],
+    *,
+    qrels: str | Path | None = None,
+    manifest: Manifest | str | Path | None = None,
+    precision: Literal["float32", "float64"] = "float32",
+    workspace: str | Path | None = None,
+) -> MediaEvalAudit:
+    """Score predictions for MediaEval 2015, a contest on violence and emotion in films.
+
+    A run is a file of predictions. Runs for violence rank clips, and are scored by average
+    precision; runs for affect give each clip a class of valence (pleasant or not) and of arousal
+    (calm or excited), and are scored by accuracy.
+
+    Runs are scored against either --qrels or --manifest. If the official split is known, only its
+    test clips are scored. Runs name clips as the official files do: ACCEDE00001.mp4. A JSON file
+    of the same name beside each run has the field external_data; at most five runs per subtask
+    are allowed, one of them without external data.
+
+    Args:
+        runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
+        qrels: TREC judgements of violence.
+        manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
+        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
+
+    Commands:
+        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
+        obygaze audit mediaeval --manifest liris-accede --run affect.txt
+    """

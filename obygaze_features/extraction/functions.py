@@ -1,0 +1,273 @@
+"""The functions of `obygaze extract` and `og.extraction`; other modules do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import click
+
+from obygaze_features.core.commands import SessionCommand
+from obygaze_features.core.console import ProgressBars, silent
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.lazy import done_in
+from obygaze_features.core.machine import MAX_WORKERS
+from obygaze_features.core.options import ADVANCED, PYTHON_ONLY, Option
+from obygaze_features.core.workspace import PathLike
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.costs import Cost
+    from obygaze_features.extraction.results import Extraction, Watch
+    from obygaze_features.extraction.search import Hits
+    from obygaze_features.extraction.slurm import SlurmScript
+    from obygaze_features.extraction.stored import StatusOfStores
+    from obygaze_features.manifest.model import Manifest
+    from obygaze_features.store.reading import Store
+
+TIMEOUT_S = 300.0
+
+# The titles of groups of options.
+CLIPS = "Clips"
+FEATURES = "Features"
+MACHINE = "Machine"
+
+# The parameters that `plan` and `run` share.
+Backbones: TypeAlias = Annotated[
+    str | Sequence[str],
+    Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
+]
+Arrays: TypeAlias = Annotated[
+    Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
+]
+Weights: TypeAlias = Annotated[
+    Sequence[str] | Mapping[str, PathLike],
+    Option(metavar="[NAME=]PATH", group=FEATURES, is_repeated=True),
+]
+Stores: TypeAlias = Annotated[
+    Mapping[str, PathLike] | None,
+    Option("--store", metavar="NAME=STORE", group=FEATURES),
+]
+Precision: TypeAlias = Annotated[
+    Literal["float32", "bfloat16", "float16"], Option(group=FEATURES)
+]
+Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
+
+
+@done_in("obygaze_features.extraction.costs")
+def plan_extraction(
+    manifest: PathLike | Manifest,
+    backbones: Backbones = (),
+    *,
+    arrays: Arrays = (),
+    weights: Weights = (),
+    stores: Stores = None,
+    dtype: Precision = "float32",
+    device: Device = "cpu",
+    workspace: PathLike | None = None,
+) -> Cost:
+    """Count what is missing, and measure one clip.
+
+    One clip is decoded, and one is computed with each backbone. No store is changed or made. On a
+    disk without hard links, a run needs twice the size. The weights must be there (`obygaze
+    backbones fetch`); none are downloaded. The exit code is 5 where `extract run` would refuse to
+    add to a store.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: A backbone, or your own code (FILE.py:NAME).
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        dtype: Compute in this precision.
+        device: The device that computes: cpu, cuda or cuda:1.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
+        obygaze extract plan obygaze12 -b clip-b16 --arrays clip,pooled,tokens --json
+    """
+
+
+@done_in("obygaze_features.extraction.extracting")
+def extract(
+    manifest: PathLike | Manifest,
+    backbones: Backbones = (),
+    *,
+    retry_failed: Annotated[bool, Option(group=CLIPS)] = False,
+    as_planned: Annotated[bool, Option(group=CLIPS)] = False,
+    accept_damaged: Annotated[bool, Option(group=CLIPS)] = False,
+    timeout_s: Annotated[float, Option("--timeout", above=0, group=CLIPS)] = TIMEOUT_S,
+    arrays: Arrays = (),
+    weights: Weights = (),
+    stores: Stores = None,
+    dtype: Precision = "float32",
+    licence: Annotated[str, Option(group=FEATURES)] = "",
+    device: Device = "cpu",
+    workers: Annotated[
+        int | None,
+        Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
+    ] = None,
+    batch: Annotated[int | None, Option(least=1, group=MACHINE)] = None,
+    mixed: Annotated[bool, Option(group=ADVANCED)] = False,
+    seal_now: Annotated[bool, Option(group=ADVANCED)] = False,
+    watch: Annotated[Watch | None, PYTHON_ONLY] = None,
+    progress: bool | ProgressBars = False,
+    note: Callable[[str], object] = silent,
+    workspace: PathLike | None = None,
+) -> Extraction:
+    """Extract what is missing; the same command resumes.
+
+    All backbones share one decoding of each clip. Any number of these commands may fill the same
+    stores at once, on any machine. A clip that fails is a row with its reason; the run goes on and
+    ends with exit code 3, or 1 if no clip was extracted. Ctrl-C stops when the batch at work is
+    computed, a second one at once; finished blocks are kept. A complete store is sealed. Once more,
+    the command extracts what its store does not have: clips that are new in the manifest, arrays,
+    clips whose video is new; the new store takes the place of the old one, which is kept beside it.
+    The exit code is 5 if the store has another recipe, if the times or the video of its clips
+    changed, or if it is being filled by another version or kind of device.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: A backbone, or your own code (FILE.py:NAME).
+        retry_failed: Try clips again that failed.
+        as_planned: Finish a store as it was planned, although the manifest changed since.
+        accept_damaged: Take what the decoder gives of damaged pictures.
+        timeout_s: Seconds to decode one clip.
+        arrays: The arrays to store, of the backbones that have one of them. [default: all but
+            tokens, or those of the store]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        dtype: Compute in this precision.
+        licence: The licence of the features. [default: the manifest's]
+        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all, the idle ones.
+        workers: Processes that decode or read.
+        batch: Clips computed at once. [default: as many as fit]
+        mixed: Add to clips of another version or kind of device.
+        seal_now: Seal what is there; the other clips fail with 'not extracted'.
+        watch: Is called with each row that is decoded, and whether it failed.
+        progress: Show a progress bar on stderr.
+        note: Is called with what a person should know before the run.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> (state,) = og.extract("trailers", "descriptors")
+        >>> state.ok, state.failed
+        (2, 1)
+
+    Commands:
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
+        obygaze extract run obygaze12 -b descriptors --workers 4
+        obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
+    """
+
+
+@done_in("obygaze_features.extraction.slurm")
+def write_slurm_script(
+    words: Annotated[Sequence[str], Option(metavar="MANIFEST -b BACKBONE...")],
+    *,
+    tasks: Annotated[int, Option(least=1)],
+    out: Annotated[PathLike, Option("-o --output", is_file=True)],
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> SlurmScript:
+    """Write a Slurm script whose tasks share a run.
+
+    It takes all options of `obygaze extract run`, which each task gets, and after -- those of
+    sbatch. The weights must be there (`obygaze backbones fetch`); none are downloaded. Exit codes
+    of a task are those of `obygaze extract run`. A task is queued again when it is preempted or its
+    node fails; after a time limit, submit the script again. Logs are in the folder logs of the
+    workspace.
+
+    Args:
+        words: What follows `extract run`; after a word `--`, the options of sbatch, which override
+            those of the script.
+        tasks: Number of tasks.
+        out: File of the script.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh
+        obygaze extract slurm films -b clip-b16 --device cuda --tasks 4 -o night.sh -- --gres gpu:1
+        obygaze extract slurm films -b descriptors --tasks 8 -o night.sh -- -p long --time 8:00:00
+    """
+
+
+@done_in("obygaze_features.extraction.stored")
+def extraction_status(
+    stores: Sequence[str], *, workspace: PathLike | None = None
+) -> StatusOfStores:
+    """Show the progress of stores.
+
+    It can be read during a run: of a store that is being filled, it counts blocks. The name of a
+    manifest stands for the stores of its clips.
+
+    Args:
+        stores: The names or the folders of stores, or the names of manifests.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract status obygaze12.xclip-b16-k600-zs
+        obygaze extract status obygaze12 --json
+    """
+
+
+@done_in("obygaze_features.extraction.search")
+def search(
+    store: Store | PathLike,
+    *,
+    text: Annotated[str | None, Option(metavar="WORDS")] = None,
+    like: Annotated[str | None, Option(metavar="CLIP")] = None,
+    array: str | None = None,
+    top: Annotated[int, Option(least=1)] = 20,
+    weights: str | None = None,
+    out: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> Hits:
+    """Find clips by a text or a clip.
+
+    A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
+    `obygaze manifest export elan MANIFEST --predictions FILE`.
+
+    Of a clip with several vectors, such as frames, the one most like the query counts; frames that
+    pad a short clip do not count. The store is read part by part.
+
+    Args:
+        store: A store, its name in the workspace, or a path or URL.
+        text: Find clips like this text.
+        like: Find clips like this one.
+        array: The features to compare. [default: clip, or the first array]
+        top: How many clips.
+        weights: Weights of the text tower. [default: the backbone's own]
+        out: Write the clips to this file: .csv or .xlsx.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> len(og.search("mine", like="alba-001", top=5))
+        5
+
+    Commands:
+        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
+        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
+    """
+
+
+class SlurmCommand(SessionCommand):
+    """A command that takes the options of other commands: those it does not know, and `--`."""
+
+    ignore_unknown_options = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; of a single `--`, click would tell nothing."""
+        if "--" in args:
+            place = args.index("--")
+            args = [*args[:place], "--", *args[place:]]
+        return super().parse_args(ctx, args)
+
+
+slurm_command = command_of(write_slurm_script, "slurm", kind=SlurmCommand)

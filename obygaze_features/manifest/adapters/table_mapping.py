@@ -1,0 +1,443 @@
+"""The mapping of a table: what its columns and words are in a manifest, as a TOML file.
+
+A table that does not fit gives a draft of its mapping. In a draft, a person writes something in
+place of each `?` behind a `=`. A `?` before it is a column that may stay under its own name.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.schema_check import Table, read_toml, table_of
+from obygaze_features.core.schema_rules import choice, filled, whole
+from obygaze_features.core.tables import CsvTable, TableRow
+from obygaze_features.core.workbooks import is_workbook
+from obygaze_features.manifest.adapters.table_times import (
+    SHORT_TIMES,
+    TIMES,
+    is_short,
+    is_time,
+)
+from obygaze_features.manifest.io import toml_string
+from obygaze_features.manifest.model import (
+    COLUMNS,
+    FOLD_PREFIX,
+    LEVELS,
+    concept_name,
+)
+from obygaze_features.manifest.spans import FILM_TIMES
+from obygaze_features.manifest.vocabulary import (
+    MODALITIES,
+    canonical_concept,
+    canonical_level,
+    concepts,
+)
+
+NEEDED = ("clip_id", "movie_id")
+FRAMES = ("start_frame", "end_frame")
+# The columns of a manifest that another command reads, beside fold:NAME.
+TARGETS = (
+    *COLUMNS,
+    *("annotator", "movie_title", "comment", "framerate"),
+    *("start_frame", "end_frame", "film_start_s", "film_end_s"),
+)
+CONSTANT = "="
+# What a table may have between the concepts of a cell, beside `|`.
+SEPARATORS = (";", ",", "/")
+# Columns with more words are no levels.
+MOST_LEVELS = 5
+MOST_CONCEPTS = 20
+# A column with this many times for each other cell is one of times.
+MOST_WRONG = 4
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+# Lines of a draft: a column that stays, and what a person is to write.
+_STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
+_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*\?[ \t]*(?:#.*)?')
+FILLED_TABLE = Table(others=filled)
+
+
+@dataclass(frozen=True)
+class TableMapping:
+    """How to read a table: its columns, and the meaning of its words for levels and concepts.
+
+    `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
+    `modalities` adds concepts that are not in the vocabulary, each with its modality; in a file,
+    [concepts] may give a word its modality at once. `id` is the form of clip ids, where they are
+    made of columns. `times` says what 1:05 is.
+    """
+
+    columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
+    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(
+        default_factory=dict
+    )
+    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
+    modalities: Annotated[
+        Mapping[str, str], Table(others=choice(MODALITIES), names=concept_name)
+    ] = field(default_factory=dict)
+    separator: Annotated[str, filled] = "|"
+    sheet: Annotated[str, filled] = ""
+    header_row: Annotated[int | None, whole(1)] = None
+    id: Annotated[str, filled] = ""
+    times: Annotated[str, choice(SHORT_TIMES)] = ""
+    dataset: Annotated[str, filled] = ""
+    licence: Annotated[str, filled] = ""
+    citation: Annotated[str, filled] = ""
+
+    def level(self, word: str) -> str | None:
+        """Return the level that a word of the table means, None for an unknown word."""
+        return self.levels.get(word) or canonical_level(word)
+
+    def concept(self, word: str) -> str | None:
+        """Return the concept that a word of the table means, None for an unknown word."""
+        if word in self.modalities:
+            return word
+        return self.concepts.get(word) or canonical_concept(word)
+
+
+def read_mapping(path: Path) -> TableMapping:
+    """Return the mapping in a TOML file, or raise one error of all its violations."""
+    require_file(path)
+    data = _STAYS.sub(b"", path.read_bytes())
+    open_lines = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        if _OPEN.fullmatch(line):
+            shown = line.decode("utf-8", "replace").strip()
+            open_lines.append(f"{path}:{number}: {shown}")
+    if open_lines:
+        raise FixInput(
+            "the mapping still has a ? behind a =",
+            where=str(path),
+            hint="write a value in quotes in place of it, or delete the line",
+            details=open_lines,
+        )
+    document = read_toml(data, str(path))
+    mapping: TableMapping = document.check(table_of(TableMapping))
+    modality_of = dict(mapping.modalities)
+    meanings = {}
+    for word, meaning in mapping.concepts.items():
+        if meaning in MODALITIES:
+            modality_of[word] = meaning
+        else:
+            meanings[word] = meaning
+    for word, concept in meanings.items():
+        if concept not in concepts() and concept not in modality_of:
+            document.add(
+                f"concepts.{word}",
+                f"unknown concept {concept!r}, expected {', '.join(concepts())}, or for a concept"
+                f" of your own its modality: {', '.join(MODALITIES)}",
+            )
+    document.raise_if_any("the mapping is not valid")
+    return replace(mapping, concepts=meanings, modalities=modality_of)
+
+
+def chosen_mapping(
+    table: Path,
+    mapping: TableMapping | str | Path | None,
+    *,
+    columns: Mapping[str, str],
+    **options: Any,
+) -> TableMapping:
+    """Return a mapping in which the options that were given take the place of its own."""
+    if isinstance(mapping, str | Path):
+        mapping = read_mapping(Path(mapping))
+    mapping = mapping or TableMapping()
+    # A mapping is for tables of both kinds; options are for this one.
+    if not is_workbook(table):
+        mapping = replace(mapping, sheet="")
+    given = {name: value for name, value in options.items() if value}
+    return replace(mapping, columns={**mapping.columns, **columns}, **given)
+
+
+def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
+    """Return a mapping with all columns and words of a table that it, or the program, reads."""
+    named = rows[0].cells if rows else {}
+    columns = dict(mapping.columns)
+    for target in (*COLUMNS, "annotator", "movie_title"):
+        if target in named and not (target == "clip_id" and mapping.id):
+            columns.setdefault(target, target)
+    levels = dict(mapping.levels)
+    for word in _words(rows, columns.get("level", "")):
+        level = mapping.level(word)
+        if level is not None and level != word:
+            levels[word] = level
+    meanings = dict(mapping.concepts)
+    for cell in _words(rows, columns.get("concepts", "")):
+        for word in map(str.strip, cell.split(mapping.separator)):
+            concept = mapping.concept(word)
+            if concept is not None and concept != word:
+                meanings[word] = concept
+    return replace(mapping, columns=columns, levels=levels, concepts=meanings)
+
+
+def _words(rows: Sequence[TableRow], column: str) -> list[str]:
+    """Return the different cells of a column that are not empty."""
+    cells = (row.cells.get(column, "").strip() for row in rows)
+    return list(dict.fromkeys(cell for cell in cells if cell))
+
+
+def write_mapping_file(path: Path, mapping: object) -> None:
+    """Write a mapping, a dataclass of texts, numbers and tables, as a TOML file."""
+    lines = []
+    tables = []
+    for name, value in vars(mapping).items():
+        if isinstance(value, Mapping):
+            if value:
+                tables += ["", f"[{name}]", *_toml_lines(value)]
+        elif value not in ("", None):
+            lines += _toml_lines({name: value})
+    text = "\n".join([*lines, *tables, ""]).lstrip("\n")
+    try:
+        write_new(path, text.encode("utf-8"))
+    except AlreadyThere as error:
+        error.hint = "choose another name, or delete the file"
+        raise
+
+
+def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
+    """Return lines `name = value` of TOML; a name with other signs is quoted."""
+    lines = []
+    for name, value in values.items():
+        key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
+        shown = toml_string(value) if isinstance(value, str) else str(value)
+        lines.append(f"{key} = {shown}")
+    return lines
+
+
+def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
+    """Return the text of a mapping of a table that does not fit, with `?` for what is not known.
+
+    Args:
+        table: The table, of which only the text was read.
+        mapping: What is known already.
+        reread: The command that reads the table with the draft.
+    """
+    lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
+    for name in ("sheet", "header_row", "dataset", "licence", "citation"):
+        value = getattr(mapping, name)
+        if value:
+            lines += _toml_lines({name: value})
+    lines += _draft_of_separator(table, mapping)
+    lines += _draft_of_ids(table, mapping)
+    lines += _draft_of_times(table, mapping)
+    lines += _draft_of_columns(table, mapping)
+    lines += _draft_of_levels(table, mapping)
+    lines += _draft_of_concepts(table, mapping)
+    if mapping.modalities:
+        lines += ["", "[modalities]", *_toml_lines(mapping.modalities)]
+    return "\n".join([*lines, ""])
+
+
+def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the lines on the form of ids, where ids are not all in one column."""
+    if mapping.id:
+        return _toml_lines({"id": mapping.id})
+    clip, film = (mapping.columns.get(name, name) for name in NEEDED)
+    if clip not in table.columns:
+        return [
+            "",
+            '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot:03d}" film and'
+            " number,",
+            '# "{movie_id}-{count:03d}" counts the clips of each film.',
+            "id = ?",
+        ]
+    n_rows = _counts(table.rows, clip)
+    if film not in table.columns and max(n_rows.values(), default=0) > 1:
+        return [
+            "",
+            f"# {toml_string(clip)} has equal ids. In several films, they are",
+            f'# "{{movie_id}}-{{{clip}}}"; of several annotators, "{{{clip}}}".',
+            "id = ?",
+        ]
+    films_of_clip: dict[str, set[str]] = {}
+    for row in table.rows:
+        films_of_clip.setdefault(row[clip], set()).add(row.cells.get(film, ""))
+    if any(len(films) > 1 for films in films_of_clip.values()):
+        form = toml_string(f"{{movie_id}}-{{{clip}}}")
+        return ["", "# The ids begin anew in each film.", f"id = {form}"]
+    return []
+
+
+def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the lines on times such as 1:05, in columns of times, or that may be such."""
+    if mapping.times:
+        return _toml_lines({"times": mapping.times})
+    mapped = {mapping.columns.get(name, name) for name in (*TIMES, *FILM_TIMES)}
+    for column in table.filled_columns:
+        cells = _words(table.rows, column)
+        unclear = [cell for cell in cells if is_short(cell)]
+        if unclear and (column in mapped or _has_times(cells)):
+            forms = " or ".join(map(toml_string, SHORT_TIMES))
+            return [
+                "",
+                f"# {unclear[0]} in {toml_string(column)} is {forms}.",
+                "times = ?",
+            ]
+    return []
+
+
+def _has_times(cells: Sequence[str]) -> bool:
+    """Return whether a column looks like one of times, some of which may be typing errors."""
+    n_times = sum(map(is_time, cells))
+    return n_times > MOST_WRONG * (len(cells) - n_times)
+
+
+def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return the line on what stands between the concepts of a cell."""
+    column = mapping.columns.get("concepts", "concepts")
+    cells = _words(table.rows, column)
+    unknown = [cell for cell in cells if mapping.concept(cell) is None]
+    sign = _separator_of(unknown, mapping)
+    if sign == mapping.separator:
+        return _toml_lines({"separator": sign})
+    shown = next(cell for cell in unknown if sign in cell)
+    return [
+        "",
+        f"# Such as {toml_string(sign)} in {toml_string(shown)}.",
+        "separator = ?",
+    ]
+
+
+def _separator_of(cells: Sequence[str], mapping: TableMapping) -> str:
+    """Return what seems to stand between the concepts of cells."""
+    for sign in (mapping.separator, *SEPARATORS):
+        if any(sign in cell for cell in cells):
+            return sign
+    return mapping.separator
+
+
+def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return a line for each column, and each constant; of an unknown target, with first cells."""
+    lines = [
+        "",
+        "[columns]",
+        "# A column may become, left of the =, one of: movie_id (the film, which all tables need),",
+        "# start_s, end_s (or start_frame, end_frame and framerate), level, concepts, annotator,",
+        '# comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
+        "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
+    ]
+    target_of = {}
+    for target, source in mapping.columns.items():
+        if source.startswith(CONSTANT):
+            lines += _toml_lines({target: source})
+        target_of[source] = target
+    for column in filter(None, dict.fromkeys(table.columns)):
+        if column in TARGETS or column.startswith(FOLD_PREFIX):
+            target_of.setdefault(column, column)
+        words = _words(table.rows, column)
+        if _has_times(words):
+            wrong = [word for word in words if not is_time(word)]
+            for row in table.rows:
+                if row[column].strip() in wrong:
+                    shown = toml_string(row[column])
+                    lines.append(f"# Line {row.line} of the table: {shown} is no time.")
+        if column in target_of:
+            lines += _toml_lines({target_of[column]: column})
+        else:
+            first = ", ".join(words[:3])
+            shown = " ".join(first.split())[:40]
+            lines.append(f"? = {toml_string(column)}  # {shown}".rstrip())
+    return lines
+
+
+def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return a line for each word of the column of levels, or of columns that may be one."""
+    lines = _toml_lines(mapping.levels)
+    column = mapping.columns.get("level", "level")
+    if column in table.columns:
+        n_rows = _counts(table.rows, column)
+        unknown = {word: n for word, n in n_rows.items() if mapping.level(word) is None}
+        if unknown:
+            lines += [
+                f"# One of {', '.join(LEVELS)}. Where these words are no levels, write a name of",
+                f"# your own for the column {toml_string(column)} above, in place of level.",
+            ]
+        lines += _asked(unknown)
+    else:
+        for name in _columns_of_words(table, mapping):
+            shown = toml_string(name)
+            lines.append(f"# Only if {shown} is the level ({', '.join(LEVELS)}):")
+            lines += _asked(_counts(table.rows, name), "# ")
+    return ["", "[levels]", *lines] if lines else []
+
+
+def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
+    """Return a line for each unknown word of the column of concepts, or of one that may be it."""
+    lines = _toml_lines(mapping.concepts)
+    column = mapping.columns.get("concepts", "concepts")
+    known = [
+        f"# One of {', '.join(concepts())},",
+        f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
+    ]
+    if column in table.columns:
+        unknown = _parts(table, column, mapping)
+        lines += known if unknown else []
+        lines += _asked(unknown)
+        return ["", "[concepts]", *lines] if lines else []
+    for name in _unmapped(table, mapping):
+        sign = _separator_of(_words(table.rows, name), mapping)
+        unknown = _parts(table, name, mapping)
+        if _has_several(table, name, mapping) and len(unknown) <= MOST_CONCEPTS:
+            shown = f"separator = {toml_string(sign)}"
+            has = f"{toml_string(name)} has the concepts"
+            lines.append(f"# Only if {has}, with {shown} above:")
+            lines += _asked(unknown, "# ")
+    return ["", "[concepts]", *known, *lines] if lines else []
+
+
+def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
+    """Return the lines that ask for the meaning of words, each with its number of rows."""
+    return [
+        f"{start}{toml_string(word)} = ?  # {count(n, 'time')}"
+        for word, n in words.items()
+    ]
+
+
+def _parts(table: CsvTable, column: str, mapping: TableMapping) -> Counter[str]:
+    """Return the words between separators that are no concepts, each with its number of rows."""
+    cells = _counts(table.rows, column)
+    sign = _separator_of(
+        [cell for cell in cells if mapping.concept(cell) is None], mapping
+    )
+    unknown: Counter[str] = Counter()
+    for cell, n_rows in cells.items():
+        for word in map(str.strip, cell.split(sign)):
+            if word and mapping.concept(word) is None:
+                unknown[word] += n_rows
+    return unknown
+
+
+def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
+    """Yield the columns without a target that have neither numbers nor times."""
+    mapped = {*mapping.columns.values(), *TARGETS, ""}
+    for column in table.filled_columns:
+        if column not in mapped and not any(map(is_time, _words(table.rows, column))):
+            yield column
+
+
+def _has_several(table: CsvTable, column: str, mapping: TableMapping) -> bool:
+    """Return whether a cell of a column seems to have several words with a sign between them."""
+    cells = _words(table.rows, column)
+    sign = _separator_of(cells, mapping)
+    return any(sign in cell for cell in cells)
+
+
+def _columns_of_words(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
+    """Yield the columns without a target that have few words, each of several rows."""
+    for column in _unmapped(table, mapping):
+        n_words = len(_words(table.rows, column))
+        if _has_several(table, column, mapping):
+            continue
+        if 1 < n_words <= min(MOST_LEVELS, len(table.rows) / 2):
+            yield column
+
+
+def _counts(rows: Sequence[TableRow], column: str) -> Counter[str]:
+    """Return the cells of a column that are not empty, each with its number of rows."""
+    cells = (row.cells.get(column, "").strip() for row in rows)
+    return Counter(filter(None, cells))

@@ -1,0 +1,410 @@
+"""The functions of `obygaze store` and `og.store`; other modules of this room do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from obygaze_features.core.clip_ids import ClipIds
+from obygaze_features.core.console import Progress
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.lazy import done_in
+from obygaze_features.core.options import CLIPS, Bar, Option
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.written_tables import Listing
+
+if TYPE_CHECKING:
+    from obygaze_features.manifest.model import Clip, Manifest
+    from obygaze_features.store.changing import Changed
+    from obygaze_features.store.copying import Copied
+    from obygaze_features.store.describing import StoreList, StorePage
+    from obygaze_features.store.exporting import Exported
+    from obygaze_features.store.files import Files
+    from obygaze_features.store.importing.features import Imported
+    from obygaze_features.store.publishing import StoreCard
+    from obygaze_features.store.reading import Store
+    from obygaze_features.store.verifying import VerifyReport
+
+ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet"]
+ExportFormat = Literal["npz", "hdf5", "parquet"]
+Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
+
+# The titles of groups of options.
+CONTENT = "What is in the files"
+STORAGE = "How they are stored"
+FACTS = "Facts to keep"
+TERMS = "Licence"
+PUBLICATION = "Publication"
+
+
+@done_in("obygaze_features.store.describing")
+def list_stores(*, workspace: PathLike | None = None) -> StoreList:
+    """List the stores of the workspace.
+
+    A store that is being filled is a line of its own, whether or not its name has a store.
+
+    Args:
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store ls
+        obygaze -C /data/films store ls --json
+    """
+
+
+@done_in("obygaze_features.store.describing")
+def describe_store(
+    store: PathLike | Store,
+    *,
+    clips: bool = False,
+    workspace: PathLike | None = None,
+) -> StorePage:
+    """Explain what a store has and how it was made.
+
+    STORE is a store of the workspace, a folder or a URL. Only small files are read.
+
+    Args:
+        store: The store.
+        clips: List its clips, and why some have no features; -o writes this list to a file.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store info obygaze12-xclip
+        obygaze store info https://example.org/stores/obygaze12-xclip --json
+        obygaze store info obygaze12-xclip --clips -o clips.xlsx
+    """
+
+
+info_command = command_of(
+    describe_store, "info", then=Listing.write, then_group="Options"
+)
+
+
+@done_in("obygaze_features.store.verifying")
+def verify(
+    store: PathLike | Files | Store,
+    *,
+    hashes: Annotated[bool, Option("--hash")] = False,
+    source: PathLike | Store | None = None,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("verify")] = None,
+    workspace: PathLike | None = None,
+) -> VerifyReport:
+    """Check that a store is whole and undamaged.
+
+    Without options, check that every file exists and has its length; a changed byte is found with
+    --hash. If a file is not as the store lists it, the exit code is 4 and each such file is named.
+
+    A store that is consistent says nothing of who made it: with --expect and the seal that
+    `obygaze store info` shows to its publisher, another store ends with the exit code 5. An address
+    may end with #sha256=... in place of --expect.
+
+    With --source, a copy whose source was replaced is named in a warning, with the reason and what
+    was withdrawn since. Another store is an error (exit code 5).
+
+    Args:
+        store: The store.
+        hashes: Read every byte; compare the SHA-256 of each file, each chunk, and all tables.
+        source: The store that this one was copied from: was it replaced?
+        expect: The seal of the store, from its publisher.
+        progress: Counts the bytes of the files that were checked.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store verify obygaze12-xclip
+        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
+        obygaze store verify obygaze12-xclip --source https://example.org/stores/obygaze12-xclip
+    """
+
+
+@done_in("obygaze_features.store.changing")
+def subset(
+    store: PathLike | Store,
+    path: Annotated[PathLike | None, Option("-o --output", metavar="NAME")] = None,
+    *,
+    films: Annotated[Iterable[str] | None, Option("--film")] = None,
+    clips: Annotated[ClipIds | Iterable[str | Clip] | None, CLIPS] = None,
+    arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
+    without: Annotated[Sequence[str], Option(metavar="FILM|CLIP")] = (),
+    reason: str = "",
+    author: str = "",
+    progress: Annotated[Progress | None, Bar("copy")] = None,
+    workspace: PathLike | None = None,
+) -> Changed:
+    """Make a store of some clips or arrays of a store, or withdraw clips of it.
+
+    With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
+    a URL, and only what is needed of it is read.
+
+    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
+    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
+    the workspace has them is listed: the store that was replaced, other stores, exports, tables of
+    scores, runs, models and exported pages.
+
+    Args:
+        store: The store.
+        path: The new store: a name or a folder.
+        films: Only the clips of this film, an id.
+        clips: Only these clips, separated by commas, or those in a file: one id a line, or a
+            column clip_id. In Python also clips of a manifest.
+        arrays: Only this array, with the times and the mask of its frames.
+        without: The id of a film or clip that is left out, or withdrawn.
+        reason: Why they are withdrawn, in one sentence.
+        author: Who withdraws them.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store subset obygaze12-xclip --film tt0108160 -o one-film
+        obygaze store subset https://example.org/xclip --array pooled --clips chosen.txt -o small
+        obygaze store subset obygaze12-xclip --without tt0108160 --reason "asked for by its owner"
+    """
+
+
+@done_in("obygaze_features.store.changing")
+def merge(
+    stores: Sequence[PathLike | Store],
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    *,
+    licence: str = "",
+    progress: Annotated[Progress | None, Bar("copy")] = None,
+    workspace: PathLike | None = None,
+) -> Changed:
+    """Make one store of several, which have one recipe and equal arrays.
+
+    A clip that has features in two stores must have the same numbers in both; one that has them in
+    one store is taken from there. Two clips of one id are an error: their films or times differ.
+    What one of the stores lists as withdrawn is withdrawn in the new store; a warning names what
+    other stores of the workspace list as withdrawn. All citations are kept.
+
+    Args:
+        stores: The stores, near or far.
+        path: The new store: a name or a folder.
+        licence: The licence of the new store, where those of the stores differ.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store merge films-1-6 films-7-12 -o all-films
+    """
+
+
+@done_in("obygaze_features.store.importing.features")
+def import_features(
+    format: ImportFormat,
+    source: Annotated[str | Path, Option(exists="path")],
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    *,
+    arrays: Annotated[
+        Mapping[str, str] | None, Option("--array", metavar="NAME=KEY", group=CONTENT)
+    ] = None,
+    id_key: Annotated[str | None, Option(group=CONTENT)] = None,
+    manifest: Annotated[PathLike | Manifest | None, Option(group=CONTENT)] = None,
+    pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
+    backbone: Annotated[str, Option(group=FACTS)] = "",
+    facts: Annotated[
+        Mapping[str, str] | None,
+        Option("--fact", metavar="KEY=VALUE", group=FACTS),
+    ] = None,
+    licence: Annotated[str, Option(group=FACTS)] = "",
+    citation: Annotated[str | None, Option(group=FACTS)] = None,
+    progress: Annotated[Progress | None, Bar("import")] = None,
+    workspace: PathLike | None = None,
+) -> Imported:
+    """Make a store from features in another format.
+
+    The recipe of the new store is marked unknown and has only the facts that you give. Imports with
+    the same --backbone and --fact have the same recipe: they can be merged, and a model of one
+    takes the other. Without --backbone, no other file has the recipe. Clips without usable features
+    are failed rows. Numbers become float32; several float16 vectors a clip stay float16. An array
+    called mask says which frames are real, time_s and asked_s when they are: they come with the
+    arrays of frames, and --pool leaves padding out.
+
+    Of an export of this program, arrays, films, times, licence and citation are kept as they were
+    in the store.
+
+    pth: a folder FEATURES/<film>/<video>.pth, as the released code has it. A tensor is [1, D], or
+    [1, tokens, D]. Files that could run code are refused.
+
+    hdf5: a file with a dataset a clip, or with one array and ids. The path in --array NAME=PATH
+    gives the layout: '{id}' (found without it) or '{id}/features' for a dataset a clip, 'features'
+    with --id-key for one array of all.
+
+    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
+    the array clip if its name says nothing, such as x or features.
+
+    npy: a folder. Each file is a clip, in one folder or in one for each film.
+
+    parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
+    numbers that have one size.
+
+    Args:
+        format: The format of the files.
+        source: The file or folder.
+        path: The new store: a name or a folder.
+        arrays: Store the array, column or dataset path KEY under NAME.
+        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
+        manifest: A row for each clip of this manifest.
+        pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
+            further array (also), or in place of them (only; a name of --array stays). [default:
+            also, for tokens; else none]
+        backbone: The model that made them.
+        facts: A fact to keep with the features.
+        licence: The licence of the features. That of the manifest is of its labels, and not taken.
+        citation: What to cite for them. [default: the export's, or the manifest's]
+        progress: Counts clips, twice: when they are checked and when they are written.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store import npz xclip.npz --id-key names --array clip=X --backbone x-clip -o xclip
+        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
+        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
+        obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
+        obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
+        obygaze store import parquet xclip --manifest obygaze12 -o xclip
+        obygaze store import npy features --manifest obygaze12 -o mine
+    """
+
+
+@done_in("obygaze_features.store.exporting")
+def export_features(
+    store: PathLike | Store,
+    path: Annotated[str | Path, Option(metavar="OUTPUT")],
+    format: Annotated[ExportFormat, Option(is_first=True)],
+    *,
+    arrays: Annotated[Sequence[str], Option("--array", shown_default="all")] = (),
+    labels: Annotated[
+        PathLike | Manifest | None,
+        Option("--with-labels", metavar="MANIFEST"),
+    ] = None,
+    progress: Annotated[Progress | None, Bar("export")] = None,
+    workspace: PathLike | None = None,
+) -> Exported:
+    """Write the features of a store in another format.
+
+    Clips without features are left out and listed (exit code 3, unless they were withdrawn), and
+    the output says what else of the store is not exported. Licence, citation, recipe and seal go
+    with the features: as the array `obygaze_origin` of an npz file, the attribute of that name of
+    an HDF5 file, and in the metadata of a Parquet file. `obygaze store import` reads all of it.
+
+    parquet is a folder with data/features.parquet, a table with a row a clip and a column an array,
+    by default of the arrays with one vector a clip, and a README.md by which datasets.load_dataset
+    and the hub read it.
+
+    Args:
+        store: The store.
+        path: The new file; for parquet the new folder.
+        format: The format of the files.
+        arrays: Only this array, with the times and the mask of its frames.
+        labels: parquet: levels and concepts of this manifest become columns.
+        progress: Counts clips, once for each array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store export hdf5 obygaze12-xclip xclip.h5
+        obygaze store export parquet obygaze12-xclip xclip --with-labels obygaze12
+    """
+
+
+@done_in("obygaze_features.store.copying")
+def push(
+    store: PathLike | Store,
+    target: PathLike,
+    *,
+    licence: Annotated[str, Option(group=TERMS)] = "",
+    citation: Annotated[str, Option(group=TERMS)] = "",
+    no_licence: Annotated[bool, Option(group=TERMS)] = False,
+    publish: Annotated[bool, Option(group=PUBLICATION)] = False,
+    creators: Annotated[Sequence[str], Option("--creator", group=PUBLICATION)] = (),
+    progress: Annotated[Progress | None, Bar("push")] = None,
+    workspace: PathLike | None = None,
+) -> Copied:
+    """Send a store to a folder, a bucket or the hub.
+
+    Files that are there already are not sent again; the same command again continues what was
+    interrupted. A store that is there is replaced only if this store has taken its place here. A
+    bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
+    set on the hub is private. While a store is replaced, nobody can read it at the target.
+
+    A store without a licence is refused. --licence and --citation state them: they are written into
+    the head of README.md of the store, which may also be edited, and which is not sealed. A text
+    that was edited at the target stays, unless that of the store was edited too.
+
+    With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
+    too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
+    the store has changed, a push without --publish removes them there.
+
+    Args:
+        store: The store, in a folder of this machine.
+        target: A folder, s3://BUCKET/NAME or hf://OWNER/NAME.
+        licence: Under which licence the features are: CC-BY-4.0.
+        citation: What to cite for them.
+        no_licence: Send the store also if it states no licence.
+        publish: Make it ready for others to find, cite and read.
+        creators: Who made it: "Family, Given", or the name of an institution.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store push obygaze12-xclip s3://films/xclip --licence CC-BY-4.0
+        obygaze store push obygaze12-xclip hf://lab/xclip --publish --creator "Doe, Jane"
+        obygaze store push obygaze12-xclip /mnt/lab/xclip --no-licence
+    """
+
+
+@done_in("obygaze_features.store.copying")
+def pull(
+    source: PathLike | Store,
+    path: Annotated[PathLike | None, Option("-o --output", metavar="NAME")] = None,
+    *,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("pull")] = None,
+    workspace: PathLike | None = None,
+) -> Copied:
+    """Copy a store to this machine.
+
+    From a web server, a bucket, the hub or a folder. The same command again continues an
+    interrupted copy, and every file is checked as it arrives. If an older copy of the store has
+    this name, the new one takes its place. What was withdrawn since is not in it; the older copy
+    and what else has it are listed, each with the line that removes it. The text of README.md stays
+    as you edited it. `obygaze store subset URL` copies a part only.
+
+    Whoever can change the files at an address can make another store of them. #sha256=... at its
+    end, or --expect, refuses any but the store that has this seal.
+
+    Args:
+        source: The store: a name, a folder or a URL.
+        path: The new store: a name or a folder. [default: the last word]
+        expect: The seal of the store, from its publisher.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store pull https://example.org/features/xclip
+        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
+        obygaze store pull hf://lab/obygaze12-xclip -o theirs
+    """
+
+
+@done_in("obygaze_features.store.publishing")
+def describe_as_card(
+    store: PathLike | Store,
+    *,
+    croissant: Annotated[PathLike | None, Option(is_file=True)] = None,
+    workspace: PathLike | None = None,
+) -> StoreCard:
+    """Print the card of a store, as the hub shows it.
+
+    The card says what the store has, how it was made, under which licence, and what is not inside.
+    Licence and citation are those in the head of README.md of the store, which may be edited.
+
+    Args:
+        store: The store.
+        croissant: Write its Croissant metadata to this file too.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store card obygaze12-xclip
+        obygaze store card obygaze12-xclip --croissant croissant.json
+    """

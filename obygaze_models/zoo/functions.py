@@ -1,0 +1,208 @@
+"""The functions of `obygaze models` and `og.models`; other modules do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.lazy import done_in
+from obygaze_features.core.options import CLIPS, Option
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.written_tables import check_output
+
+if TYPE_CHECKING:
+    from obygaze_features.manifest.model import Clip, Manifest
+    from obygaze_features.store.reading import Store
+    from obygaze_models.zoo.overview import ModelCard, ModelList
+    from obygaze_models.zoo.predicting import Predicted, PredictedFiles
+    from obygaze_models.zoo.saving import PushedModel, SavedModel
+
+TRUST = Option("--trust", metavar="NAME")
+
+
+@done_in("obygaze_models.zoo.overview")
+def list_models(*, workspace: PathLike | None = None) -> ModelList:
+    """List the models of the workspace.
+
+    Args:
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models ls
+        obygaze models ls --json
+    """
+
+
+@done_in("obygaze_models.zoo.overview")
+def show_model(
+    model: PathLike | SavedModel, *, workspace: PathLike | None = None
+) -> ModelCard:
+    """Show the card of a model: its facts and its metrics.
+
+    No code of the model is run. Arrays and training clips that are not what model.json says are an
+    error.
+
+    Args:
+        model: The name of a model of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models show films-pcbm
+        obygaze models show models/films-pcbm --json
+    """
+
+
+@done_in("obygaze_models.zoo.predicting")
+def predict(
+    model: PathLike | SavedModel | None = None,
+    store: Annotated[
+        PathLike | Store | None, Option(metavar="[STORE|MANIFEST|FOLDER]")
+    ] = None,
+    clips: Annotated[
+        PathLike | Iterable[str | Clip] | None,
+        replace(CLIPS, shown_default="all"),
+    ] = None,
+    *,
+    manifest: PathLike | Manifest | None = None,
+    affect: Annotated[PathLike | None, Option(metavar="TABLE")] = None,
+    in_sample: bool = False,
+    trust: Annotated[Sequence[str], TRUST] = (),
+    workspace: PathLike | None = None,
+) -> Predicted:
+    """Predict the clips of a store, or of new films, with a model.
+
+    One row per clip: the decision, the probability of each class (of a model without probabilities,
+    such as ridge: one score, positive for the second class) and, for a bottleneck, the margin of
+    each concept and its contribution. A store of other features is an error (exit code 5). A
+    model of segments, trained on a store of windows, needs the manifest of the segments.
+
+    For a manifest or a folder of films, the store of their features is looked for. Where there is
+    none, the error names the command that makes what is missing.
+
+    The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
+    film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip
+    is not known, such as in a store that was imported without a manifest. out-of-fold: it was
+    trained on the clip, and the score is from fits of its evaluation that were not; for a
+    bottleneck, these have no margins. in-sample: it was trained on the clip, and the score is its
+    own (only with --in-sample).
+
+    Args:
+        model: A saved model: its name in the workspace, or its folder.
+        store: Features of the recipe that the model was trained on; or a manifest or a folder of
+            films, of which the workspace has such features.
+        clips: Clip ids to predict, separated by commas, or a file: one id a line, or a column
+            clip_id. In Python also a list of ids, or a manifest.
+        manifest: Predict the clips or segments of this manifest.
+        affect: Take scores of valence and arousal from a table (clip_id, valence, arousal; from -1
+            to 1), in place of a model. --mediaeval writes them as classes: below -0.15 negative,
+            above 0.15 positive, else neutral.
+        in_sample: Score all training clips with the model itself, also those that have an
+            out-of-fold score; such scores are not predictions.
+        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
+            scikit-learn estimator.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> predicted = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
+        >>> predicted.clip_ids, predicted.basis
+        (['alba-001', 'alba-002'], ['out-of-fold', 'film-seen'])
+
+    Commands:
+        obygaze models predict films-pcbm films.descriptors > predictions.csv
+        obygaze models predict films-pcbm new-films/ -o scores.csv
+        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
+        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
+        obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
+        obygaze models predict --affect scores.csv --mediaeval run2.txt
+        obygaze models predict films-ridge whole.descriptors --manifest films
+    """
+
+
+def write_predicted(
+    predicted: Predicted,
+    output: Annotated[PathLike | None, Option("-o --output", metavar="PATH")] = None,
+    *,
+    mediaeval: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    no_external_data: bool = False,
+    force: bool = False,
+) -> PredictedFiles:
+    """Write the scores to files.
+
+    Args:
+        predicted: The scores.
+        output: Write the table to this file, with films and times: .csv or .xlsx.
+        mediaeval: Write a file of predictions for MediaEval 2015, a contest on violence and emotion
+            in films: the scores of a model of two classes as violence, those of --affect as classes
+            of valence and arousal.
+        no_external_data: --mediaeval: neither model nor backbone saw data from outside the task.
+        force: Replace the output if it exists.
+    """
+    return predicted.write(
+        output, mediaeval=mediaeval, no_external_data=no_external_data, force=force
+    )
+
+
+predict_command = command_of(
+    predict, "predict", then=write_predicted, then_group="Options", check=check_output
+)
+
+
+@done_in("obygaze_models.zoo.saving")
+def pull_model(
+    location: str,
+    output: Annotated[
+        PathLike | None,
+        Option(
+            "-o --output", metavar="NAME", shown_default="the last part of LOCATION"
+        ),
+    ] = None,
+    *,
+    force: bool = False,
+    trust: Annotated[Sequence[str], TRUST] = (),
+    workspace: PathLike | None = None,
+) -> SavedModel:
+    """Copy a model into the workspace and check it.
+
+    The model appears only if the sizes and checksums of all its files are correct.
+
+    Args:
+        location: A folder, or an https://, s3:// or hf:// URL.
+        output: Name of the copy.
+        force: Replace the output if it exists.
+        trust: As for `load_model`.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models pull /shared/models/films-pcbm
+        obygaze models pull https://example.org/films-pcbm -o theirs
+    """
+
+
+@done_in("obygaze_models.zoo.saving")
+def push_model(
+    model: PathLike,
+    target: str,
+    *,
+    force: bool = False,
+    trust: Annotated[Sequence[str], TRUST] = (),
+    workspace: PathLike | None = None,
+) -> PushedModel:
+    """Copy a model to a folder, a bucket or the hub.
+
+    It is checked first. Another model that is there is replaced only with --force. A model of own
+    code (FILE.py:NAME) takes the file along, with what this imports of its folder; a module
+    (MODULE:NAME) stays behind.
+
+    Args:
+        model: The name of a model of the workspace, or its folder.
+        target: A folder, or an s3:// or hf:// URL.
+        force: Replace the output if it exists.
+        trust: As for `load_model`.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models push films-pcbm /shared/models/films-pcbm
+        obygaze models push films-pcbm hf://lab/films-pcbm
+    """

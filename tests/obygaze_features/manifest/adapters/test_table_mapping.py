@@ -1,0 +1,210 @@
+"""What a mapping says that no table says: the meaning of 1:05, ids by counting, own words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+from support.workbooks import write_workbook
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
+from obygaze_features.manifest.model import Manifest
+
+CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,1:05\na-2,a,1:05,2:10.5\n"
+LONG_CLOCKS = "clip_id,movie_id,start_s,end_s\na-1,a,0:00,0:01:05\n"
+RATED = """film,from,to,who,rating
+A B,0,5,ada,1
+A B,0,5,ben,2
+A B,5,9,ben,3
+C,0,5,ada,0
+"""
+
+
+def table_of(folder: Path, text: str, name: str = "t.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def spans(manifest: Manifest) -> list[tuple[float | None, float | None]]:
+    return [(clip.start_s, clip.end_s) for clip in manifest]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ("m:ss", [(0.0, 65.0), (65.0, 130.5)]),
+        ("h:mm", [(0.0, 3900.0), (3900.0, 7830.0)]),
+    ],
+)
+def test_a_mapping_says_what_a_time_of_two_numbers_is(
+    tmp_path: Path, times: str, expected: list[tuple[float, float]]
+) -> None:
+    path = table_of(tmp_path, CLOCKS)
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    clause = 'times = "m:ss" or times = "h:mm" in a mapping'
+    # 0:00 is zero in both; the other start is 1:05, in line 3.
+    assert caught.value.details == (
+        f"{path}:3: column 'start_s': '1:05' may be minutes or hours: {clause}",
+        f"{path}:2: column 'end_s': '1:05' may be minutes or hours: {clause} (2 times)",
+    )
+    assert spans(read(path, mapping=TableMapping(times=times)).manifest) == expected
+    # Three numbers are hours, whatever two are.
+    long = table_of(tmp_path, LONG_CLOCKS)
+    assert spans(read(long, mapping=TableMapping(times=times)).manifest) == [(0, 65)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        # 0:03 and 0:45, typed for seconds: no time of the column has seconds.
+        ((180, 2700), "'0:03' may be minutes or hours"),
+        ((180, 2701), (180.0, 2701.0)),
+    ],
+)
+def test_times_of_excel_without_seconds_are_asked_about(
+    tmp_path: Path, seconds: tuple[int, int], expected: object
+) -> None:
+    first, last = (timedelta(seconds=value) for value in seconds)
+    rows = [
+        ["clip_id", "movie_id", "start_s", "end_s"],
+        ["a-1", "a", first, last],
+        ["a-2", "a", timedelta(seconds=seconds[1] % 60), last],
+    ]
+    path = write_workbook(tmp_path / "t.xlsx", {"A": rows})
+    if isinstance(expected, str):
+        with pytest.raises(FixInput) as caught:
+            read(path)
+        assert expected in caught.value.details[0]
+        typed = read(path, mapping=TableMapping(times="m:ss")).manifest
+        assert spans(typed)[0] == (3.0, 45.0)
+    else:
+        assert spans(read(path).manifest)[0] == expected
+
+
+def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
+    tmp_path: Path,
+) -> None:
+    columns = {"movie_id": "film", "start_s": "from", "end_s": "to", "annotator": "who"}
+    path = table_of(tmp_path, RATED)
+    manifest = read(path, columns, form="{movie_id}-{count:02d}").manifest
+    assert manifest.clip_ids == ("A_B-01.ada", "A_B-01.ben", "A_B-02.ben", "C-01.ada")
+    # Without times nobody knows which rows are about one clip.
+    del columns["start_s"], columns["end_s"]
+    with pytest.raises(FixInput) as caught:
+        read(path, columns, form="{movie_id}-{count:02d}")
+    problem = "{count} of annotators' rows needs the times of the clips (4 times)"
+    assert caught.value.details == (f"{path}:2: {problem}",)
+    # A column of this name is what it says.
+    named = table_of(tmp_path, "film,count\na,7\na,9\n", "named.csv")
+    manifest = read(named, {"movie_id": "film"}, form="{film}-{count}").manifest
+    assert manifest.clip_ids == ("a-7", "a-9")
+
+
+def test_a_column_that_is_called_as_one_of_a_manifest_may_get_another_name(
+    tmp_path: Path,
+) -> None:
+    path = table_of(tmp_path, "clip_id,movie_id,level\na-1,a,yes\na-2,a,no\n")
+    imported = read(path, {"verdict": "level"})
+    assert [clip.extra["verdict"] for clip in imported.manifest] == ["yes", "no"]
+    assert [clip.level for clip in imported.manifest] == ["", ""]
+    # Both sides in the wrong order are another mistake.
+    swapped = table_of(tmp_path, "clip_id,movie_id,verdict\na-1,a,S\n", "s.csv")
+    with pytest.raises(FixUsage, match="write the manifest's column first"):
+        read(swapped, {"verdict": "level"})
+
+
+def test_a_concept_of_ones_own_is_declared_once(tmp_path: Path) -> None:
+    mapping = table_of(
+        tmp_path, '[concepts]\nregard = "Look"\n"voix off" = "audio"\n', "m.toml"
+    )
+    path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,regard|voix off\n")
+    manifest = read(path, mapping=mapping).manifest
+    assert manifest.clips[0].concepts == ("Look", "voix off")
+    assert manifest.header.concepts["voix off"] == "audio"
+
+
+def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
+    tmp_path: Path,
+) -> None:
+    mapping = table_of(
+        tmp_path,
+        'id = ?\n[columns]\n? = "a"  # x\n  ? = "b = ?"\nmovie_id = "Film"\n'
+        '[levels]\n"ja # \\"x" = ?  # 3 times\n# "nein" = ?\n',
+        "m.toml",
+    )
+    with pytest.raises(FixInput, match="still has a") as caught:
+        read_mapping(mapping)
+    assert caught.value.details == (
+        f"{mapping}:1: id = ?",
+        f'{mapping}:7: "ja # \\"x" = ?  # 3 times',
+    )
+    text = mapping.read_text("utf-8").replace("id = ?", 'id = "{n}"')
+    mapping.write_text(text.replace('"x" = ?', '"x" = "S"'), "utf-8")
+    read_back = read_mapping(mapping)
+    assert read_back.columns == {"movie_id": "Film"}
+    assert (read_back.id, read_back.levels) == ("{n}", {'ja # "x': "S"})
+
+
+def test_numbers_that_restart_need_no_answer_where_the_film_is_known(
+    tmp_path: Path,
+) -> None:
+    path = table_of(tmp_path, "clip_id,movie_id\n1,a\n2,a\n1,b\n")
+    draft = tmp_path / "m.toml"
+    with pytest.raises(FixInput):
+        read(path, write_mapping=draft)
+    manifest = read(path, mapping=draft).manifest
+    assert manifest.clip_ids == ("a-1", "a-2", "b-1")
+
+
+def test_a_further_table_is_joined_by_the_mapping_of_the_first(tmp_path: Path) -> None:
+    mapping = TableMapping(
+        columns={"movie_id": "Film", "start_s": "Von", "end_s": "Bis"},
+        id="{movie_id}-{Nr:02d}",
+        times="m:ss",
+    )
+    first = table_of(tmp_path, "Film;Nr;Von;Bis\nÉté;1;0:00;1:05\nÉté;2;1:05;1:10\n")
+    manifest = read(first, mapping=mapping).manifest
+    moods = table_of(
+        tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;1:05;1:10;joy\n", "moods.csv"
+    )
+    joined = join(manifest, moods, mapping=mapping)
+    assert [clip.extra["mood"] for clip in joined.manifest] == ["", "joy"]
+    assert joined.n_by_id == 0
+    # Columns that this table lacks do not matter; other times are another clip.
+    short = table_of(tmp_path, "Film;Nr;mood\nÉté;1;fear\n", "short.csv")
+    assert join(manifest, short, mapping=mapping).columns == {"mood": 1}
+    other = table_of(tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;0:05;1:10;joy\n", "o.csv")
+    with pytest.raises(FixInput, match="cannot be joined"):
+        join(manifest, other, mapping=mapping)
+
+
+def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None:
+    """They were left out, so that another clip was joined by its id."""
+    clips = table_of(tmp_path, "clip_id,movie_id,start_s,end_s\na-1,a,65,70\n")
+    moods = table_of(
+        tmp_path, "clip_id,start_s,end_s,mood\na-1,0:05,0:10,joy\n", "m.csv"
+    )
+    with pytest.raises(FixInput) as caught:
+        join(read(clips).manifest, moods)
+    assert "'0:05' may be minutes or hours" in caught.value.details[0]
+
+
+def test_a_table_is_imported_also_without_the_word_csv(tmp_path: Path) -> None:
+    table_of(tmp_path, "clip_id,movie_id\na-1,a\n", "clips.tsv")
+    write_workbook(
+        tmp_path / "sheet.xlsx", {"A": [["clip_id", "movie_id"], ["a-1", "a"]]}
+    )
+    for words in (["clips.tsv"], ["sheet.xlsx"], ["xlsx", "sheet.xlsx", "--force"]):
+        done = call_obygaze("manifest", "import", *words, cwd=tmp_path).ok()
+        assert ": 1 clip of 1 film" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "manifests").glob("*.toml")) == [
+        "clips.toml",
+        "sheet.toml",
+    ]

@@ -1,0 +1,226 @@
+"""A table says the same to every command, whatever program wrote it.
+
+The cells are drawn, written in a form that a person's programs write, and read again. What may be
+in several encodings is refused with its line, never read as another text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import re
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.cli import ROOT
+from support.workbooks import write_workbook
+
+from obygaze_features.core.clip_ids import clip_ids
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.tables import header_of, read_table
+from obygaze_features.manifest.adapters.csv_table import read as read_clips
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.store import export_features, import_features, open_store
+
+# Words of people, without what would make a cell a number.
+WORDS = st.sampled_from(
+    [
+        "ja",
+        "non",
+        "peut-être",
+        "L'Été",
+        "Müller",
+        "a;b",
+        "a,b",
+        "x|y",
+        '"so"',
+        "-nzD-1",
+        "",
+    ]
+)
+COLUMNS = st.lists(
+    st.sampled_from(["Film", "Début", "Größe", "Note", "level", "Nr."]),
+    unique=True,
+    max_size=4,
+)
+FORMS = [
+    *[("utf-8", delimiter, "") for delimiter in ",;\t|"],
+    *[(encoding, ";", "") for encoding in ("utf-8-sig", "cp1252", "utf-16")],
+    ("utf-8-sig", ";", "sep=;"),
+    ("cp1252", "\t", "sep=\t"),
+    ("xlsx", "", ""),
+]
+OTHERS = ("cp1250", "cp1251", "iso8859-7", "mac-roman", "cp850", "cp1252")
+SLOW = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def written(
+    folder: Path, table: list[list[str]], form: tuple[str, str, str], newline: str
+) -> Path:
+    """Write a table in a form."""
+    encoding, delimiter, first_line = form
+    if encoding == "xlsx":
+        return write_workbook(folder / "t.xlsx", {"A": table})
+    text = io.StringIO(newline="")
+    if first_line:
+        text.write(first_line + newline)
+    csv.writer(text, delimiter=delimiter, lineterminator=newline).writerows(table)
+    path = folder / "t.csv"
+    path.write_bytes(text.getvalue().encode(encoding))
+    return path
+
+
+@SLOW
+@given(
+    columns=COLUMNS,
+    cells=st.lists(st.lists(WORDS, min_size=5, max_size=5), min_size=1, max_size=5),
+    form=st.sampled_from(FORMS),
+    newline=st.sampled_from(["\n", "\r\n"]),
+)
+def test_a_table_is_read_as_it_was_meant(
+    tmp_path: Path,
+    columns: list[str],
+    cells: list[list[str]],
+    form: tuple[str, str, str],
+    newline: str,
+) -> None:
+    header = ["clip_id", *columns]
+    rows = [[f"c{n}", *row[: len(columns)]] for n, row in enumerate(cells)]
+    # One word that only Windows-1252 can mean, as each German or French table has.
+    rows.append(["Nähe", *[""] * len(columns)])
+    path = written(tmp_path, [header, *rows], form, newline)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = read_table(path, required=("clip_id",))
+        assert header_of(path) == tuple(header)
+        assert clip_ids(path) == [row[0] for row in rows]
+    assert list(read.columns) == header
+    assert [[row[name] for name in header] for row in read.rows] == rows
+
+
+@st.composite
+def texts_in_an_encoding(draw: st.DrawFn) -> tuple[str, bytes]:
+    """A list of ids in the letters of an encoding, and its bytes."""
+    encoding = draw(st.sampled_from(OTHERS))
+    high = bytes(range(0x80, 0x100)).decode(encoding, "ignore")
+    letters = [letter for letter in high if letter.isalpha()]
+    letter = st.sampled_from(letters) | st.sampled_from("aeinrst")
+    words = draw(
+        st.lists(st.text(letter, min_size=1, max_size=8), min_size=1, max_size=5)
+    )
+    text = "\n".join(["clip_id", *words])
+    return text, text.encode(encoding)
+
+
+@SLOW
+@given(written_text=texts_in_an_encoding())
+def test_text_in_another_encoding_is_read_as_it_is_or_refused_or_shown(
+    tmp_path: Path, written_text: tuple[str, bytes]
+) -> None:
+    _, data = written_text
+    path = tmp_path / "t.csv"
+    path.write_bytes(data)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            table = read_table(path, required=("clip_id",))
+        except ObygazeError as error:
+            where = [*error.details, error.where or ""]
+            assert any(line.startswith(str(path)) for line in where)
+            return
+    with contextlib.suppress(UnicodeDecodeError):
+        # Some bytes are UTF-8 all the same.
+        data.decode("utf-8")
+        return
+    # A text that is not UTF-8 is never read without a word of it that a person can compare.
+    (warning,) = caught
+    assert "read as Windows-1252: " in str(warning.message)
+    assert table.rows
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "cells", "expected"),
+    [
+        (";", ["1,5", "2", ""], ["1.5", "2", ""]),
+        ("\t", ["-0,25", "0,5"], ["-0.25", "0.5"]),
+        (";", ["1,5", "1.5"], ["1,5", "1.5"]),
+        (";", ["1,2,3", "1,5"], ["1,2,3", "1,5"]),
+        (",", ["1,5", "2"], ["1,5", "2"]),
+    ],
+)
+def test_decimal_commas_are_points_where_all_cells_are_numbers(
+    tmp_path: Path, delimiter: str, cells: list[str], expected: list[str]
+) -> None:
+    table = [["n", "x"], *[[str(n), cell] for n, cell in enumerate(cells)]]
+    path = written(tmp_path, table, ("utf-8", delimiter, ""), "\n")
+    assert [row["x"] for row in read_table(path, required=("x",)).rows] == expected
+
+
+# Tables that obygaze writes and reads itself: of runs, of models, of stores.
+OWN = {
+    "obygaze_models/runner/tables.py",
+    "obygaze_models/zoo/info.py",
+    "obygaze_features/store/decoding.py",
+}
+
+
+def test_no_other_module_reads_tables_of_people() -> None:
+    readers = set()
+    for package in ("obygaze", "obygaze_features", "obygaze_models"):
+        for path in (ROOT / package).rglob("*.py"):
+            if re.search(
+                r"csv\.(reader|DictReader)\(|read_csv|loadtxt", path.read_text("utf-8")
+            ):
+                readers.add(path.relative_to(ROOT).as_posix())
+    assert readers == {*OWN, "obygaze_features/core/tables.py"}
+
+
+IDS = st.from_regex(r"[+-]{0,2}[A-Za-z0-9_][A-Za-z0-9._+-]{0,11}", fullmatch=True)
+TITLES = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"]), min_size=1
+)
+
+
+@settings(parent=SLOW, max_examples=10, phases=[Phase.generate])
+@given(
+    ids=st.lists(IDS, min_size=1, max_size=6, unique_by=str.casefold),
+    title=TITLES,
+    kind=st.sampled_from([".csv", ".xlsx"]),
+)
+def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
+    tmp_path: Path, ids: list[str], title: str, kind: str
+) -> None:
+    table = [["clip_id", "movie_id"], *[[clip_id, title] for clip_id in ids]]
+    form = ("xlsx" if kind == ".xlsx" else "utf-8", ",", "")
+    imported = read_clips(written(tmp_path, table, form, "\n"))
+    manifest = imported.manifest
+    assert list(manifest.clip_ids) == ids
+    assert not [line for line in imported.warnings if line.startswith("clip_id")]
+    titles = {clip.extra.get("movie_title", clip.movie_id) for clip in manifest}
+    assert titles == {title.strip()}
+    changed = [line for line in imported.warnings if line.startswith("movie_id")]
+    assert bool(changed) == (manifest.films[0] != title.strip())
+
+    with tempfile.TemporaryDirectory(dir=tmp_path) as place:
+        path = Path(place, "own.toml")
+        write_manifest(manifest, path)
+        again = read_manifest(path)
+        assert again.clips == manifest.clips
+        features = np.arange(len(ids) * 2, dtype=np.float32).reshape(-1, 2)
+        np.savez(Path(place, "x.npz"), clip_id=ids, clip=features)
+        import_features("npz", Path(place, "x.npz"), Path(place, "own"), manifest=again)
+        store = open_store(Path(place, "own"))
+        assert store.clip_ids.tolist() == ids
+        export_features(Path(place, "own"), Path(place, "out.npz"), "npz")
+        with np.load(Path(place, "out.npz")) as out:
+            assert out["clip_id"].tolist() == ids

@@ -1,0 +1,425 @@
+"""Story 33: I have a table of my own, as it is (German, French, Excel, ratings, ids of YouTube).
+
+I want a score of my own question in few commands. What the program cannot know of my table, it asks
+in a file: I fill in the lines with a `?`, and the next command reads the table.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.workbooks import write_workbook
+
+from stories.workspace import Workspace
+
+TITLES = ("L'Été à Nice", "Müller & Söhne", "Alba", "Ça ira", "Brug", "Über uns")
+IDS = ("L_Ete_a_Nice", "Muller_Sohne", "Alba", "Ca_ira", "Brug", "Uber_uns")
+N_CLIPS = 8
+N_IN_ALL = len(TITLES) * N_CLIPS
+CLIP_S = 7
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One clip of a person's table; `n` begins anew in each film."""
+
+    film: int
+    n: int
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.film]
+
+    @property
+    def start_s(self) -> int:
+        return (self.n - 1) * CLIP_S
+
+    @property
+    def end_s(self) -> int:
+        return self.n * CLIP_S
+
+    @property
+    def rating(self) -> int:
+        """From 0 to 3; each film has each of them twice."""
+        return (self.n * 3 + self.film) % 4
+
+    def word(self, *words: str) -> str:
+        return words[(self.n + self.film) % len(words)]
+
+
+SHOTS = [Shot(film, n) for film in range(len(TITLES)) for n in range(1, N_CLIPS + 1)]
+
+
+def clock(seconds: int) -> str:
+    """Return a time as a person types it: 1:05."""
+    return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def comma(seconds: float) -> str:
+    """Return a number with a decimal comma."""
+    return f"{seconds:.1f}".replace(".", ",")
+
+
+def excel(seconds: int) -> timedelta:
+    """Return what Excel keeps of 0:07, typed for seven seconds: seven minutes."""
+    return timedelta(seconds=60 * seconds)
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A table, what a person writes into the draft, and what must come of it.
+
+    `answers` has the lines of the draft that are filled in. `counts` is said of the columns that
+    are kept. `task` is the person's question, of which a clip is positive, or negative, or None:
+    its cell is empty. `corrected` is a cell with a typing error, and what was meant.
+    """
+
+    name: str
+    rows: Sequence[Sequence[Any]]
+    answers: dict[str, str]
+    counts: str
+    task: str
+    is_positive: Callable[[Shot], bool | None]
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    clip_id: Callable[[Shot], str] = lambda shot: f"{IDS[shot.film]}-{shot.n:02d}"
+    n_rows_of_clip: int = 1
+    corrected: tuple[str, str] = ("", "")
+    titles: Sequence[str] = field(default=TITLES)
+
+    def write(self, path: Path) -> None:
+        """Write the table as its person has it."""
+        if path.suffix == ".xlsx":
+            write_workbook(path, {"Clips": self.rows})
+            return
+        lines = []
+        for cells in self.rows:
+            texts = [str(cell) for cell in cells]
+            quoted = [f'"{text}"' if self.delimiter in text else text for text in texts]
+            lines.append(self.delimiter.join(quoted))
+        path.write_bytes("".join(f"{line}\r\n" for line in lines).encode(self.encoding))
+
+
+GERMAN = [["Film", "Nr", "Anfang (s)", "Ende (s)", "objektifiziert"]] + [
+    [s.title, s.n, comma(s.start_s), comma(s.end_s), s.word("ja", "nein")]
+    for s in SHOTS
+]
+FRENCH = [["Titre", "Plan", "Début", "Fin", "Regard", "Remarque"]] + [
+    [
+        s.title,
+        s.n,
+        clock(s.start_s),
+        clock(s.end_s),
+        "" if s.n == 8 else s.word("oui", "non", "peut-être"),
+        "à revoir" if s.n == 1 else "",
+    ]
+    for s in SHOTS
+]
+TIME_CELLS = [["Film", "Von", "Bis", "Wertung"]] + [
+    [s.title, excel(s.start_s), excel(s.end_s), s.rating] for s in SHOTS
+]
+# The first film is older: its times are texts.
+MIXED_CELLS = [["Film", "From", "To", "Score"]] + [
+    [
+        s.title,
+        clock(s.start_s) if s.film == 0 else excel(s.start_s),
+        clock(s.end_s) if s.film == 0 else excel(s.end_s),
+        s.rating,
+    ]
+    for s in SHOTS
+]
+TWO_COLUMNS = [["Film", "Clip", "start_s", "end_s", "Rating Ada", "Rating Ben"]] + [
+    [s.title, s.n, s.start_s, s.end_s, s.rating, min(s.rating + s.n % 2, 3)]
+    for s in SHOTS
+]
+TWO_ROWS = [["Film", "Rater", "Start", "End", "Rating"]] + [
+    [s.title, rater, clock(s.start_s), clock(s.end_s), s.rating]
+    for rater in ("Ada", "Ben")
+    for s in SHOTS
+]
+YOUTUBE = ("-nzD", "-Q_x", "aB-9", "--k2", "Zz_-", "+7uT")
+CHANNELS = [["id", "video", "objectified", "comment"]] + [
+    [f"{YOUTUBE[s.film]}-{s.n}", YOUTUBE[s.film], s.word("TRUE", "FALSE"), "-"]
+    for s in SHOTS
+]
+OWN_LEVELS = [["clip_id", "movie_id", "level", "concepts"]] + [
+    [
+        f"{IDS[s.film]}-{s.n:02d}",
+        IDS[s.film],
+        s.word("yes", "no", "maybe"),
+        s.word("Look|lumière", "", "Body"),
+    ]
+    for s in SHOTS
+]
+TYPED_WRONG = [["Film", "Nr.", "Beginn", "Schluss", "Urteil"]] + [
+    [
+        s.title,
+        s.n,
+        "0:2l" if (s.film, s.n) == (2, 4) else clock(s.start_s),
+        clock(s.end_s),
+        "nien" if (s.film, s.n) == (4, 3) else s.word("ja", "nein"),
+    ]
+    for s in SHOTS
+]
+FRAMES = [["film", "shot", "first", "last", "gaze"]] + [
+    [s.title, s.n, 25 * s.start_s, 25 * s.end_s - 1, s.word("yes", "no")] for s in SHOTS
+]
+NUMBERED = 'id = "{movie_id}-{count:02d}"'
+TABLES = [
+    OwnTable(
+        "ja-nein.csv",
+        GERMAN,
+        {
+            "id = ?": 'id = "{movie_id}-{Nr:02d}"',
+            '? = "Film"': 'movie_id = "Film"',
+            '? = "Anfang (s)"': 'start_s = "Anfang (s)"',
+            '? = "Ende (s)"': 'end_s = "Ende (s)"',
+        },
+        "objektifiziert (ja 24, nein 24)",
+        "objektifiziert=ja",
+        lambda shot: shot.word("ja", "nein") == "ja",
+        delimiter=";",
+        encoding="cp1252",
+    ),
+    OwnTable(
+        "regards.csv",
+        FRENCH,
+        {
+            "id = ?": 'id = "{movie_id}-{Plan:02d}"',
+            "times = ?": 'times = "m:ss"',
+            '? = "Titre"': 'movie_id = "Titre"',
+            '? = "Début"': 'start_s = "Début"',
+            '? = "Fin"': 'end_s = "Fin"',
+        },
+        "Regard (non 14, oui 14, peut-être 14, empty 6)",
+        "Regard=oui",
+        lambda shot: None if shot.n == 8 else shot.word("oui", "", "") == "oui",
+        encoding="utf-8-sig",
+        delimiter=";",
+    ),
+    OwnTable(
+        "wertung.xlsx",
+        TIME_CELLS,
+        {
+            "id = ?": NUMBERED,
+            "times = ?": 'times = "m:ss"',
+            '? = "Film"': 'movie_id = "Film"',
+            '? = "Von"': 'start_s = "Von"',
+            '? = "Bis"': 'end_s = "Bis"',
+        },
+        "Wertung (0 12, 1 12, 2 12, 3 12)",
+        "'Wertung>=2'",
+        lambda shot: shot.rating >= 2,
+    ),
+    OwnTable(
+        "scores.xlsx",
+        MIXED_CELLS,
+        {
+            "id = ?": NUMBERED,
+            "times = ?": 'times = "m:ss"',
+            '? = "Film"': 'movie_id = "Film"',
+            '? = "From"': 'start_s = "From"',
+            '? = "To"': 'end_s = "To"',
+        },
+        "Score (0 12, 1 12, 2 12, 3 12)",
+        "'Score>2'",
+        lambda shot: shot.rating > 2,
+    ),
+    OwnTable(
+        "two-raters.txt",
+        TWO_COLUMNS,
+        {
+            "id = ?": 'id = "{movie_id}-{Clip:02d}"',
+            '? = "Film"': 'movie_id = "Film"',
+        },
+        "Rating Ada (0 12, 1 12, 2 12, 3 12)",
+        "'\"Rating Ada\">=2'",
+        lambda shot: shot.rating >= 2,
+        delimiter="\t",
+        encoding="utf-16",
+    ),
+    OwnTable(
+        "rows-of-raters.csv",
+        TWO_ROWS,
+        {
+            "id = ?": NUMBERED,
+            "times = ?": 'times = "m:ss"',
+            '? = "Film"': 'movie_id = "Film"',
+            '? = "Rater"': 'annotator = "Rater"',
+            '? = "Start"': 'start_s = "Start"',
+            '? = "End"': 'end_s = "End"',
+        },
+        "Rating (0 24, 1 24, 2 24, 3 24)",
+        "'Rating>=2'",
+        lambda shot: shot.rating >= 2,
+        n_rows_of_clip=2,
+    ),
+    OwnTable(
+        "channels.csv",
+        CHANNELS,
+        {"id = ?": 'id = "{id}"', 'video = "video"': 'movie_id = "video"'},
+        "objectified (FALSE 24, TRUE 24)",
+        "objectified",
+        lambda shot: shot.word("TRUE", "FALSE") == "TRUE",
+        clip_id=lambda shot: f"{YOUTUBE[shot.film]}-{shot.n}",
+        titles=YOUTUBE,
+    ),
+    OwnTable(
+        "own-levels.csv",
+        OWN_LEVELS,
+        {
+            'level = "level"': 'verdict = "level"',
+            '"lumière" = ?': '"lumière" = "visual"',
+            '"yes" = ?': "",
+            '"no" = ?': "",
+            '"maybe" = ?': "",
+        },
+        "verdict (maybe 16, no 16, yes 16)",
+        "verdict=yes",
+        lambda shot: shot.word("yes", "no", "maybe") == "yes",
+        titles=IDS,
+    ),
+    OwnTable(
+        "tippfehler.csv",
+        TYPED_WRONG,
+        {
+            "id = ?": 'id = "{movie_id}-{Nr.:02d}"',
+            "times = ?": 'times = "m:ss"',
+            '? = "Film"': 'movie_id = "Film"',
+            '? = "Beginn"': 'start_s = "Beginn"',
+            '? = "Schluss"': 'end_s = "Schluss"',
+        },
+        "Urteil (ja 24, nein 23, nien 1)",
+        "Urteil=ja",
+        lambda shot: shot.word("ja", "nein") == "ja",
+        delimiter=";",
+        corrected=("0:2l", "0:21"),
+    ),
+    OwnTable(
+        "frames.csv",
+        FRAMES,
+        {
+            "id = ?": 'id = "{movie_id}-{shot:02d}"',
+            '? = "film"': 'movie_id = "film"\nframerate = "=25"',
+            '? = "first"': 'start_frame = "first"',
+            '? = "last"': 'end_frame = "last"',
+        },
+        "gaze (no 24, yes 24)",
+        "gaze",
+        lambda shot: shot.word("yes", "no") == "yes",
+    ),
+]
+
+
+def fill_in(ws: Workspace, name: str, answers: dict[str, str]) -> None:
+    """Write the answers of a person into the lines of a draft; each must be asked for."""
+    lines = ws.read(name).splitlines()
+    for asked, answer in answers.items():
+        places = [
+            n for n, line in enumerate(lines) if line.partition("  #")[0] == asked
+        ]
+        assert len(places) == 1, f"{asked} is not asked once in:\n" + "\n".join(lines)
+        lines[places[0]] = answer
+    ws.write(name, "\n".join([*lines, ""]))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_table_becomes_a_score_of_its_own_question(
+    ws: Workspace, table: OwnTable
+) -> None:
+    """Five commands, of which the first fails."""
+    path = ws.path(table.name)
+    table.write(path)
+    kind = "xlsx" if path.suffix == ".xlsx" else "csv"
+    typed = f"manifest import {kind} {shlex.quote(table.name)} -o own"
+    failed = ws(f"{typed} --write-mapping own.toml", code=1)
+    assert "fill in the lines with ? in own.toml" in failed.err
+    assert len(failed.err.splitlines()) < 12
+    wrong, right = table.corrected
+    if wrong:
+        assert f'Line 21 of the table: "{wrong}" is no time.' in ws.read("own.toml")
+        text = path.read_bytes().decode(table.encoding)
+        path.write_bytes(text.replace(wrong, right).encode(table.encoding))
+    fill_in(ws, "own.toml", table.answers)
+    done = ws(f"{typed} --mapping own.toml")
+    n_rows = N_IN_ALL * table.n_rows_of_clip
+    assert f"{n_rows} clips of {len(TITLES)} films" in done.out
+    assert table.counts in done.err
+    check_manifest(ws, table)
+    write_features(ws, table)
+    ws("store import npz x.npz --manifest own -o own")
+    models = "--set 'grid.models=[\"ridge\"]'"
+    run = ws(
+        f"run honest --manifest own --store own --task {table.task} {models} -o own"
+    )
+    assert "On films it has not seen, ridge ranks clips" in run.text
+    ws("report own")
+    # Planted: each clip is told from the others by one number. Empty cells are in no task.
+    n_positive = sum(table.is_positive(shot) is True for shot in SHOTS)
+    n_asked = sum(table.is_positive(shot) is not None for shot in SHOTS)
+    tested = [
+        row
+        for row in ws.read_table("runs/own/predictions.csv")
+        if row["model"] == "ridge"
+    ]
+    assert {row["movie_id"] for row in tested} == set(manifest_films(ws))
+    assert len(tested) == n_asked * table.n_rows_of_clip
+    assert sum(int(row["y"]) for row in tested) == n_positive * table.n_rows_of_clip
+
+
+def manifest_films(ws: Workspace) -> set[str]:
+    """Return the films of the manifest."""
+    return {row["movie_id"] for row in ws.read_table("export.csv")}
+
+
+def write_features(ws: Workspace, table: OwnTable) -> None:
+    """Write a vector for each row of the manifest, in which the answer is planted."""
+    random = np.random.default_rng(0)
+    ids = [row["clip_id"] for row in ws.read_table("export.csv")]
+    vectors = random.normal(size=(len(ids), 8)).astype(np.float32)
+    for place in range(len(ids)):
+        vectors[place, 0] += 4.0 * bool(table.is_positive(SHOTS[place % N_IN_ALL]))
+    np.savez(ws.path("x.npz"), clip_id=ids, clip=vectors)
+
+
+def check_manifest(ws: Workspace, table: OwnTable) -> None:
+    """Compare ids, titles and times with those of the table, worked out here."""
+    ws("manifest export csv own -o export.csv")
+    rows = ws.read_table("export.csv")
+    has_times = "start_s" in rows[0] and rows[0]["end_s"]
+    expected = []
+    for rater in ("Ada", "Ben")[: table.n_rows_of_clip]:
+        for shot in SHOTS:
+            clip_id = table.clip_id(shot)
+            if table.n_rows_of_clip > 1:
+                clip_id += f".{rater}"
+            span = (float(shot.start_s), float(shot.end_s)) if has_times else ("", "")
+            expected.append((clip_id, table.titles[shot.film], *span))
+    found = []
+    for row in rows:
+        title = row.get("movie_title") or row["movie_id"]
+        span = (row.get("start_s", ""), row.get("end_s", ""))
+        times = tuple(float(time) if time else "" for time in span)
+        found.append((row["clip_id"], title, *times))
+    assert found == expected
+
+
+def test_an_id_of_youtube_stays_itself(ws: Workspace) -> None:
+    table = next(table for table in TABLES if table.name == "channels.csv")
+    table.write(ws.path("channels.csv"))
+    ws("manifest import csv channels.csv --map clip_id=id --map movie_id=video -o own")
+    for line in (
+        "manifest show own --clips -nzD-1 --json",
+        "manifest show own --clips -nzD-1 --json -- ",
+        "manifest show --json --clips=-nzD-1 -- own",
+        "manifest show own --film -nzD --where 'clip_id == \"-nzD-1\"' --json",
+    ):
+        (clip,) = ws(line).json()["clips"]
+        assert clip["clip_id"] == "-nzD-1"
