@@ -184,8 +184,13 @@ def require_same_grid(store: Store, manifest: Manifest) -> None:
         )
 
 
-def windows_for_clips(model: SavedModel, store: Store) -> str:
-    """Return a sentence if windows are scored by a model that was trained on clips, else ""."""
+def windows_for_clips(
+    model: SavedModel, store: Store, manifest: Manifest | None
+) -> str:
+    """Return a sentence if windows, or whole films, are scored by a model of clips, else ""."""
+    long = long_clips(manifest) if manifest is not None else ""
+    if long and training_length_s(model):
+        return f"{_trained_on(model)}; {long}"
     if not store.recipe.grid or model.info.features.rule:
         return ""
     if store.fingerprint == model.info.features.fingerprint:

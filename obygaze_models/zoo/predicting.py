@@ -350,7 +350,9 @@ def predict(
     if manifest is None:
         identities = identities_of(predicted.clip_ids, opened.table, opened.record)
     films = film_columns(identities, movie_ids, rows)
-    return replace(predicted, films=films, windows=windows_for_clips(saved, opened))
+    return replace(
+        predicted, films=films, windows=windows_for_clips(saved, opened, rows)
+    )
 
 
 def _given_affect(path: Path) -> Predicted:

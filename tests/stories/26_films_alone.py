@@ -272,6 +272,10 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     ws("manifest import folder new -o whole")
     said = ws("models predict motion whole", code=1).text
     assert "Try: obygaze manifest windows whole -o whole-cut --seconds 1" in said
+    # The one score of a whole film is no score along it.
+    ws("extract run whole -b descriptors --workers 1")
+    said = ws("models predict motion whole").text
+    assert "clips of 1 s (median); 1 clip with a whole film" in said
 
 
 @pytest.mark.check("trains another model")
