@@ -145,6 +145,9 @@ class _Parser:
                 return joined(conditions, decisive=isinstance(op, ast.Or))
             case ast.UnaryOp(ast.Not(), part):
                 return negated(self.condition(part, depth - 1))
+            case ast.Tuple([_, second, *_]):
+                problem = "commas are for values in braces; 2,5 is written as 2.5"
+                raise self.error_at(problem, second)
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
                 condition = self.has(column, [value])
             case ast.Compare(column, [ast.In() | ast.NotIn() as op], [ast.Set(values)]):
@@ -217,7 +220,9 @@ class _Parser:
     def name(self, node: ast.expr) -> str:
         """Return the column or value that a node of the tree stands for."""
         word = ast.get_source_segment(self.text.strip(), node) or ""
-        is_word = isinstance(node, ast.Constant | ast.Name | ast.UnaryOp)
+        if isinstance(node, ast.Name):
+            return word  # also with accents that are signs of their own
+        is_word = isinstance(node, ast.Constant | ast.UnaryOp)
         if is_word and NAME.fullmatch(word):
             return word[1:-1] if word[0] in "\"'" else word
         raise self.error_at(
