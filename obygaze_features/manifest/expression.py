@@ -48,8 +48,9 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 HINT = (
-    "write == in place of =, several values in braces, and quotes around what has other signs than"
-    ' letters and _: level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
+    "write == in place of =, several values in braces, and quotes around what has blanks or other"
+    " signs than letters and _:"
+    ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
 
 

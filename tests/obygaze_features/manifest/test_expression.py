@@ -370,6 +370,8 @@ def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() ->
     with pytest.raises(UnknownName, match="no column 'annotater'") as raised:
         manifest.where("annotater == A1")
     assert raised.value.where == "films"
+    # The columns of a person's own table are named before those of all manifests.
+    assert str(raised.value.hint).startswith(f"one of {', '.join(CLIPS[0].extra)}, ")
 
 
 @pytest.mark.parametrize(
