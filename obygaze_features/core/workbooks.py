@@ -167,7 +167,7 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     raise FixUsage(
         f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint="save one sheet as CSV; manifest import csv has --sheet NAME",
+        hint="--sheet NAME in manifest import csv; for other commands, save one sheet as CSV",
     )
 
 

@@ -48,8 +48,9 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 HINT = (
-    "write == in place of =, several values in braces, and quotes around what has other signs than"
-    ' letters and _: level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
+    "write == in place of =, several values in braces, and quotes around what has blanks or other"
+    " signs than letters and _:"
+    ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
 
 
@@ -145,6 +146,9 @@ class _Parser:
                 return joined(conditions, decisive=isinstance(op, ast.Or))
             case ast.UnaryOp(ast.Not(), part):
                 return negated(self.condition(part, depth - 1))
+            case ast.Tuple([_, second, *_]):
+                problem = "commas are for values in braces; 2,5 is written as 2.5"
+                raise self.error_at(problem, second)
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
                 condition = self.has(column, [value])
             case ast.Compare(column, [ast.In() | ast.NotIn() as op], [ast.Set(values)]):
@@ -217,7 +221,9 @@ class _Parser:
     def name(self, node: ast.expr) -> str:
         """Return the column or value that a node of the tree stands for."""
         word = ast.get_source_segment(self.text.strip(), node) or ""
-        is_word = isinstance(node, ast.Constant | ast.Name | ast.UnaryOp)
+        if isinstance(node, ast.Name):
+            return word  # also with accents that are signs of their own
+        is_word = isinstance(node, ast.Constant | ast.UnaryOp)
         if is_word and NAME.fullmatch(word):
             return word[1:-1] if word[0] in "\"'" else word
         raise self.error_at(

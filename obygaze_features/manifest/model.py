@@ -114,7 +114,7 @@ class Clip:
             return self.concepts
         if column not in COLUMNS and column not in self.extra:
             raise unknown_name(
-                "column", column, (*COLUMNS, *self.extra), where=self.clip_id
+                "column", column, (*self.extra, *COLUMNS), where=self.clip_id
             )
         value = getattr(self, column) if column in COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)

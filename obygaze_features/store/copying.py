@@ -404,6 +404,9 @@ def push(
     with _folder_beside(Path(opened.files.address)) as folder:
         extra = published_files(opened, folder, creators) if publish else {}
         sent = _push(opened, place, extra, folder, progress or Quiet())
+    if licence or citation:
+        note = f"README.md of {opened.location} states licence and citation, too"
+        sent = replace(sent, notes=(*sent.notes, note))
     withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
     if withdrawn:
         note = f"{withdrawn}, and have features in what was sent"

@@ -68,7 +68,8 @@ def dataset(
             "values": {"1990": 0, "2000": 1}}`.
         view: The view of the annotations, "raw", "visual" or "as_published". The default is that
             of protocols: "visual" where clips have visual concepts, else "raw".
-        array: The array of the store. The default is "pooled" where the store has it, else "clip".
+        array: The array of the store. The default is "pooled" where the store has it, else "clip",
+            else its only array.
         workspace: The workspace, if it is not the current one.
 
     Example:

@@ -15,7 +15,7 @@ from obygaze_features.core.console import (
     few,
     progress_bars,
 )
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
@@ -215,7 +215,7 @@ def train(
     from obygaze_models.models.kept import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
-    from obygaze_models.runner.tables import is_same_run
+    from obygaze_models.runner.tables import check_free, is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, code_of, load_folder
 
@@ -234,7 +234,14 @@ def train(
     folder = _named_folder(resolved_workspace, name)
     model_folder = resolved_workspace.folder("models") / folder.name
     is_repeated = is_same_run(folder, inputs.identity)
-    check_target(model_folder, model_folder.name, force=force or is_repeated)
+    try:
+        check_target(model_folder, model_folder.name, force=force or is_repeated)
+        check_free(folder, inputs.identity, force=force)
+    except AlreadyThere as error:
+        error.hint = (
+            "train keeps a run and a model of one name: choose another, or --force"
+        )
+        raise
     finished = run_protocol(
         inputs,
         folder,

@@ -1,6 +1,7 @@
 """The rows of features of a store, for the clips of a run; why a clip has none; equal clips."""
 
 import hashlib
+import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -175,14 +176,19 @@ def is_backbone(backbone: str, pattern: str) -> bool:
 
 
 def choose_array(store: Store, wanted: Sequence[str]) -> str:
-    """Return the first of the wanted arrays that the store has."""
+    """Return the first wanted array that the store has, or its only array if none is named."""
     for array in wanted:
         if array in store.feature_arrays:
             return array
+    is_named = tuple(wanted) != Data().array
+    if len(store.feature_arrays) == 1 and not is_named:
+        return store.feature_arrays[0]
     hint = f"obygaze store info {shlex.quote(store.location)}"
     if store.feature_arrays:
         names = ", ".join(store.feature_arrays)
-        hint = f"--set 'data.array=[\"{store.feature_arrays[0]}\"]' (it has {names})"
+        # The wanted arrays stay, for other stores of the same run.
+        listed = json.dumps([*wanted, store.feature_arrays[0]], ensure_ascii=False)
+        hint = f"--set {shlex.quote(f'data.array={listed}')} (it has {names})"
     raise NotFound(
         f"this store has no array {' or '.join(wanted)}",
         where=store.location,

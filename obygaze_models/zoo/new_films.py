@@ -138,10 +138,16 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
 
 def reads(model: SavedModel, store: Store) -> bool:
     """Return whether a model reads the features of a store."""
-    wanted = model.info.features
-    array = store.record.array(wanted.array)
-    is_same = array is not None and array.dtype == wanted.dtype
+    array = store.record.array(array_for(model, store))
+    is_same = array is not None and array.dtype == model.info.features.dtype
     return is_same and has_recipe(model, store)
+
+
+def array_for(model: SavedModel, store: Store) -> str:
+    """Return the array that a model reads; an import's only array may have another name."""
+    if store.recipe.is_unknown and len(store.feature_arrays) == 1:
+        return store.feature_arrays[0]
+    return model.info.features.array
 
 
 def has_recipe(model: SavedModel, store: Store) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
@@ -46,6 +47,7 @@ from obygaze_models.zoo.mediaeval_file import (
     write_run_file,
 )
 from obygaze_models.zoo.new_films import (
+    array_for,
     features_for,
     has_recipe,
     require_same_grid,
@@ -468,7 +470,9 @@ def read_features(
             where=store.location,
             hint=_hint_for_other_recipe(model, store, Workspace.of(workspace)),
         )
-    dtype = store.array(wanted.array).dtype
+    wanted = structs.replace(wanted, array=array_for(model, store))
+    stored = store.record.array(wanted.array)
+    dtype = stored.dtype if stored else "no such array"
     if dtype != wanted.dtype:
         raise Mismatch(
             f"{model.info.name} expects {wanted.dtype} in the array {wanted.array!r}, got {dtype}",
@@ -512,12 +516,12 @@ def _hint_for_other_recipe(model: SavedModel, store: Store, here: Workspace) -> 
         name = shlex.quote(wanted.backbone.removesuffix(IMPORTED))
         return (
             f"if they were made in the same way, import them with --backbone {name} and the"
-            " same --fact"
+            " same --fact, under a new name (-o)"
         )
     if store.recipe.is_unknown and wanted.backbone.startswith(UNKNOWN):
         return (
             "if both were made in the same way, import both with the same --backbone and"
-            " --fact, and train again"
+            " --fact, and train again, each under a new name (-o)"
         )
     # Features of the same clips, if they are there, before those of any others.
     clips = store.find_manifest(here)

@@ -119,6 +119,19 @@ def test_a_name_is_not_taken_twice(here: Path) -> None:
     call_obygaze(*first, "--set", "fit.seed=1", "--force").ok()
 
 
+def test_train_says_that_it_keeps_a_run_and_a_model_of_one_name(here: Path) -> None:
+    quick = ("--set", "report.replicates=20")
+    call_obygaze(
+        "-C", here, "run", "honest", "--store", "x=sig", *QUICKEST, "-o", "a"
+    ).ok()
+    refused = call_obygaze(
+        "-C", here, "train", "ridge", "sig", "made-up", *quick, "-o", "a"
+    )
+    assert refused.code == 1
+    assert "another run has this name" in refused.stderr
+    assert "train keeps a run and a model of one name" in refused.stderr
+
+
 @pytest.mark.parametrize("name", [".", "..", "./", "runs/", "stores/", "../home"])
 @pytest.mark.parametrize("command", ["run", "train"])
 def test_force_writes_into_no_folder_of_the_workspace(

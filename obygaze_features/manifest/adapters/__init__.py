@@ -158,8 +158,8 @@ class SavedManifest:
             )
         if not any(clip.level for clip in self.manifest):
             notes.append(
-                "no clip has a level; of a table, --map level=COLUMN names the column of levels,"
-                " and obygaze run --task COLUMN takes a label of your own"
+                "no clip has a level; obygaze run --task COLUMN takes a label of your own, and"
+                f" --map level=COLUMN is for a column of {', '.join(LEVELS)}"
             )
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")

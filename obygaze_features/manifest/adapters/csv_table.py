@@ -58,8 +58,13 @@ from obygaze_features.manifest.model import (
     Manifest,
     ascii_id,
 )
-from obygaze_features.manifest.spans import FILM_TIMES, NAME_COLUMN, RATE_COLUMN
-from obygaze_features.manifest.vocabulary import concepts
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
+    NAME_COLUMN,
+    RATE_COLUMN,
+    span_in_film,
+)
+from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
 # A column with more different words is shown by its name alone.
 MOST_WORDS = 6
@@ -74,10 +79,17 @@ class ImportedTable(ImportedManifest):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return which columns are kept under their own name."""
+        """Return which columns are kept under their own name, and whether times may be there."""
         if not self.kept:
             return ()
-        return (f"columns kept under their own name: {few(self.kept, 12)}",)
+        kept = f"columns kept under their own name: {few(self.kept, 12)}"
+        if len(self.kept) < 2:
+            return (kept,)
+        for clip in self.manifest:
+            if clip.video or clip.end_s is not None or span_in_film(clip):
+                return (kept,)
+        hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
+        return (kept, f"no clip has times; if two of these columns are times: {hint}")
 
 
 def read(
@@ -192,7 +204,7 @@ def _read(
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of(rows, modality_of, tuple(extra))
     violations.raise_if_any(
-        "the table cannot be imported", _hint(path, table, required)
+        "the table cannot be imported", _hint(path, table, required, chosen)
     )
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
@@ -386,10 +398,19 @@ def _add_ids(
         values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
 
 
-def _hint(path: Path, table: CsvTable, required: Sequence[str]) -> str:
+def _hint(
+    path: Path, table: CsvTable, required: Sequence[str], mapping: TableMapping
+) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
+    column = mapping.columns.get("level", "")
+    words = {row.cells.get(column, "").strip() for row in table.rows} - {""}
+    if words and not any(map(mapping.level, words)):
+        return (
+            f"leave out level={column}, as its words are none of {', '.join(LEVELS)}: the column"
+            f" stays, and obygaze run --task {shlex.quote(column)} asks for words of your own"
+        )
     name = shlex.quote(f"{path.stem}-mapping.toml")
     draft = f"--write-mapping {name} writes a mapping to fill in; or"
     if any(name not in table.columns for name in required):
@@ -459,7 +480,9 @@ def _add_times_of_frames(
             row.add(FRAMES[0], problem)
         elif not video and rate is None:
             row.add(
-                FRAMES[0], f"needs the {RATE_COLUMN} of the film, or start_s and end_s"
+                FRAMES[0],
+                f"needs the {RATE_COLUMN} of the film (--map {RATE_COLUMN}==25, or a column"
+                " of rates), or start_s and end_s",
             )
         elif not video and first is not None and last is not None and rate is not None:
             values["start_s"] = repr(float(first / rate))

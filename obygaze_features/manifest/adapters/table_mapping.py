@@ -361,7 +361,10 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
     else:
         for name in _columns_of_words(table, mapping):
             shown = toml_string(name)
-            lines.append(f"# Only if {shown} is the level ({', '.join(LEVELS)}):")
+            lines += [
+                f"# Only if {shown} is the level ({', '.join(LEVELS)}). Words of your own are",
+                "# labels as they are, and typing errors in them are corrected in the table:",
+            ]
             lines += _asked(_counts(table.rows, name), "# ")
     return ["", "[levels]", *lines] if lines else []
 

@@ -114,6 +114,12 @@ def test_by_hand(text: str, rows: list[int]) -> None:
     assert holds(text) == rows
 
 
+@pytest.mark.parametrize("name", ["Intensité", "Intensite\u0301", "Größe", "강도"])
+def test_names_with_any_letters_need_no_quotes(name: str) -> None:
+    condition = parse(f"{name} > 2.5").holds
+    assert [condition({name: [cell]}.__getitem__) for cell in "23"] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [
@@ -126,6 +132,7 @@ def test_by_hand(text: str, rows: list[int]) -> None:
         ("Look in level", 1, "unknown level 'Look'"),
         ("level in {}", 10, "expected a column or a value"),
         ("level in [S]", 10, "expected a column or a value"),
+        ("mood > 2,5", 10, "2,5 is written as 2.5"),
         ("level == S == S", 1, "expected a column or a value"),
         ("level == S & concept", 10, "expected a column or a value"),
         ("level < S", 9, "expected a number, got 'S'"),
@@ -363,6 +370,8 @@ def test_an_unknown_column_is_one_of_the_manifest_and_not_of_its_first_clip() ->
     with pytest.raises(UnknownName, match="no column 'annotater'") as raised:
         manifest.where("annotater == A1")
     assert raised.value.where == "films"
+    # The columns of a person's own table are named before those of all manifests.
+    assert str(raised.value.hint).startswith(f"one of {', '.join(CLIPS[0].extra)}, ")
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,17 @@ def test_a_store_is_pushed_to_a_folder(
         )
 
 
+def test_a_push_says_that_the_store_states_the_licence_too(
+    tmp_path: Path, home: Path
+) -> None:
+    own = write(tmp_path / "own", terms=Terms())
+    assert push(own, home / "unstated", no_licence=True).notes == ()
+    made = push(own, home / "shared", licence="CC-BY-4.0")
+    assert made.notes == (f"README.md of {own} states licence and citation, too",)
+    assert open_store(own).terms == open_store(home / "shared").terms
+    assert open_store(own).terms.licence == "CC-BY-4.0"
+
+
 def test_an_interrupted_push_goes_on(
     store: Path, workspace: Workspace, home: Path, monkeypatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,7 +32,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row
 from obygaze_models.protocols.schema import Data, Protocol
-from obygaze_models.runner.features import NOT_FINITE, read_store
+from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.summary import warnings_of
@@ -163,11 +164,42 @@ class TestMissing:
     ) -> None:
         X = np.stack([planted(manifest, seed=s) for s in range(3)], axis=1)
         store = store_of(tmp_path / "s", manifest, X, array="frames")
-        with pytest.raises(NotFound, match="no array pooled or clip") as caught:
-            run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
-        assert "frames" in str(caught.value.hint)
-        with pytest.raises(FixInput, match="reads one vector"):
-            gather(quick("honest", 'data.array=["frames"]'), manifest, "", {"x": store})
+        for options in ((), ('data.array=["frames"]',)):
+            with pytest.raises(FixInput, match="reads one vector"):
+                gather(quick("honest", *options), manifest, "", {"x": store})
+
+    def test_the_only_array_needs_no_name(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        X = planted(manifest)
+        store = store_of(tmp_path / "s", manifest, X, array="features")
+        assert choose_array(store, Data().array) == "features"
+        (features,) = gather(quick("honest", *RIDGE), manifest, "", {"x": store}).stores
+        np.testing.assert_allclose(features.X, X, rtol=1e-6)
+        with pytest.raises(NotFound, match="no array tokens"):
+            choose_array(store, ["tokens"])
+
+    def test_the_hint_for_one_of_two_stores_is_right_for_both(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        """Each hint named the array of the store that failed, and the other store failed next."""
+        ids = [(clip.clip_id, clip.movie_id) for clip in manifest]
+        rows = [Row(clip, film) for clip, film in ids]
+        X = planted(manifest)
+        several = made_store(tmp_path / "a", rows, {"first": X, "second": X})
+        other = store_of(tmp_path / "b", manifest, X)
+        with pytest.raises(NotFound) as caught:
+            choose_array(several, Data().array)
+        option, value = shlex.split(str(caught.value.hint))[:2]
+        assert (option, value) == (
+            "--set",
+            'data.array=["pooled", "clip", "first"]',
+        )
+        wanted = quick("honest", value).data.array
+        assert [choose_array(store, wanted) for store in (several, other)] == [
+            "first",
+            "clip",
+        ]
 
     def test_stores_that_were_not_given_or_not_asked_for(
         self, manifest: Manifest, tmp_path: Path

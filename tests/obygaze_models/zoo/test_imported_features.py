@@ -24,12 +24,14 @@ from obygaze_models.zoo import load_model, predict
 CITATION = "Lab, Made-up features, 2026"
 
 
-def import_as(root: Path, name: str, manifest: Manifest, *options: str) -> None:
+def import_as(
+    root: Path, name: str, manifest: Manifest, *options: str, array: str = "clip"
+) -> None:
     """Write features to a file of their own, and import it."""
     ids = [clip.clip_id for clip in manifest]
     movies = [clip.movie_id for clip in manifest]
-    X = planted(manifest, width=14)
-    np.savez(root / f"{name}.npz", clip_id=ids, movie_id=movies, clip=X)
+    arrays = {array: planted(manifest, width=14)}
+    np.savez(root / f"{name}.npz", clip_id=ids, movie_id=movies, **arrays)
     words = ("store", "import", "npz", root / f"{name}.npz", "-o", name)
     call_obygaze("-C", root, *words, *options).ok()
 
@@ -72,8 +74,19 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         assert refused.code == 5
         assert f"expects features of {backbone}" in refused.stderr
         assert hint in refused.stderr
+        assert "under a new name (-o)" in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
     assert set(scores.basis) == {"film-unknown"}
+
+
+def test_the_only_array_of_a_later_import_may_have_another_name(lab: Path) -> None:
+    later = read_manifest("films", workspace=lab).with_clips(films(2, 10, seed=7))
+    facts = ("--backbone", "my ViViT", "--fact", "frames=32")
+    import_as(lab, "features", later, *facts, array="features")
+    import_as(lab, "again", later, *facts)
+    as_features = predict("mine-named", "features", workspace=lab)
+    as_clip = predict("mine-named", "again", workspace=lab)
+    np.testing.assert_array_equal(as_features.scores, as_clip.scores)
 
 
 def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
