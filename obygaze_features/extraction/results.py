@@ -23,6 +23,7 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.own_labels import first_run
 from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.placing import before_of
 
@@ -199,19 +200,18 @@ def next_steps(
 
 
 def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
-    """Return the command for whole stores: an experiment where arrays and levels allow one."""
+    """Return the command for whole stores: an experiment where arrays and labels allow one."""
     names = []
     names_with_vectors = []
     for store in plan.stores:
-        name = shlex.quote(store.target.store or store.path.name)
+        name = store.target.store or store.path.name
         names.append(name)
         # Kept frames, and arrays of frames alone, have no vector a clip.
         if any(array.name in VECTORS for array in store.arrays):
             names_with_vectors.append(name)
-    if not names_with_vectors or not manifest.has_honest_tasks:
-        return f"obygaze store info {names[0]}"
-    stores = " ".join(f"--store {name}" for name in names_with_vectors)
-    return f"obygaze run honest --manifest {shlex.quote(plan.manifest)} {stores}"
+    if not names_with_vectors:
+        return f"obygaze store info {shlex.quote(names[0])}"
+    return first_run(manifest, plan.manifest, names_with_vectors)
 
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:

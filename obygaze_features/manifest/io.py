@@ -362,14 +362,21 @@ def clips_of(
     blank = dict.fromkeys((*COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
     line_of = dict[str, int]()
+    filled: set[str] = set()
     clips = []
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
             if row[column]:
+                filled.add(column)
                 row.matching(column, ID, ID_FORM)
             else:
-                row.add(column, "is empty, and each row needs one")
+                of_merged = (
+                    "; merged cells have a value in the first cell only: fill the others too"
+                    if column in filled
+                    else ""
+                )
+                row.add(column, f"is empty, and each row needs one{of_merged}")
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)

@@ -24,13 +24,16 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
     is_time,
 )
+from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
     LEVELS,
+    TARGETS,
     concept_name,
 )
+from obygaze_features.manifest.own_labels import has_numbers
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
@@ -41,12 +44,6 @@ from obygaze_features.manifest.vocabulary import (
 
 NEEDED = ("clip_id", "movie_id")
 FRAMES = ("start_frame", "end_frame")
-# The columns of a manifest that another command reads, beside fold:NAME.
-TARGETS = (
-    *COLUMNS,
-    *("annotator", "movie_title", "comment", "framerate"),
-    *("start_frame", "end_frame", "film_start_s", "film_end_s"),
-)
 CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")
@@ -336,6 +333,14 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                 if row[column].strip() in wrong:
                     shown = toml_string(row[column])
                     lines.append(f"# Line {row.line} of the table: {shown} is no time.")
+        cells = [row[column].strip() for row in table.rows if row[column].strip()]
+        if column not in target_of and has_numbers(cells):
+            for word, n in Counter(cells).items():
+                if not NUMBER.fullmatch(word):
+                    shown = f"{toml_string(word)} ({count(n, 'time')})"
+                    lines.append(
+                        f"# {shown} is no number: correct or empty these cells."
+                    )
         if column in target_of:
             lines += _toml_lines({target_of[column]: column})
         else:
