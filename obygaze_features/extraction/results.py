@@ -29,6 +29,8 @@ from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
 
+# What makes all clips of a table have such times.
+OF_MAPPING = 'times = "m:ss" in its mapping, if 1:05 is a minute'
 # How the reason of a row begins whose times are not those of its film.
 WRONG_TIMES = ("too-long: the part ", "outside: the part ")
 # Gets the number of a row, and whether it failed.
@@ -181,9 +183,11 @@ def next_steps(
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
     if n_with_wrong_times:
         clips = count(n_with_wrong_times, "clip")
+        in_all = n_with_wrong_times == len(plan.clips)
+        of_mapping = f" ({OF_MAPPING})" if in_all else ""
         steps.append(
-            f"{clips} with times outside the film: correct the table, import and link it again,"
-            " then the same command; if the film is not whole, replace it, then the same command"
+            f"{clips} with times outside the film: correct the table{of_mapping}, import and link"
+            " it again, then the same command; if the film is not whole, replace it, then the same command"
             " and --retry-failed"
         )
     n_failed = len(failures) - n_without_file - n_with_wrong_times

@@ -172,7 +172,7 @@ class _Parser:
         """Return the condition that a column has one of these values, or without them any value."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
-        if wanted == [""]:
+        if wanted == [""] and self.of_empty is not None:
             return negated(self.has(column, []))
         allowed = self.allowed.get(name)
         for value, word in zip(values, wanted, strict=True):

@@ -347,6 +347,12 @@ def _check_columns(manifest: Manifest) -> None:
                 )
 
 
+# A film that is only in the first row of its clips.
+MERGED = (
+    "; merged cells have a value in the first one only: write it into the others too"
+)
+
+
 def clips_of(
     rows: Iterable[tuple[TableRow, Mapping[str, str]]],
     concepts: Iterable[str] = (),
@@ -362,21 +368,17 @@ def clips_of(
     blank = dict.fromkeys((*COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
     line_of = dict[str, int]()
-    filled: set[str] = set()
+    has_film = False
     clips = []
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
             if row[column]:
-                filled.add(column)
                 row.matching(column, ID, ID_FORM)
             else:
-                of_merged = (
-                    "; merged cells have a value in the first cell only: fill the others too"
-                    if column in filled
-                    else ""
-                )
+                of_merged = MERGED if column == "movie_id" and has_film else ""
                 row.add(column, f"is empty, and each row needs one{of_merged}")
+        has_film = has_film or bool(row["movie_id"])
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)
