@@ -238,8 +238,8 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
         if has_output and message.startswith("Got unexpected extra argument"):
             message = f"{message}: what is written is named with -o"
         session = error.ctx.find_object(Session)
-        is_run = isinstance(error, click.MissingParameter) and error.param is not None
-        if is_run and error.param.name == "runs" and session is not None:
+        missing = error.param if isinstance(error, click.MissingParameter) else None
+        if missing is not None and missing.name == "runs" and session is not None:
             names = session.workspace.names("runs")
             hint = f"one of {few(names)}" if names else hint
     explained = ObygazeError(message, hint=hint)

@@ -187,8 +187,8 @@ def next_steps(
         of_mapping = f" ({OF_MAPPING})" if in_all else ""
         steps.append(
             f"{clips} with times outside the film: correct the table{of_mapping}, import and link"
-            " it again, then the same command; if the film is not whole, replace it, then the same command"
-            " and --retry-failed"
+            " it again, then the same command; if the film is not whole, replace it, then the"
+            " same command and --retry-failed"
         )
     n_failed = len(failures) - n_without_file - n_with_wrong_times
     if n_failed:

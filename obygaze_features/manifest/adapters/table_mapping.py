@@ -55,7 +55,7 @@ MOST_WRONG = 4
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
-_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*\?[ \t]*(?:#.*)?')
+_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
 FILLED_TABLE = Table(others=filled)
 
 
@@ -102,8 +102,12 @@ def read_mapping(path: Path) -> TableMapping:
     require_file(path)
     data = _STAYS.sub(b"", path.read_bytes())
     open_lines = []
+    section = b""
     for number, line in enumerate(data.splitlines(), start=1):
-        if _OPEN.fullmatch(line):
+        section = line if line.startswith(b"[") else section
+        is_open = _OPEN.fullmatch(line)
+        # A column of a table may be called ?.
+        if is_open and not (is_open[1] and section.startswith(b"[columns]")):
             shown = line.decode("utf-8", "replace").strip()
             open_lines.append(f"{path}:{number}: {shown}")
     if open_lines:
@@ -241,7 +245,7 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot:03d}" film and'
             " number,",
             '# "{movie_id}-{count:03d}" counts the clips of each film.',
-            "id = ?",
+            'id = "?"',
         ]
     n_rows = _counts(table.rows, clip)
     if film not in table.columns and max(n_rows.values(), default=0) > 1:
@@ -249,7 +253,7 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             "",
             f"# {toml_string(clip)} has equal ids. In several films, they are",
             f'# "{{movie_id}}-{{{clip}}}"; of several annotators, "{{{clip}}}".',
-            "id = ?",
+            'id = "?"',
         ]
     films_of_clip: dict[str, set[str]] = {}
     for row in table.rows:
@@ -273,7 +277,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
             return [
                 "",
                 f"# {unclear[0]} in {toml_string(column)} is {forms}.",
-                "times = ?",
+                'times = "?"',
             ]
     return []
 
@@ -296,7 +300,7 @@ def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
     return [
         "",
         f"# Such as {toml_string(sign)} in {toml_string(shown)}.",
-        "separator = ?",
+        'separator = "?"',
     ]
 
 
@@ -398,7 +402,7 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
 def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
     """Return the lines that ask for the meaning of words, each with its number of rows."""
     return [
-        f"{start}{toml_string(word)} = ?  # {count(n, 'time')}"
+        f'{start}{toml_string(word)} = "?"  # {count(n, "time")}'
         for word, n in words.items()
     ]
 

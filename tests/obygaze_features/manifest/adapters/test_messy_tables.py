@@ -157,7 +157,7 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
         lines[-1] == "  Try: fill in the lines with ? in m.toml, then --mapping m.toml"
         " in place of --write-mapping"
     )
-    assert '"ja" = ?  # 1 time' in (tmp_path / "m.toml").read_text("utf-8")
+    assert '"ja" = "?"  # 1 time' in (tmp_path / "m.toml").read_text("utf-8")
     assert not (tmp_path / "manifests").exists()
     # What a person wrote into it stays.
     (tmp_path / "m.toml").write_text("# mine\n")
