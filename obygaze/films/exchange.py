@@ -409,6 +409,7 @@ def export_segments(
             left_out = _header_left_out(marked.header)
         else:
             changed = _changed_since_run(table, marked)
+    of_rates = tuple(rates.warnings())  # refuses before anything is written
     files = export(films, kind, Path(folder))
     if not files:
         raise FixInput(
@@ -425,7 +426,7 @@ def export_segments(
         n_watched,
         left_out,
         changed,
-        tuple(rates.warnings()),
+        of_rates,
     )
 
 

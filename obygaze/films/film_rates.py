@@ -20,6 +20,7 @@ from obygaze.films.mark_tables import Fps, GivenRates, Segment
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.times import times_of_films
@@ -45,7 +46,7 @@ class FilmRates(GivenRates):
             video: A video of the film, beside those that manifests are linked to.
         """
         video_of_rate: dict[Fraction, Path] = {}
-        for path in filter(None, (video, *self.videos.get(film, ()))):
+        for path in filter(None, (video, *self._videos_of_film(film))):
             rate = video_rate(path)
             if rate is not None:
                 video_of_rate.setdefault(rate, path)
@@ -70,7 +71,7 @@ class FilmRates(GivenRates):
 
         Of several copies of a film, one has the marks.
         """
-        videos = self.videos.get(segment.movie_id, [])
+        videos = self._videos_of_film(segment.movie_id)
         of_this_rate = []
         for video in videos:
             rate_of_video = video_rate(video)
@@ -78,6 +79,10 @@ class FilmRates(GivenRates):
                 of_this_rate.append(video)
         for video in (of_this_rate or videos)[:1]:
             compare_with_video(segment, video, rate, where)
+
+    def _videos_of_film(self, film: str) -> list[Path]:
+        """Return the videos of a film, which a table of marks may name by its title."""
+        return self.videos.get(as_id(film), [])
 
     @cached_property
     def videos(self) -> dict[str, list[Path]]:

@@ -11,6 +11,7 @@ one file: the same name in two files may be two people.
 """
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -78,11 +79,18 @@ class GivenRates:
         elif fps is not None:
             words = fps
         for word in words:
-            film, sign, rate = str(word).rpartition("=")
-            if sign:
-                self.of_film[film] = frame_rate(rate)
-            else:
-                self.of_all = frame_rate(word)
+            film, sign, written = str(word).rpartition("=")
+            rate = frame_rate(written)
+            earlier = self.of_film.setdefault(film, rate) if sign else self.of_all
+            if earlier not in (None, rate):
+                of_film = f" of the film {film}" if sign else ""
+                raise FixUsage(
+                    f"--fps names two rates{of_film}: {frame_rate_text(earlier)} and"
+                    f" {frame_rate_text(rate)}",
+                    hint="for films of different rates, --fps FILM=RATE for each",
+                )
+            if not sign:
+                self.of_all = rate
 
     def given(self, film: str) -> Fraction | None:
         """Return the rate that is given for a film."""
@@ -380,8 +388,8 @@ def _rates_of_films(
         rate = known_frame_rate(row.cells.get("framerate", "").strip())
         if rate is not None:
             rates.setdefault(film, rate)
-    for film in films.keys() - rates.keys():
-        found = given_rates.rate_of(film)
+    for film in films:
+        found = None if film in rates else given_rates.rate_of(film)
         if found is not None:
             rates[film] = found
     return rates
@@ -475,7 +483,8 @@ def refuse_behind_end(
 
 
 def _unknown_rate(film: str) -> FixUsage:
+    option = f"--fps {shlex.quote(f'{film}=25')}"
     return FixUsage(
         f"the frame rate of the film {film} is not known",
-        hint=f"--fps {film}=25, or that of the film in a column framerate of the table of marks",
+        hint=f"{option}, or that of the film in a column framerate of the table of marks",
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import structs
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import Workspace
@@ -15,6 +15,7 @@ from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
+    FOLD_PREFIX,
     Clip,
     Header,
     Manifest,
@@ -27,9 +28,10 @@ from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
     compare_clips,
+    known_film,
     rows_of_clips,
 )
-from obygaze_features.manifest.spans import NAME_COLUMN
+from obygaze_features.manifest.spans import NAME_COLUMN, named_file
 
 ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
@@ -91,23 +93,35 @@ def merge(manifests: Sequence[Manifest], name: str) -> MergedManifest:
     columns = dict.fromkeys((ANNOTATOR,))
     for manifest in manifests:
         columns.update(dict.fromkeys(manifest.columns))
-    roots = {one.header.video_root for one in manifests if one.header.video_root}
-    warnings = []
+    warnings = _of_one_source(manifests)
+    splits = [name for name in columns if name.startswith(FOLD_PREFIX)]
+    for split in splits:
+        # One film may be in two folds: each manifest has its own.
+        del columns[split]
+    if splits:
+        warnings.append(
+            f"left out: {few(splits)}, folds of the clips of one manifest;"
+            " `obygaze manifest folds` makes those of all"
+        )
+    roots = {one.header.video_root for one in manifests}
     is_unlinked = len(roots) > 1
     if is_unlinked:
         # A file that was found is named in this column, so that `link` finds it again.
         columns[NAME_COLUMN] = None
+        folders = [root or "none" for root in sorted(roots)]
         warnings.append(
-            f"not linked to videos, as the manifests are linked to other folders:"
-            f" {' and '.join(sorted(roots))}"
+            "not linked to videos, as the manifests are linked to other folders:"
+            f" {' and '.join(folders)}"
         )
     else:
         header = structs.replace(header, video_root="".join(roots))
     rows: dict[str, tuple[Clip, Manifest]] = {}
+    all_rows = []
     for manifest in manifests:
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
             row = _annotated(row, manifest, columns)
+            all_rows.append((row, manifest))
             earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
             if of_manifest is not manifest:
                 _require_equal(earlier, row, f"{of_manifest.name}, {manifest.name}")
@@ -115,9 +129,10 @@ def merge(manifests: Sequence[Manifest], name: str) -> MergedManifest:
                 raise FixInput(
                     f"two rows would have the id {row.clip_id!r}", where=manifest.name
                 )
+    _require_one_film_of_videos(all_rows)
     clips = [clip for clip, _ in rows.values()]
     try:
-        sentences = _shared_clips(list(rows.values()))
+        sentences = _shared_clips(all_rows)
     except FixInput as error:
         error.where = where
         raise
@@ -132,20 +147,50 @@ def merge(manifests: Sequence[Manifest], name: str) -> MergedManifest:
 def _annotated(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> Clip:
     """Return a row with its annotator, in its id too, and with a cell in each column."""
     annotator = clip.extra.get(ANNOTATOR) or manifest.name
-    return replace(
-        clip,
-        clip_id=f"{unannotated_id(clip)}.{ascii_id(annotator)}",
-        extra={**dict.fromkeys(columns, ""), **clip.extra, ANNOTATOR: annotator},
-    )
+    cells = {name: clip.extra.get(name, "") for name in columns}
+    cells[ANNOTATOR] = annotator
+    if NAME_COLUMN in columns:
+        cells[NAME_COLUMN] = named_file(clip)
+    clip_id = f"{unannotated_id(clip)}.{ascii_id(annotator)}"
+    return replace(clip, clip_id=clip_id, extra=cells)
+
+
+def _of_one_source(manifests: Sequence[Manifest]) -> list[str]:
+    """Return a sentence on each file whose rows without annotators would be of two people."""
+    name_of: dict[SourceFile, str] = {}
+    sentences = []
+    for manifest in manifests:
+        if all(clip.extra.get(ANNOTATOR) for clip in manifest):
+            continue
+        for source in manifest.header.sources:
+            first = name_of.setdefault(source, manifest.name)
+            if first != manifest.name:
+                sentences.append(
+                    f"{first} and {manifest.name} were both made of {source.file}, and their"
+                    " rows count as those of two annotators"
+                )
+    return sentences
+
+
+def _require_one_film_of_videos(rows: Iterable[tuple[Clip, Manifest]]) -> None:
+    """Raise an error if two manifests say other films of one video."""
+    said_of: dict[str, tuple[Clip, Manifest]] = {}
+    for clip, manifest in rows:
+        first, of_manifest = said_of.setdefault(clip.video, (clip, manifest))
+        films = (first.movie_id, clip.movie_id)
+        if clip.video and of_manifest is not manifest and all(map(known_film, films)):
+            said = [(films[0], of_manifest.name), (films[1], manifest.name)]
+            _require_one(f"the film of the video {clip.video}", said, "one of the ids")
 
 
 def _require_equal(one: Clip, other: Clip, where: str) -> None:
     """Raise an error unless an annotator has said the same of a clip in two manifests."""
     before = _cells(one)
     after = _cells(other)
-    for column in before | after:
-        values = [cells.get(column) or "nothing" for cells in (before, after)]
-        if values[0] != values[1]:
+    for column in before:
+        if before[column] != after[column]:
+            said = (before[column], after[column])
+            values = ["nothing" if cell in (None, "", ()) else cell for cell in said]
             raise FixInput(
                 f"two rows of {one.extra[ANNOTATOR]!r} about the clip"
                 f" {unannotated_id(one)!r} differ: {column}: {values[0]} and {values[1]}",
@@ -161,10 +206,12 @@ def _cells(clip: Clip) -> dict[str, Any]:
 
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     """Return the header of a merged manifest; what must be the same is refused where it differs."""
+    for manifest in manifests:
+        if isinstance(manifest.clips, Windows):
+            raise FixInput("windows have no annotators", where=manifest.name)
     for key in SHARED:
-        _require_one(key, [(getattr(one.header, key), one.name) for one in manifests])
-    if any(isinstance(one.clips, Windows) for one in manifests):
-        raise FixInput("windows have no annotators", where=manifests[0].name)
+        said = [(getattr(one.header, key), one.name) for one in manifests]
+        _require_one(key, said, f"manifests of one {key}")
     modality_of: dict[str, str] = {}
     said_by: dict[str, list[tuple[str, str]]] = {}
     for manifest in manifests:
@@ -174,7 +221,8 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
                 modality_of[concept] = modality
                 said_by.setdefault(concept, []).append((modality, manifest.name))
     for concept, modalities in said_by.items():
-        _require_one(f"the modality of the concept {concept!r}", modalities)
+        fact = f"the modality of the concept {concept!r}"
+        _require_one(fact, modalities, "correct the header of one of them")
     first = manifests[0].header
     headers = [manifest.header for manifest in manifests]
     notes: dict[str, None] = {}
@@ -183,30 +231,38 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         notes.update(dict.fromkeys(header.notes))
         sources.update(dict.fromkeys(header.sources))
     datasets = {header.dataset for header in headers}
+    citations = [header.citation for header in headers]
     return Header(
         dataset=first.dataset if len(datasets) == 1 else name,
         concepts=modality_of,
         unit=first.unit,
         view=first.view,
-        licence=_joined(header.licence for header in headers),
-        citation=_joined(header.citation for header in headers),
+        licence=_licence_of(manifests),
+        citation="; ".join(dict.fromkeys(filter(None, citations))),
         notes=tuple(notes),
         sources=tuple(sources),
     )
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(filter(None, texts)))
+def _licence_of(manifests: Sequence[Manifest]) -> str:
+    """Return the licence of all labels, or what is known of those of each manifest."""
+    licences = {manifest.header.licence for manifest in manifests}
+    if len(licences) == 1:
+        return licences.pop()
+    return "; ".join(
+        f"{manifest.name}: {manifest.header.licence or 'not stated'}"
+        for manifest in manifests
+    )
 
 
-def _require_one(fact: str, said: Sequence[tuple[str, str]]) -> None:
+def _require_one(fact: str, said: Sequence[tuple[str, str]], hint: str) -> None:
     """Raise an error unless all manifests say the same; `said` has values and manifests."""
     for value, name in said:
         if value != said[0][0]:
             raise FixInput(
                 f"{fact} differs: {said[0][0]} in {said[0][1]}, {value} in {name}",
                 where=name,
-                hint="correct the header of one of them",
+                hint=hint,
             )
 
 

@@ -247,7 +247,8 @@ def import_features(
         id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
-            further array (also), or in place of them (only). [default: also, for tokens; else none]
+            further array (also), or in place of them (only; a name of --array stays). [default:
+            also, for tokens; else none]
         backbone: The model that made them.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.

@@ -192,7 +192,8 @@ def push_model(
     """Copy a model to a folder, a bucket or the hub.
 
     It is checked first. Another model that is there is replaced only with --force. A model of own
-    code (FILE.py:NAME) takes the file along, with what this imports of its folder.
+    code (FILE.py:NAME) takes the file along, with what this imports of its folder; a module
+    (MODULE:NAME) stays behind.
 
     Args:
         model: The name of a model of the workspace, or its folder.

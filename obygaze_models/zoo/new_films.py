@@ -13,15 +13,15 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.adapters.folder import (
     is_folder_of_videos,
     manifests_of_folder,
+    warn_of_other_videos,
 )
 from obygaze_features.manifest.adapters.folder import read as read_folder
-from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN
@@ -45,8 +45,9 @@ def features_for(
     """
     here = Workspace.of(workspace)
     manifest = None if isinstance(named, Store) else _clips_named(model, named, here)
-    if manifest is None:
+    if manifest is None or isinstance(named, Store):
         return open_store(named, workspace=workspace), None
+    warn_of_other_videos(Path(named), manifest)
     names = stores_that_fit(model, here, manifest.name)
     if len(names) > 1:
         raise FixUsage(
@@ -55,9 +56,7 @@ def features_for(
             hint=f"obygaze models predict {shlex.quote(model.info.name)} {names[0]}",
         )
     if names:
-        # Windows are computed: those of the store cannot be others.
-        clips = None if isinstance(manifest.clips, Windows) else manifest
-        return open_store(names[0], workspace=workspace), clips
+        return open_store(names[0], workspace=workspace), manifest
     raise FixInput(
         f"no store has features of {manifest.name} that {model.info.name} reads,"
         f" which are those of {model.info.features.backbone}",
@@ -72,7 +71,8 @@ def _clips_named(
     """Return the manifest of a name, or of a folder of films; None for a store."""
     text = os.fspath(named)
     path = Path(text)
-    if is_url(text) or Path(here.store(text), STORE).exists():
+    # `.` is a folder, and no name.
+    if is_url(text) or (path.name and Path(here.store(text), STORE).exists()):
         return None
     if not is_folder_of_videos(text, here):
         toml = here.manifest(text)
@@ -86,11 +86,9 @@ def _clips_named(
             where=text,
             hint="name one of them",
         )
-    if fitting:
-        return fitting[0]
-    for manifest in of_folder:
-        if not _has_whole_films(manifest):
-            return manifest
+    cut = [manifest for manifest in of_folder if not _has_whole_films(manifest)]
+    if fitting or cut:
+        return [*fitting, *cut][0]
     imported = read_folder(path).manifest
     name = shlex.quote(here.unused_manifest(imported.name))
     quoted = shlex.quote(text)
@@ -171,8 +169,28 @@ def stores_that_fit(
     return fitting
 
 
-def windows_for_clips(model: SavedModel, store: Store) -> str:
-    """Return a sentence if windows are scored by a model that was trained on clips, else ""."""
+def require_same_grid(store: Store, manifest: Manifest) -> None:
+    """Raise an error if windows of a manifest have the ids of other windows in a store."""
+    there = store.recipe.grid
+    here = manifest.header.grid.to_json()
+    if there and here and there != here:
+        backbone = shlex.quote(store.recipe.backbone)
+        raise Mismatch(
+            f"{manifest.name} has windows of {_as_options(here)}, and this store has windows of"
+            f" {_as_options(there)}",
+            where=store.location,
+            hint=f"obygaze extract run {shlex.quote(manifest.name)} -b {backbone}"
+            f" --store {backbone}=NAME",
+        )
+
+
+def windows_for_clips(
+    model: SavedModel, store: Store, manifest: Manifest | None
+) -> str:
+    """Return a sentence if windows, or whole films, are scored by a model of clips, else ""."""
+    long = long_clips(manifest) if manifest is not None else ""
+    if long and training_length_s(model):
+        return f"{_trained_on(model)}; {long}"
     if not store.recipe.grid or model.info.features.rule:
         return ""
     if store.fingerprint == model.info.features.fingerprint:

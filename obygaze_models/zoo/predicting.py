@@ -48,6 +48,7 @@ from obygaze_models.zoo.mediaeval_file import (
 from obygaze_models.zoo.new_films import (
     features_for,
     has_recipe,
+    require_same_grid,
     stores_that_fit,
     what_makes_features,
     windows_for_clips,
@@ -235,7 +236,12 @@ class PredictedFiles:
     @property
     def notes(self) -> list[str]:
         """The clips without features, how many rows have which basis, and the files."""
-        absent = [f"{clip}: {why}" for clip, why in self.predicted.absent.items()]
+        clips_of_reason: dict[str, list[str]] = {}
+        for clip, reason in self.predicted.absent.items():
+            clips_of_reason.setdefault(reason, []).append(clip)
+        absent = []
+        for reason, without in clips_of_reason.items():
+            absent.append(f"{few(without)}: {reason}")
         counts = Counter(self.predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         by_id = []
@@ -328,6 +334,7 @@ def predict(
         rows = opened.find_manifest(Workspace.of(workspace))
     else:
         rows = read_manifest(manifest, workspace=workspace)
+        require_same_grid(opened, rows)
         of_films = rows
         listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
     predicted, film_of = _predict(
@@ -343,7 +350,9 @@ def predict(
     if manifest is None:
         identities = identities_of(predicted.clip_ids, opened.table, opened.record)
     films = film_columns(identities, movie_ids, rows)
-    return replace(predicted, films=films, windows=windows_for_clips(saved, opened))
+    return replace(
+        predicted, films=films, windows=windows_for_clips(saved, opened, rows)
+    )
 
 
 def _given_affect(path: Path) -> Predicted:

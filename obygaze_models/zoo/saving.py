@@ -114,16 +114,22 @@ class PushedModel:
     target: str
     n_bytes: int
     code: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
 
     @property
     def notes(self) -> list[str]:
-        """The files of own code that were sent with it."""
-        return (
-            [f"with the own code that it needs: {few(self.code)}"] if self.code else []
-        )
+        """The files of own code that were sent with it, and the modules that were not."""
+        notes = []
+        if self.code:
+            notes.append(f"with the own code that it needs: {few(self.code)}")
+        if self.modules:
+            notes.append(
+                f"without {few(self.modules)}: who loads it needs this module too"
+            )
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         """Return the model, the target, the size in bytes, and the files of own code."""
@@ -186,7 +192,7 @@ def save_model(
         "estimator": description,
     }
     contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
-    contents |= _code_of(info.trust)
+    contents |= code_of(info.trust)
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
     marks = {name: _mark_of(content) for name, content in contents.items()}
@@ -382,7 +388,7 @@ def push_model(
     """Copy a model to a folder, a bucket or the hub."""
     trust_code(trust)
     folder = Workspace.of(workspace).existing("models", model)
-    load_folder(folder)
+    loaded = load_folder(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     if not is_url(target):
         _write(Path(target), contents, force=force)
@@ -390,7 +396,11 @@ def push_model(
         _send(folder, contents, target, force=force)
     n_bytes = sum(map(len, contents.values()))
     code = tuple(name.removeprefix(CODE) for name in contents if name.startswith(CODE))
-    return PushedModel(os.fspath(model), target, n_bytes, code)
+    # A module, of this folder or installed, is named without `.py`.
+    modules = tuple(
+        name for name in loaded.info.trust if ":" in name and ".py:" not in name
+    )
+    return PushedModel(os.fspath(model), target, n_bytes, code, modules)
 
 
 def _send(
@@ -540,7 +550,7 @@ def _max_bytes(name: str) -> int:
     return MAX_BYTES.get(name, MAX_CODE_BYTES)
 
 
-def _code_of(names: Sequence[str]) -> dict[str, bytes]:
+def code_of(names: Sequence[str]) -> dict[str, bytes]:
     """Return the file of own code that a model names, with those of its folder that it imports."""
     files = {}
     for name in names:
@@ -551,13 +561,14 @@ def _code_of(names: Sequence[str]) -> dict[str, bytes]:
             continue
         for path in part.files:
             file = f"{CODE}{path.relative_to(part.folder).as_posix()}"
-            if not _CODE_FILE.fullmatch(file):
-                raise FixInput(
-                    f"a model cannot take along a file of this name: {path.name}",
-                    where=str(path),
-                    hint="letters, digits, _ and -, then .py",
-                )
             files[file] = path.read_bytes()
+            if not _CODE_FILE.fullmatch(file) or len(files[file]) > MAX_CODE_BYTES:
+                raise FixInput(
+                    f"a model cannot take along the file {path.name}",
+                    where=str(path),
+                    hint="a name of letters, digits, _ and -, then .py, and at most"
+                    f" {MAX_CODE_BYTES:,} bytes",
+                )
     return files
 
 

@@ -289,6 +289,23 @@ def test_a_model_of_own_code_takes_its_file_to_another_lab(
     lab.process(f"{predict} --force --trust models/own/code/own.py:Middle", code=5)
 
 
+def test_code_that_cannot_go_along_is_said(ws: Workspace) -> None:
+    planted_clips(ws)
+    code = OWN_CLASS.format(fit="pass", score="X[:, 0]")
+    # Of a file, before the training: it was lost.
+    for file, content in (("modèle.py", code), ("big.py", f"{code}# {'a' * 10**6}\n")):
+        ws.write(file, content)
+        line = f"train {file}:Middle planted films -o own {QUICK}"
+        said = ws.process(line, code=1).text
+        assert f"a model cannot take along the file {file}" in said
+        assert not ws.path("runs/own").exists()
+    # Of a module, when it is pushed.
+    ws.write("mine.py", code)
+    ws.process(f"train mine:Middle planted films -o own {QUICK}")
+    said = ws.process("models push own ../disk/own --trust mine:Middle").text
+    assert "without mine:Middle: who loads it needs this module too" in said
+
+
 def test_what_an_own_class_learns_is_kept(ws: Workspace) -> None:
     assert predicts_as_it_learnt(
         ws, "self.border_ = np.mean(X[:, 0])", "X[:, 0] - self.border_"

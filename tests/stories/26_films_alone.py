@@ -8,6 +8,7 @@ pictures that were asked for. Every picture of these films carries its number.
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from random import Random
 
@@ -238,6 +239,21 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     assert {row["basis"] for row in scores} == {"unseen"}
     said = ws("models predict motion new").text
     assert "trained on clips of 1 s (median), and these are windows of 1 s" in said
+    assert "does not have" not in said
+    # A film that came later has no scores, and it is said; windows made anew are other windows.
+    shutil.copytree(ws.path("new"), ws.path("more"))
+    ws("manifest windows more -o more --seconds 1")
+    ws("extract run more -b descriptors --workers 1")
+    write_film(ws.path("more/ilex.mp4"), numbers_of_seconds(900, ["S", "EN"]))
+    said = ws("models predict motion more").text
+    assert "more does not have ilex.mp4 of the folder more" in said
+    ws("manifest windows more -o more --seconds 1 --force")
+    said = ws("models predict motion more").text
+    assert "ilex:000000, ilex:000001: missing" in said
+    ws("manifest windows more -o more --seconds 2 --force")
+    for clips in ("more", "more.descriptors --manifest more"):
+        said = ws(f"models predict motion {clips}", code=5).text
+        assert "windows of --seconds 2 --every 2, and this store" in said
     # The clips of these times have the same features, and get the same scores.
     table = []
     for second in range(8):
@@ -256,6 +272,10 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     ws("manifest import folder new -o whole")
     said = ws("models predict motion whole", code=1).text
     assert "Try: obygaze manifest windows whole -o whole-cut --seconds 1" in said
+    # The one score of a whole film is no score along it.
+    ws("extract run whole -b descriptors --workers 1")
+    said = ws("models predict motion whole").text
+    assert "clips of 1 s (median); 1 clip with a whole film" in said
 
 
 @pytest.mark.check("trains another model")

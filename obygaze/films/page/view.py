@@ -70,6 +70,7 @@ def open_site(
     from obygaze_features.manifest.adapters.folder import (
         is_folder_of_videos,
         manifest_of_folder,
+        warn_of_other_videos,
     )
     from obygaze_models.runner.experiments import named_manifest
     from obygaze_models.runner.tables import read_run
@@ -92,6 +93,8 @@ def open_site(
             note(f"made the manifest {clips.name} of {made_of} in {manifest}")
     else:
         clips, _ = named_manifest(manifest, workspace)
+    if manifest is not None:
+        warn_of_other_videos(Path(manifest), clips)
     if scored and clips.name != scored.about["manifest"]["name"]:
         made_from = scored.about["manifest"]["name"]
         words = ["obygaze", "view", str(own_manifest), "--run", str(run)]

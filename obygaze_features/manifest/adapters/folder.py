@@ -2,13 +2,14 @@
 
 import os
 import re
+import warnings
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
@@ -87,13 +88,30 @@ def manifests_of_folder(folder: Path, workspace: Workspace) -> list[Manifest]:
     return [manifest for manifest in known if manifest.header.video_root == root]
 
 
+def warn_of_other_videos(folder: Path, manifest: Manifest) -> None:
+    """Warn of the videos of a folder that a manifest of it does not have, such as later ones."""
+    if not folder.is_dir() or folder.resolve().as_posix() != manifest.header.video_root:
+        return
+    cut = manifest.clips.films if isinstance(manifest.clips, Windows) else manifest
+    known = {rows.video for rows in cut}
+    others = [video for video in find_videos(folder) if video not in known]
+    if others:
+        warnings.warn(
+            f"{manifest.name} does not have {few(others)} of the folder {folder}:"
+            " make the manifest again, or another one",
+            ObygazeWarning,
+            stacklevel=2,
+        )
+
+
 def is_folder_of_videos(name: PathLike, workspace: Workspace) -> bool:
     """Return whether a name is that of a folder of videos, and of no manifest.
 
     A video is an error that names its folder.
     """
     path = Path(name)
-    if workspace.manifest(os.fspath(name)).is_file():
+    # `.` is a folder, and no name.
+    if path.name and workspace.manifest(os.fspath(name)).is_file():
         return False
     if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file():
         raise FixUsage(

@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,7 +184,7 @@ def import_features(
         _check_some_known(reader, clips, manifest)
         sources = _sources_of(reader, here)
         withdrawals = Withdrawals.of(sources)
-        stored = _stored_arrays(reader, clips, pool)
+        stored = _stored_arrays(reader, clips, pool, arrays or ())
         imported = ImportedRows(reader, clips, stored, progress or Quiet(), withdrawals)
         written = write_store(
             target,
@@ -555,7 +555,9 @@ class Stored(NamedTuple):
         return Array.of(self.name, self.shape.dtype, self.shape.sizes, self.dims)
 
 
-def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
+def _stored_arrays(
+    reader: Reader, clips: Clips, pool: Pool, named: Collection[str]
+) -> list[Stored]:
     """Return the arrays of the store: those that were asked for, and what belongs to them."""
     features = _features_of(reader)
     is_alone = pool.startswith("only")
@@ -564,7 +566,7 @@ def _stored_arrays(reader: Reader, clips: Clips, pool: Pool) -> list[Stored]:
         pooling = _pooling_of(pool) if is_alone and name in features else ""
         arrays.append(_stored_array(reader, clips, name, pooling))
     if is_alone:
-        arrays = _with_usual_name(arrays)
+        arrays = _with_usual_name(arrays, {*VECTORS, *named})
     elif pool != "none":
         arrays += _pooled_too(reader, arrays, _pooling_of(pool))
     arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
@@ -582,14 +584,14 @@ def _pooling_of(pool: Pool) -> str:
     return "mean" if pool.endswith("mean") else "maximum"
 
 
-def _with_usual_name(arrays: Sequence[Stored]) -> list[Stored]:
+def _with_usual_name(arrays: Sequence[Stored], kept: Collection[str]) -> list[Stored]:
     """Return arrays of which the only one that several vectors become is called 'pooled'.
 
-    Experiments look for it. A name that they look for, too, stays.
+    Experiments look for it. A name that they look for, too, or that somebody gave, is kept.
     """
     several = [one for one in arrays if one.pooling and len(one.file_shape.sizes) > 1]
     names = {stored.name for stored in arrays}
-    if len(several) != 1 or several[0].name in VECTORS or POOLED in names:
+    if len(several) != 1 or several[0].name in kept or POOLED in names:
         return list(arrays)
     return [one._replace(name=POOLED) if one is several[0] else one for one in arrays]
 

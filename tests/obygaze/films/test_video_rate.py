@@ -141,6 +141,39 @@ def test_a_rate_is_for_each_film_without_a_video(linked):
     refused = import_segments("pier.vtt", "-o", "x", "--fps", "peir=25", "--fps", "25")
     assert refused.code == 2
     assert "--fps names a film without marks: peir" in refused.stderr
+    # What is refused leaves no files.
+    refused = call_obygaze(
+        "manifest", "export", "vtt", "cues", "-o", "out", "--fps", "peir=25"
+    )
+    assert refused.code == 2
+    assert not Path("out").exists()
+
+
+def test_a_title_is_a_film_too(inside):
+    """A table of marks that names the film by its title had any rate that was given."""
+    Path("films/lake.mp4").rename("films/Amélie 1.mp4")
+    call_obygaze("manifest", "import", "folder", "films", "-o", "films").ok()
+    rows = "movie_id,annotator,start_s,end_s,level\nAmélie 1,ada,0.5,1.5,S\n"
+    Path("marks.csv").write_text(rows, "utf-8")
+    project = ("manifest", "project", "marks.csv", "--every", "1")
+    call_obygaze(*project).ok()
+    refused = call_obygaze(*project, "--fps", "Amélie 1=25")
+    assert refused.code == 2
+    assert "its video has 23.976" in refused.stderr
+    Path("manifests/films.toml").unlink()
+    assert "Try: --fps 'Amélie 1=25'" in call_obygaze(*project).stderr
+
+
+@pytest.mark.parametrize("words", [("25", "24"), ("pier=25", "pier=24")])
+def test_two_rates_of_one_film_are_refused(inside, words):
+    """The last one was taken."""
+    Path("pier.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS\n", "utf-8")
+    one, other = (f"--fps={word}" for word in words)
+    import_segments("pier.vtt", "-o", "same", one, one).ok()
+    refused = import_segments("pier.vtt", "-o", "x", one, other)
+    assert refused.code == 2
+    assert "--fps names two rates" in refused.stderr
+    assert "25 and 24" in refused.stderr
 
 
 def test_two_copies_of_a_film_need_the_rate_of_one(linked):

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters.folder import (
     is_folder_of_videos,
     manifest_of_folder,
     read,
+    warn_of_other_videos,
 )
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.times import film_times
@@ -120,3 +121,21 @@ def test_the_manifest_of_a_folder_is_made_once(tmp_path: Path) -> None:
     read(tmp_path / "films").save("again", workspace=workspace)
     with pytest.raises(FixUsage, match="several manifests have the films"):
         manifest_of_folder(tmp_path / "films", workspace)
+
+
+def test_videos_that_came_later_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page and the scores of a folder left them out without a word."""
+    workspace = Workspace(tmp_path / "w")
+    folder = videos(tmp_path / "films", "lake.mp4")
+    made, _ = manifest_of_folder(folder, workspace)
+    warn_of_other_videos(folder, made)
+    videos(folder, "pier.mp4")
+    with pytest.warns(ObygazeWarning, match="films does not have pier.mp4 of the fold"):
+        warn_of_other_videos(folder, made)
+    warn_of_other_videos(tmp_path, made)
+    # A person who is in the folder calls it a point.
+    monkeypatch.chdir(folder)
+    assert is_folder_of_videos(".", workspace)
+    assert manifest_of_folder(Path(), workspace) == (made, False)

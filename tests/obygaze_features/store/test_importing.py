@@ -284,6 +284,8 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
         found = values_of(store, "pooled", IDS)
         np.testing.assert_array_equal(found, np.array(expected, np.float32))
         assert expected_pooling(pool) in store.recipe.facts["pooling"]
+    store = made(file, tmp_path / "n", pool="only-mean", arrays={"mine": "tokens"})
+    np.testing.assert_array_equal(values_of(store, "mine", IDS), found)
     store = made(file, tmp_path / "d", pool="also-mean")
     found = values_of(store, "pooled", IDS)
     np.testing.assert_array_equal(found, np.array(means, np.float32))
