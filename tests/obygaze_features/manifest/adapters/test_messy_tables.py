@@ -335,7 +335,8 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     assert lines[-3:] == [
         "Error: 2 sheets have data: 'Ada', 'Ben'",
         "  in: t.xlsx",
-        "  Try: manifest import csv and xlsx have --sheet Ada; for another command save one sheet as CSV",
+        "  Try: manifest import csv and xlsx have --sheet Ada; for another command save one"
+        " sheet as CSV",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
     # The title is not the row with the names of the columns.
