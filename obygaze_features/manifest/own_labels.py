@@ -22,14 +22,16 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
     """
     tasks: list[str] = []
     to_correct: list[str] = []
-    for column in own_columns(clips[0].extra if clips else ()):
+    columns = own_columns(clips[0].extra) if clips else []
+    for column in columns:
+        cells: list[str] = []
         cells_of_film: dict[str, list[str]] = defaultdict(list)
         for clip in clips:
-            cells = [plain_value(cell, column) for cell in clip.values(column)]
-            cells_of_film[clip.movie_id] += cells
+            of_clip = [plain_value(cell, column) for cell in clip.values(column)]
+            cells += of_clip
+            cells_of_film[clip.movie_id] += of_clip
         if not any(map(_may_be_labels, cells_of_film.values())):
             continue
-        cells = [cell for of_film in cells_of_film.values() for cell in of_film]
         words = sorted(set(cells))
         if has_numbers(cells):
             numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
