@@ -17,7 +17,13 @@ from obygaze.command_table import COMMANDS
 from obygaze_features import __version__
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session
-from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
+from obygaze_features.core.console import (
+    JSON_VERSION,
+    Console,
+    few,
+    json_text,
+    printable,
+)
 from obygaze_features.core.errors import (
     EXIT_INTERRUPTED,
     NotFound,
@@ -231,6 +237,11 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
         has_output = any("--output" in param.opts for param in error.ctx.command.params)
         if has_output and message.startswith("Got unexpected extra argument"):
             message = f"{message}: what is written is named with -o"
+        session = error.ctx.find_object(Session)
+        missing = error.param if isinstance(error, click.MissingParameter) else None
+        if missing is not None and missing.name == "runs" and session is not None:
+            names = session.workspace.names("runs")
+            hint = f"one of {few(names)}" if names else hint
     explained = ObygazeError(message, hint=hint)
     explained.exit_code = error.exit_code
     return explained

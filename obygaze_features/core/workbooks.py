@@ -7,6 +7,7 @@ formulas too, such as #N/A, which calamine takes for empty cells.
 
 import datetime
 import re
+import shlex
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -167,7 +168,8 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     raise FixUsage(
         f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint="--sheet NAME in manifest import csv; for other commands, save one sheet as CSV",
+        hint=f"manifest import csv and xlsx have --sheet {shlex.quote(with_data[0].name)}; for"
+        " another command save one sheet as CSV",
     )
 
 

@@ -23,11 +23,14 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.own_labels import first_run
 from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
 
+# What makes all clips of a table have such times.
+OF_MAPPING = 'times = "m:ss" in its mapping, if 1:05 is a minute'
 # How the reason of a row begins whose times are not those of its film.
 WRONG_TIMES = ("too-long: the part ", "outside: the part ")
 # Gets the number of a row, and whether it failed.
@@ -180,10 +183,12 @@ def next_steps(
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
     if n_with_wrong_times:
         clips = count(n_with_wrong_times, "clip")
+        in_all = n_with_wrong_times == len(plan.clips)
+        of_mapping = f" ({OF_MAPPING})" if in_all else ""
         steps.append(
-            f"{clips} with times outside the film: correct the table, import and link it again,"
-            " then the same command; if the film is not whole, replace it, then the same command"
-            " and --retry-failed"
+            f"{clips} with times outside the film: correct the table{of_mapping}, import and link"
+            " it again, then the same command; if the film is not whole, replace it, then the"
+            " same command and --retry-failed"
         )
     n_failed = len(failures) - n_without_file - n_with_wrong_times
     if n_failed:
@@ -199,19 +204,18 @@ def next_steps(
 
 
 def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
-    """Return the command for whole stores: an experiment where arrays and levels allow one."""
+    """Return the command for whole stores: an experiment where arrays and labels allow one."""
     names = []
     names_with_vectors = []
     for store in plan.stores:
-        name = shlex.quote(store.target.store or store.path.name)
+        name = store.target.store or store.path.name
         names.append(name)
         # Kept frames, and arrays of frames alone, have no vector a clip.
         if any(array.name in VECTORS for array in store.arrays):
             names_with_vectors.append(name)
-    if not names_with_vectors or not manifest.has_honest_tasks:
-        return f"obygaze store info {names[0]}"
-    stores = " ".join(f"--store {name}" for name in names_with_vectors)
-    return f"obygaze run honest --manifest {shlex.quote(plan.manifest)} {stores}"
+    if not names_with_vectors:
+        return f"obygaze store info {shlex.quote(names[0])}"
+    return first_run(manifest, plan.manifest, names_with_vectors)
 
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:

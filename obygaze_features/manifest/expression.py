@@ -68,6 +68,8 @@ class Expression:
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # The columns that are compared with something.
     compared: Collection[str] = ()
+    # Those that are compared with a number by their order.
+    numbers: Collection[str] = ()
 
 
 def parse(
@@ -90,7 +92,13 @@ def parse(
     if vocabulary is not None:
         parser.allowed |= dict.fromkeys(CONCEPTS, vocabulary)
     condition = parser.parse()
-    return Expression(text, condition, dict(parser.values), tuple(parser.compared))
+    return Expression(
+        text,
+        condition,
+        dict(parser.values),
+        tuple(parser.compared),
+        tuple(parser.numbers),
+    )
 
 
 def is_labelled(column: str, values_of: Values) -> bool:
@@ -117,6 +125,7 @@ class _Parser:
         self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
         self.values: dict[str, list[str]] = defaultdict(list)
         self.compared: dict[str, None] = {}
+        self.numbers: dict[str, None] = {}
 
     def parse(self) -> Condition:
         if len(self.text) > MAX_LENGTH:
@@ -167,6 +176,8 @@ class _Parser:
         """Return the condition that a column has one of these values, or without them any value."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
+        if wanted == [""] and self.of_empty is not None:
+            return negated(self.has(column, []))
         allowed = self.allowed.get(name)
         for value, word in zip(values, wanted, strict=True):
             if allowed is not None and word not in allowed:
@@ -193,6 +204,7 @@ class _Parser:
         if not NUMBER.fullmatch(word):
             raise self.error_at(f"expected a number, got {word!r}", value)
         limit = float(word)
+        self.numbers[name] = None
 
         def any_beyond(cells: Sequence[str]) -> bool:
             for cell in cells:

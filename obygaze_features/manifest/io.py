@@ -347,6 +347,12 @@ def _check_columns(manifest: Manifest) -> None:
                 )
 
 
+# A film that is only in the first row of its clips.
+MERGED = (
+    "; merged cells have a value in the first one only: write it into the others too"
+)
+
+
 def clips_of(
     rows: Iterable[tuple[TableRow, Mapping[str, str]]],
     concepts: Iterable[str] = (),
@@ -362,6 +368,7 @@ def clips_of(
     blank = dict.fromkeys((*COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
     line_of = dict[str, int]()
+    has_film = False
     clips = []
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
@@ -369,7 +376,9 @@ def clips_of(
             if row[column]:
                 row.matching(column, ID, ID_FORM)
             else:
-                row.add(column, "is empty, and each row needs one")
+                of_merged = MERGED if column == "movie_id" and has_film else ""
+                row.add(column, f"is empty, and each row needs one{of_merged}")
+        has_film = has_film or bool(row["movie_id"])
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)

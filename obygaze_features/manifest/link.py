@@ -103,6 +103,11 @@ class LinkReport:
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
+            if clips_of_film:
+                notes.append(
+                    "where one of these files is one of these films: give it the film's name, and"
+                    " link again"
+                )
         name = self.manifest.name
         if self.path is not None and self.path.parent.name != "manifests":
             name = str(self.path)

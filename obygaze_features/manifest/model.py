@@ -9,7 +9,7 @@ view; who shows or counts levels asks it, and shows the name of the view.
 import re
 import unicodedata
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -30,6 +30,7 @@ from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.expression import (
     CONCEPTS,
+    NUMBER,
     Expression,
     parse,
     plain_value,
@@ -53,11 +54,57 @@ COLUMNS = (
     "concepts",
 )
 FOLD_PREFIX = "fold:"
+# The file that a table names for a clip, while `video` is the file that `link` found.
+NAME_COLUMN = "video_name"
+# The columns of a manifest that another command reads, beside fold:NAME.
+TARGETS = (
+    *COLUMNS,
+    *("annotator", "movie_title", "comment", "framerate"),
+    *("start_frame", "end_frame", "film_start_s", "film_end_s"),
+)
 PUBLISHED_SPLIT = "02_EN_HN_S"
 # The film of clips of which nobody says the film.
 UNKNOWN_FILM = "unknown"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
+
+
+def check_numbers(
+    expression: Expression, clips: Sequence["Clip"], manifest: str
+) -> None:
+    """Raise an error of all cells that an expression compares with a number, and that are none."""
+    for column in expression.numbers:
+        clips_of_word: dict[str, list[str]] = defaultdict(list)
+        n_numbers = 0
+        for clip in clips:
+            for cell in clip.values(column):
+                if NUMBER.fullmatch(cell):
+                    n_numbers += 1
+                else:
+                    clips_of_word[cell].append(clip.clip_id)
+        if clips_of_word:
+            words = few([repr(word) for word in clips_of_word])
+            raise FixInput(
+                f"expected numbers in the column {column}, got {words}",
+                where=manifest,
+                hint="correct these cells of the table, or leave them empty, and import it again"
+                if n_numbers
+                else "<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
+                details=[
+                    f"{word!r} in {count(len(ids), 'clip')}, the first is {ids[0]}"
+                    for word, ids in clips_of_word.items()
+                ],
+            )
+
+
+def own_columns(columns: Iterable[str]) -> list[str]:
+    """Return the columns of a table that mean nothing to a command but `--task COLUMN`."""
+    known = (*TARGETS, NAME_COLUMN)
+    return [
+        name
+        for name in columns
+        if name not in known and not name.startswith(FOLD_PREFIX)
+    ]
 
 
 # In the column `concepts`, names are joined with '|'.
@@ -113,9 +160,8 @@ class Clip:
         if column in CONCEPTS:
             return self.concepts
         if column not in COLUMNS and column not in self.extra:
-            raise unknown_name(
-                "column", column, (*self.extra, *COLUMNS), where=self.clip_id
-            )
+            names = dict.fromkeys((*own_columns(self.extra), *COLUMNS, *self.extra))
+            raise unknown_name("column", column, [*names], where=self.clip_id)
         value = getattr(self, column) if column in COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
@@ -277,6 +323,7 @@ class Manifest:
         """
         parsed = parse(expression, vocabulary=self.header.concepts or None)
         try:
+            check_numbers(parsed, self.clips, self.name)
             selected = self.with_clips(
                 clip for clip in self.clips if parsed.holds(clip.values)
             )

@@ -3,12 +3,11 @@
 import math
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import NAME_COLUMN as NAME_COLUMN
 from obygaze_features.manifest.model import Clip
 
 FILM_TIMES = ("film_start_s", "film_end_s")
 RATE_COLUMN = "framerate"
-# The file that a table names for a clip, while `video` is the file that `link` found.
-NAME_COLUMN = "video_name"
 
 # Start and end in seconds.
 Span = tuple[float, float]

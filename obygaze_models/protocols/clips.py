@@ -1,5 +1,6 @@
 """The clips of a manifest as columns, and their classes in a task."""
 
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,9 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     Clip,
     Manifest,
+    check_numbers,
 )
+from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
@@ -254,8 +257,10 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         if not task.classes and not any(table.levels):
             hint = "another value, another limit or other clips"
         elif not any(table.levels):
-            columns = few(list(table.clips[0].extra)) or "the table has none"
-            hint = f"no clip has a level; --task COLUMN for another column: {columns}"
+            tasks = (
+                few([*map(shlex.quote, own_tasks(table.clips))]) or "the table has none"
+            )
+            hint = f"no clip has a level; --task with a label of your own: {tasks}"
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
@@ -304,6 +309,8 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
     What is not known of an empty cell makes a clip neither positive nor negative.
     """
     positive, *negative = _expressions(name, task, table)
+    for expression in (positive, *negative):
+        check_numbers(expression, table.clips, table.name)
     holds = [positive.holds(clip.values) for clip in table.clips]
     fails = [value is False for value in holds]
     if negative:

@@ -14,7 +14,6 @@ A clip whose cell is empty is in no class.
 import keyword
 import re
 import shlex
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +27,14 @@ from obygaze_features.manifest.expression import (
     parse,
     plain_value,
 )
-from obygaze_features.manifest.model import COLUMNS, Clip, Manifest
+from obygaze_features.manifest.model import (
+    COLUMNS,
+    Clip,
+    Manifest,
+    check_numbers,
+    own_columns,
+)
+from obygaze_features.manifest.own_labels import MOST_WORDS, YES_AND_NO, limit_of
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
@@ -47,9 +53,6 @@ IN_WORDS = {
     ">": "is above",
     "<": "is below",
 }
-# The words of a column of yes and no; the first of them is positive.
-YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
-MOST_WORDS = 12  # of a column that becomes a task for each word
 MOST_IN_TITLE = 6
 
 
@@ -156,7 +159,8 @@ def asked_tasks(
             sign = "==" if sign == "=" else sign
             return labels.task_of_value(column, sign, value)
     if re.fullmatch(r"[\w .:+-]+", text) and not re.search(r"\b(in|not)\b", text):
-        columns = [*manifest.columns, "level", "concept"]
+        own = own_columns(manifest.columns)
+        columns = [*dict.fromkeys((*own, *manifest.columns, "level", "concept"))]
         known = [*protocol.tasks, *columns]
         hint = (
             f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
@@ -242,13 +246,7 @@ class _Labels:
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if all(NUMBER.fullmatch(value) for value in values):
             numbers = sorted(self.cells(column), key=float)
-
-            def unevenness(limit: str) -> int:
-                n_below = bisect_left(numbers, float(limit), key=float)
-                return abs(2 * n_below - len(numbers))
-
-            limit = min(numbers, key=unevenness)
-            option = f"--task {shlex.quote(f'{column}>={limit}')}"
+            option = f"--task {shlex.quote(f'{column}>={limit_of(numbers)}')}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
             )
@@ -273,6 +271,7 @@ class _Labels:
                 hint=f"one of its values: {few(values)}",
             )
         text = f"{_quoted(column)} {sign} {_quoted(value)}"
+        check_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{sign}{value}".replace("==", "=")
         words = f"{column} {IN_WORDS[sign]} {value}"
         title = words

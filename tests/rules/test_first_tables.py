@@ -88,11 +88,11 @@ class Drawn:
         """Return a line of the draft, filled in where it asks for something."""
         asked, _, _ = line.partition("  #")
         headers = {name: role for role, name in self.header_of.items()}
-        if asked == "id = ?":
+        if asked == 'id = "?"':
             return f'id = "{{movie_id}}-{{{self.header_of["number"]}:02d}}"'
-        if asked == "times = ?":
+        if asked == 'times = "?"':
             return 'times = "m:ss"'
-        if asked == "separator = ?":
+        if asked == 'separator = "?"':
             return f'separator = "{self.separator}"'
         if asked.startswith('separator = "'):
             return f'separator = "{self.separator}"'
@@ -108,7 +108,7 @@ class Drawn:
                 if target in ("own", "shot") and asked[0] == "?"
                 else f'{target} = "{column[1]}"'
             )
-        word = re.fullmatch(r'(?:# )?"(.*)" = \?', asked)
+        word = re.fullmatch(r'(?:# )?"(.*)" = "\?"', asked)
         if word is not None and word[1] in CONCEPTS and "concepts" in self.header_of:
             return f'"{word[1]}" = "{CONCEPTS[word[1]]}"'
         return "" if word is not None and line[0] != "#" else line

@@ -238,7 +238,11 @@ kind = "ridge"
             "did you mean 'violent'?",
             "of the columns violent, Rating Ben, mood",
         ),
-        ("", "no clip of class 0 (EN)", "--task COLUMN for another column: violent"),
+        (
+            "",
+            "no clip of class 0 (EN)",
+            "label of your own: violent, 'Rating Ben>=2', mood",
+        ),
         ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
         ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),
         ("--task 'mood >= joy'", "expected a number, got 'joy'", ""),

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support.workbooks import write_workbook
 
+from stories.films import write_films
 from stories.workspace import Workspace
 
 TITLES = ("L'Été à Nice", "Müller & Söhne", "Alba", "Ça ira", "Brug", "Über uns")
@@ -177,7 +178,7 @@ TABLES = [
         "ja-nein.csv",
         GERMAN,
         {
-            "id = ?": 'id = "{movie_id}-{Nr:02d}"',
+            'id = "?"': 'id = "{movie_id}-{Nr:02d}"',
             '? = "Film"': 'movie_id = "Film"',
             '? = "Anfang (s)"': 'start_s = "Anfang (s)"',
             '? = "Ende (s)"': 'end_s = "Ende (s)"',
@@ -192,8 +193,8 @@ TABLES = [
         "regards.csv",
         FRENCH,
         {
-            "id = ?": 'id = "{movie_id}-{Plan:02d}"',
-            "times = ?": 'times = "m:ss"',
+            'id = "?"': 'id = "{movie_id}-{Plan:02d}"',
+            'times = "?"': 'times = "m:ss"',
             '? = "Titre"': 'movie_id = "Titre"',
             '? = "Début"': 'start_s = "Début"',
             '? = "Fin"': 'end_s = "Fin"',
@@ -208,8 +209,8 @@ TABLES = [
         "wertung.xlsx",
         TIME_CELLS,
         {
-            "id = ?": NUMBERED,
-            "times = ?": 'times = "m:ss"',
+            'id = "?"': NUMBERED,
+            'times = "?"': 'times = "m:ss"',
             '? = "Film"': 'movie_id = "Film"',
             '? = "Von"': 'start_s = "Von"',
             '? = "Bis"': 'end_s = "Bis"',
@@ -222,8 +223,8 @@ TABLES = [
         "scores.xlsx",
         MIXED_CELLS,
         {
-            "id = ?": NUMBERED,
-            "times = ?": 'times = "m:ss"',
+            'id = "?"': NUMBERED,
+            'times = "?"': 'times = "m:ss"',
             '? = "Film"': 'movie_id = "Film"',
             '? = "From"': 'start_s = "From"',
             '? = "To"': 'end_s = "To"',
@@ -236,7 +237,7 @@ TABLES = [
         "two-raters.txt",
         TWO_COLUMNS,
         {
-            "id = ?": 'id = "{movie_id}-{Clip:02d}"',
+            'id = "?"': 'id = "{movie_id}-{Clip:02d}"',
             '? = "Film"': 'movie_id = "Film"',
         },
         "Rating Ada (0 12, 1 12, 2 12, 3 12)",
@@ -249,8 +250,8 @@ TABLES = [
         "rows-of-raters.csv",
         TWO_ROWS,
         {
-            "id = ?": NUMBERED,
-            "times = ?": 'times = "m:ss"',
+            'id = "?"': NUMBERED,
+            'times = "?"': 'times = "m:ss"',
             '? = "Film"': 'movie_id = "Film"',
             '? = "Rater"': 'annotator = "Rater"',
             '? = "Start"': 'start_s = "Start"',
@@ -264,7 +265,7 @@ TABLES = [
     OwnTable(
         "channels.csv",
         CHANNELS,
-        {"id = ?": 'id = "{id}"', 'video = "video"': 'movie_id = "video"'},
+        {'id = "?"': 'id = "{id}"', 'video = "video"': 'movie_id = "video"'},
         "objectified (FALSE 24, TRUE 24)",
         "objectified",
         lambda shot: shot.word("TRUE", "FALSE") == "TRUE",
@@ -276,10 +277,10 @@ TABLES = [
         OWN_LEVELS,
         {
             'level = "level"': 'verdict = "level"',
-            '"lumière" = ?': '"lumière" = "visual"',
-            '"yes" = ?': "",
-            '"no" = ?': "",
-            '"maybe" = ?': "",
+            '"lumière" = "?"': '"lumière" = "visual"',
+            '"yes" = "?"': "",
+            '"no" = "?"': "",
+            '"maybe" = "?"': "",
         },
         "verdict (maybe 16, no 16, yes 16)",
         "verdict=yes",
@@ -290,8 +291,8 @@ TABLES = [
         "tippfehler.csv",
         TYPED_WRONG,
         {
-            "id = ?": 'id = "{movie_id}-{Nr.:02d}"',
-            "times = ?": 'times = "m:ss"',
+            'id = "?"': 'id = "{movie_id}-{Nr.:02d}"',
+            'times = "?"': 'times = "m:ss"',
             '? = "Film"': 'movie_id = "Film"',
             '? = "Beginn"': 'start_s = "Beginn"',
             '? = "Schluss"': 'end_s = "Schluss"',
@@ -306,7 +307,7 @@ TABLES = [
         "frames.csv",
         FRAMES,
         {
-            "id = ?": 'id = "{movie_id}-{shot:02d}"',
+            'id = "?"': 'id = "{movie_id}-{shot:02d}"',
             '? = "film"': 'movie_id = "film"\nframerate = "=25"',
             '? = "first"': 'start_frame = "first"',
             '? = "last"': 'end_frame = "last"',
@@ -423,3 +424,108 @@ def test_an_id_of_youtube_stays_itself(ws: Workspace) -> None:
     ):
         (clip,) = ws(line).json()["clips"]
         assert clip["clip_id"] == "-nzD-1"
+
+
+ANNA = "Bewertung Anna"
+RATED = [["Film", "Nr", "Von", "Bis", ANNA, "Bewertung Ben", "comment"]] + [
+    [
+        s.title,
+        s.n,
+        clock(s.start_s),
+        clock(s.end_s),
+        # The first film has a word that is none, the second one two others.
+        {(0, 2): "-", (1, 3): "-", (1, 4): "2?"}.get((s.film, s.n), s.rating),
+        s.rating,
+        "gut" if s.n < 3 else "naja",
+    ]
+    for s in SHOTS
+]
+RATED_MAPPING = """id = "{movie_id}-{Nr:02d}"
+times = "m:ss"
+[columns]
+movie_id = "Film"
+start_s = "Von"
+end_s = "Bis"
+"""
+
+
+def import_rated(ws: Workspace) -> None:
+    """Import two ratings of each clip, in columns with a blank, and features."""
+    write_workbook(ws.path("Sichtung.xlsx"), {"Clips": RATED})
+    ws.write("own.toml", RATED_MAPPING)
+    ws("manifest import xlsx Sichtung.xlsx --mapping own.toml -o own")
+    ids = [f"{IDS[shot.film]}-{shot.n:02d}" for shot in SHOTS]
+    np.savez(ws.path("x.npz"), clip_id=ids, clip=np.ones((N_IN_ALL, 2), np.float32))
+
+
+def test_the_next_command_asks_of_a_column_of_mine(ws: Workspace) -> None:
+    """Numbers of clips, titles and comments are no labels; a column with wrong cells is last."""
+    import_rated(ws)
+    done = ws("store import npz x.npz --manifest own -o own")
+    line = "run honest --manifest own --store own --task 'Bewertung Ben>=2'"
+    assert f"next: obygaze {line}" in done.err
+    ws(f"{line} --set 'grid.models=[\"ridge\"]' --jobs 1 -o ben")
+    failed = ws("run honest --manifest own --store own", code=1)
+    mine = "label of your own: 'Bewertung Ben>=2', 'Bewertung Anna>=2'\n"
+    assert mine in failed.err
+    failed = ws("run honest --manifest own --store own --task Anna", code=2)
+    assert "of the columns Nr, Bewertung Anna, Bewertung Ben, comment" in failed.text
+    failed = ws("manifest show own --where 'Anna >= 2'", code=1)
+    assert "Try: one of Nr, Bewertung Anna, Bewertung Ben, clip_id" in failed.text
+    for command in ("report", "compare"):
+        assert "Try: one of ben" in ws(command, code=2).err
+
+
+def test_cells_that_are_no_numbers_are_said_together(ws: Workspace) -> None:
+    import_rated(ws)
+    ws("store import npz x.npz --manifest own -o own")
+    for line in (
+        f"run honest --store own --task '{ANNA}>=2'",
+        f"run honest --store own --task '\"{ANNA}\" >= 2 and comment == gut'",
+        f"manifest show own --where '\"{ANNA}\" >= 2'",
+    ):
+        failed = ws(line, code=1)
+        assert f"expected numbers in the column {ANNA}, got '-', '2?'" in failed.text
+        assert f"'-' in 2 clips, the first is {IDS[0]}-02" in failed.err
+        assert f"'2?' in 1 clip, the first is {IDS[1]}-04" in failed.err
+        assert "leave them empty, and import it again" in failed.err
+
+
+def test_a_draft_says_which_cells_are_no_numbers_and_the_whole_command(
+    ws: Workspace,
+) -> None:
+    write_workbook(ws.path("Sichtung.xlsx"), {"Clips": RATED})
+    ws("manifest import xlsx Sichtung.xlsx --write-mapping m.toml -o own", code=1)
+    draft = ws.read("m.toml")
+    line = "obygaze manifest import xlsx Sichtung.xlsx --mapping m.toml -o own"
+    assert draft.splitlines()[0].endswith(f", then: {line}")
+    assert '# "-" (2 times) is no number: correct or empty these cells.\n' in draft
+    assert '# "2?" (1 time) is no number' in draft
+
+
+def test_merged_cells_and_empty_cells(ws: Workspace) -> None:
+    rows = [["Film", "Nr", "comment"]]
+    rows += [[s.title if s.n == 1 else "", s.n, ""] for s in SHOTS]
+    write_workbook(ws.path("t.xlsx"), {"Clips": rows})
+    typed = "manifest import xlsx t.xlsx --map movie_id=Film --id '{Film}-{Nr}' -o own"
+    failed = ws(typed, code=1)
+    assert "merged cells have a value in the first one only" in failed.err
+    assert "(42 times)" in failed.err
+    import_rated(ws)
+    for where, n_clips in (('video == ""', N_IN_ALL), ('comment != ""', N_IN_ALL)):
+        shown = ws(f"manifest show own --where '{where}' --json").json()
+        assert len(shown["clips"]) == n_clips
+    ws("manifest show own --where 'level != \"\"'", code=1)
+
+
+def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> None:
+    import_rated(ws)
+    ws.write("hours.toml", RATED_MAPPING.replace("m:ss", "h:mm"))
+    ws("manifest import xlsx Sichtung.xlsx --mapping hours.toml -o hours")
+    write_films(ws.path("films"), "lake")
+    ws.path("films/lake.mp4").rename(ws.path("films/Alba.mp4"))
+    write_films(ws.path("films"), "night")
+    linked = ws("manifest link hours films")
+    assert "where one of these files is one of these films: give it" in linked.err
+    planned = ws("extract plan hours -b descriptors")
+    assert 'correct the times of the table (times = "m:ss" in its' in planned.out

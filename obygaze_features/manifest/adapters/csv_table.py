@@ -18,6 +18,7 @@ from obygaze_features.core.tables import (
     read_table,
     whole_number,
 )
+from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     source_of,
@@ -34,7 +35,6 @@ from obygaze_features.manifest.adapters.table_mapping import (
     FRAMES,
     NEEDED,
     SEPARATORS,
-    TARGETS,
     TableMapping,
     chosen_mapping,
     draft_of,
@@ -53,17 +53,14 @@ from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
+    TARGETS,
     Clip,
     Header,
     Manifest,
     ascii_id,
+    own_columns,
 )
-from obygaze_features.manifest.spans import (
-    FILM_TIMES,
-    NAME_COLUMN,
-    RATE_COLUMN,
-    span_in_film,
-)
+from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
 # A column with more different words is shown by its name alone.
@@ -151,7 +148,7 @@ def read(
     try:
         imported, used = _read(path, chosen, name or path.stem)
     except FixInput as error:
-        _write_draft(path, chosen, write_mapping, error)
+        _write_draft(path, chosen, write_mapping, error, name)
         raise
     if write_mapping is not None:
         write_mapping_file(Path(write_mapping), used)
@@ -234,7 +231,8 @@ def _read(
     warnings += _words_read_as_others(used, chosen)
     manifest = Manifest(name, header, clips, tuple(extra))
     imported = ImportedTable(manifest, tuple(warnings))
-    kept = _kept_columns(extra, columns_of_form(chosen.id))
+    in_ids = columns_of_form(chosen.id)
+    kept = [column for column in own_columns(extra) if column not in in_ids]
     imported.kept = tuple(f"{column}{_words_of(clips, column)}" for column in kept)
     return imported, used
 
@@ -244,6 +242,7 @@ def _write_draft(
     chosen: TableMapping,
     target: str | Path | None,
     error: FixInput,
+    name: str | None,
 ) -> None:
     """Write a draft of the mapping of a table that cannot be imported, and say so in the error.
 
@@ -259,7 +258,12 @@ def _write_draft(
         header_row=chosen.header_row,
     )
     shown = shlex.quote(str(target))
-    reread = f"obygaze manifest import csv {shlex.quote(str(path))} --mapping {shown}"
+    kind = "xlsx" if is_workbook(path) else "csv"
+    reread = (
+        f"obygaze manifest import {kind} {shlex.quote(str(path))} --mapping {shown}"
+    )
+    if name is not None:
+        reread += f" -o {shlex.quote(name)}"
     try:
         write_new(Path(target), draft_of(table, chosen, reread).encode("utf-8"))
     except AlreadyThere:
@@ -290,14 +294,6 @@ def _names_in_table(mapping: TableMapping) -> dict[str, str]:
         for target, column in mapping.columns.items()
         if not column.startswith(CONSTANT)
     }
-
-
-def _kept_columns(extra: Iterable[str], used: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that are neither known nor used for something else."""
-    known = {*TARGETS, NAME_COLUMN, *used}
-    return tuple(
-        name for name in extra if name not in known and not name.startswith(FOLD_PREFIX)
-    )
 
 
 def _is_file(path: Path) -> bool:

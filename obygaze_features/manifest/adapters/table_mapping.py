@@ -24,13 +24,16 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
     is_time,
 )
+from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
     LEVELS,
+    TARGETS,
     concept_name,
 )
+from obygaze_features.manifest.own_labels import has_numbers
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
@@ -41,12 +44,6 @@ from obygaze_features.manifest.vocabulary import (
 
 NEEDED = ("clip_id", "movie_id")
 FRAMES = ("start_frame", "end_frame")
-# The columns of a manifest that another command reads, beside fold:NAME.
-TARGETS = (
-    *COLUMNS,
-    *("annotator", "movie_title", "comment", "framerate"),
-    *("start_frame", "end_frame", "film_start_s", "film_end_s"),
-)
 CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")
@@ -58,7 +55,7 @@ MOST_WRONG = 4
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
-_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*\?[ \t]*(?:#.*)?')
+_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
 FILLED_TABLE = Table(others=filled)
 
 
@@ -105,8 +102,12 @@ def read_mapping(path: Path) -> TableMapping:
     require_file(path)
     data = _STAYS.sub(b"", path.read_bytes())
     open_lines = []
+    section = b""
     for number, line in enumerate(data.splitlines(), start=1):
-        if _OPEN.fullmatch(line):
+        section = line if line.startswith(b"[") else section
+        is_open = _OPEN.fullmatch(line)
+        # A column of a table may be called ?.
+        if is_open and not (is_open[1] and section.startswith(b"[columns]")):
             shown = line.decode("utf-8", "replace").strip()
             open_lines.append(f"{path}:{number}: {shown}")
     if open_lines:
@@ -244,7 +245,7 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot:03d}" film and'
             " number,",
             '# "{movie_id}-{count:03d}" counts the clips of each film.',
-            "id = ?",
+            'id = "?"',
         ]
     n_rows = _counts(table.rows, clip)
     if film not in table.columns and max(n_rows.values(), default=0) > 1:
@@ -252,7 +253,7 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             "",
             f"# {toml_string(clip)} has equal ids. In several films, they are",
             f'# "{{movie_id}}-{{{clip}}}"; of several annotators, "{{{clip}}}".',
-            "id = ?",
+            'id = "?"',
         ]
     films_of_clip: dict[str, set[str]] = {}
     for row in table.rows:
@@ -276,7 +277,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
             return [
                 "",
                 f"# {unclear[0]} in {toml_string(column)} is {forms}.",
-                "times = ?",
+                'times = "?"',
             ]
     return []
 
@@ -299,7 +300,7 @@ def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
     return [
         "",
         f"# Such as {toml_string(sign)} in {toml_string(shown)}.",
-        "separator = ?",
+        'separator = "?"',
     ]
 
 
@@ -336,6 +337,14 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                 if row[column].strip() in wrong:
                     shown = toml_string(row[column])
                     lines.append(f"# Line {row.line} of the table: {shown} is no time.")
+        cells = [row[column].strip() for row in table.rows if row[column].strip()]
+        if column not in target_of and has_numbers(cells):
+            for word, n in Counter(cells).items():
+                if not NUMBER.fullmatch(word):
+                    shown = f"{toml_string(word)} ({count(n, 'time')})"
+                    lines.append(
+                        f"# {shown} is no number: correct or empty these cells."
+                    )
         if column in target_of:
             lines += _toml_lines({target_of[column]: column})
         else:
@@ -396,7 +405,7 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
 def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
     """Return the lines that ask for the meaning of words, each with its number of rows."""
     return [
-        f"{start}{toml_string(word)} = ?  # {count(n, 'time')}"
+        f'{start}{toml_string(word)} = "?"  # {count(n, "time")}'
         for word, n in words.items()
     ]
 

@@ -25,6 +25,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
+from obygaze_features.manifest.own_labels import first_run
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -237,13 +238,11 @@ def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
 def _next_command(
     store: str, arrays: Sequence[Array], manifest: model.Manifest | None
 ) -> str:
-    """Return the command that comes next: an experiment where arrays and levels allow one."""
-    store = shlex.quote(store)
+    """Return the command that comes next: an experiment where arrays and labels allow one."""
     has_vectors = any(array.name in VECTORS for array in arrays)
-    if manifest is None or not has_vectors or not manifest.has_honest_tasks:
-        return f"obygaze store info {store}"
-    name = shlex.quote(manifest.name)
-    return f"obygaze run honest --manifest {name} --store {store}"
+    if manifest is None or not has_vectors:
+        return f"obygaze store info {shlex.quote(store)}"
+    return first_run(manifest, manifest.name, [store])
 
 
 def open_features(

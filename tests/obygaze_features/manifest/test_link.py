@@ -403,6 +403,7 @@ def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None
         "tt02: 5 clips without a video: tt02-000, tt02-001, tt02-002 and 2 more",
         "tt03: 1 clip without a video: tt03-000",
         "2 video files without a clip: a/trailer.mp4, lecture.mkv",
+        "where one of these files is one of these films: give it the film's name, and link again",
         "next: obygaze extract plan m -b descriptors",
     ]
     more = call_obygaze("-C", tmp_path, "-v", *words).ok().stderr.splitlines()

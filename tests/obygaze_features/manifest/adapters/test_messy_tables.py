@@ -157,7 +157,7 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
         lines[-1] == "  Try: fill in the lines with ? in m.toml, then --mapping m.toml"
         " in place of --write-mapping"
     )
-    assert '"ja" = ?  # 1 time' in (tmp_path / "m.toml").read_text("utf-8")
+    assert '"ja" = "?"  # 1 time' in (tmp_path / "m.toml").read_text("utf-8")
     assert not (tmp_path / "manifests").exists()
     # What a person wrote into it stays.
     (tmp_path / "m.toml").write_text("# mine\n")
@@ -335,7 +335,8 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     assert lines[-3:] == [
         "Error: 2 sheets have data: 'Ada', 'Ben'",
         "  in: t.xlsx",
-        "  Try: --sheet NAME in manifest import csv; for other commands, save one sheet as CSV",
+        "  Try: manifest import csv and xlsx have --sheet Ada; for another command save one"
+        " sheet as CSV",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
     # The title is not the row with the names of the columns.

@@ -135,20 +135,20 @@ def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
 ) -> None:
     mapping = table_of(
         tmp_path,
-        'id = ?\n[columns]\n? = "a"  # x\n  ? = "b = ?"\nmovie_id = "Film"\n'
+        'id = "?"\n[columns]\n? = "a"  # x\n  ? = "b = ?"\nmovie_id = "Film"\nown = "?"\n'
         '[levels]\n"ja # \\"x" = ?  # 3 times\n# "nein" = ?\n',
         "m.toml",
     )
     with pytest.raises(FixInput, match="still has a") as caught:
         read_mapping(mapping)
     assert caught.value.details == (
-        f"{mapping}:1: id = ?",
-        f'{mapping}:7: "ja # \\"x" = ?  # 3 times',
+        f'{mapping}:1: id = "?"',
+        f'{mapping}:8: "ja # \\"x" = ?  # 3 times',
     )
-    text = mapping.read_text("utf-8").replace("id = ?", 'id = "{n}"')
+    text = mapping.read_text("utf-8").replace('id = "?"', 'id = "{n}"')
     mapping.write_text(text.replace('"x" = ?', '"x" = "S"'), "utf-8")
     read_back = read_mapping(mapping)
-    assert read_back.columns == {"movie_id": "Film"}
+    assert read_back.columns == {"movie_id": "Film", "own": "?"}
     assert (read_back.id, read_back.levels) == ("{n}", {'ja # "x': "S"})
 
 

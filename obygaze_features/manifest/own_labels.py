@@ -1,0 +1,93 @@
+"""What `--task` can ask of the columns of a person's own, as it is typed."""
+
+import shlex
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from obygaze_features.manifest.expression import NUMBER, plain_value
+from obygaze_features.manifest.model import Clip, Manifest, own_columns
+
+# The words of a column of yes and no; the first of them is positive.
+YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
+MOST_WORDS = 12  # of a column that becomes a task for each word
+# A column with this many numbers for each other word is one of numbers.
+MOST_NUMBERS = 4
+
+
+def own_tasks(clips: Sequence[Clip]) -> list[str]:
+    """Return a task for each own column that may be a label; clips have the same columns.
+
+    Columns of numbers in which some cells are no numbers come last: they are to be corrected.
+    """
+    tasks: list[str] = []
+    to_correct: list[str] = []
+    columns = own_columns(clips[0].extra) if clips else []
+    for column in columns:
+        cells: list[str] = []
+        cells_of_film: dict[str, list[str]] = defaultdict(list)
+        for clip in clips:
+            of_clip = [plain_value(cell, column) for cell in clip.values(column)]
+            cells += of_clip
+            cells_of_film[clip.movie_id] += of_clip
+        if not any(map(_may_be_labels, cells_of_film.values())):
+            continue
+        words = sorted(set(cells))
+        if has_numbers(cells):
+            numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
+            kind = tasks if len(numbers) == len(cells) else to_correct
+            kind.append(
+                column if is_yes_and_no(words) else f"{column}>={limit_of(numbers)}"
+            )
+        elif is_yes_and_no(words) or 2 < len(words) <= MOST_WORDS:
+            tasks.append(column)
+        elif len(words) == 2:
+            tasks.append(f"{column}={words[0]}")
+    return tasks + to_correct
+
+
+def first_run(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
+    """Return the first experiment with vectors, of levels or of a label of the person's own.
+
+    Args:
+        manifest: The manifest.
+        place: Its name or its file, as it is typed.
+        stores: The stores, of which the first is shown where clips have no label.
+    """
+    tasks = [] if manifest.has_honest_tasks else own_tasks(manifest.clips)
+    if not tasks and not manifest.has_honest_tasks:
+        return f"obygaze store info {shlex.quote(stores[0])}"
+    line = ["obygaze", "run", "honest", "--manifest", place]
+    for store in stores:
+        line += ["--store", store]
+    for task in tasks[:1]:
+        line += ["--task", task]
+    return shlex.join(line)
+
+
+def _may_be_labels(cells: Sequence[str]) -> bool:
+    """Return whether the clips of a film have few values: not all the same, and not all others."""
+    return 1 < len(set(cells)) < len(cells)
+
+
+def is_yes_and_no(words: Collection[str]) -> bool:
+    """Return whether the words of a column are yes and no, in any of their forms."""
+    written = {word.lower() for word in words}
+    return len(words) == 2 and any(written == set(pair) for pair in YES_AND_NO)
+
+
+def has_numbers(cells: Sequence[str]) -> bool:
+    """Return whether a column is one of numbers, some of which may be typing errors."""
+    n_numbers = sum(NUMBER.fullmatch(cell) is not None for cell in cells)
+    return n_numbers > MOST_NUMBERS * (len(cells) - n_numbers)
+
+
+def limit_of(numbers: Sequence[str]) -> str:
+    """Return the number that parts the numbers of a column most evenly."""
+    in_order = sorted(numbers, key=float)
+
+    def unevenness(limit: str) -> int:
+        n_below = bisect_left(in_order, float(limit), key=float)
+        return abs(2 * n_below - len(in_order))
+
+    return min(in_order, key=unevenness)
