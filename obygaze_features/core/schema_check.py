@@ -101,7 +101,8 @@ class Violations:
     ) -> None:
         self.path = str(path)
         self.names = names or {}
-        # By column: where a message is true for the first time, and how often it is.
+        # By column, and by what takes the place of values: where a message is true for the first
+        # time, and how often it is.
         self._by_column: dict[str | None, dict[str, tuple[str, int]]] = {}
 
     def __len__(self) -> int:
@@ -121,7 +122,8 @@ class Violations:
             message = f"{message[:80]} ... {message[-150:]}"
         if column is not None:
             message = f"column {self.names.get(column, column)!r}: {message}"
-        messages = self._by_column.setdefault(column, {})
+        is_line = where.startswith(self.path)
+        messages = self._by_column.setdefault(column if is_line else where, {})
         first, n_lines = messages.get(message, (where, 0))
         messages[message] = (first, n_lines + 1)
 

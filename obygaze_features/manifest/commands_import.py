@@ -36,7 +36,7 @@ READERS = {
     ),
     "xlsx": (
         f"{_HERE}.csv_table:read",
-        "Read a sheet of a spreadsheet, as csv does.",
+        "Read any table, with a mapping of its columns.",
     ),
     "folder": (
         f"{_HERE}.folder:read",

@@ -183,7 +183,7 @@ class _Parser:
             if allowed is not None and word not in allowed:
                 raise self.unknown_value(name, word, allowed, value)
         if not wanted:
-            if self.of_empty is None and name not in CONCEPTS:
+            if self.of_empty is None and name not in ("level", *CONCEPTS):
                 problem = f"a column alone is no label: write {name} == VALUE"
                 raise self.error_at(problem, column)
             return self.compares(name, bool)

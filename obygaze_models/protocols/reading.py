@@ -320,6 +320,8 @@ def _check_every_task_is_run(
 ) -> None:
     """Check that a task of --set is run, and each task of a file where nothing chooses some."""
     choices = [key for key in CHOICES_OF_TASKS if key in document.overrides]
+    if not protocol.report.contrast and "report.contrast" in choices:
+        choices.remove("report.contrast")
     if asked:
         for key in choices:
             document.add(key, "is chosen by --task, which runs each task on itself")

@@ -138,7 +138,7 @@ def asked_tasks(
 ) -> dict[str, AskedTask]:
     """Return the tasks that are asked for, by name."""
     if text in protocol.tasks:
-        if text in manifest.columns:
+        if text in manifest.columns and protocol.tasks[text].column != text:
             raise FixUsage(
                 f"{text} is a task of the protocol {protocol.name}, and a column",
                 hint=f"{text}=VALUE for the column, honest:{text} or FILE.toml:{text} for the task",

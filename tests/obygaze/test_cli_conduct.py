@@ -80,16 +80,17 @@ def test_details_come_before_the_error(provoke):
 
 
 def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
-    rows = [f"c-{number},m,X" for number in range(205)]
+    rows = [f"c-{number},m,X{number}" for number in range(205)]
     (tmp_path / "t.csv").write_text("\n".join(["clip_id,movie_id,level", *rows, ""]))
     words = ("manifest", "import", "csv", "t.csv")
     lines = call_obygaze(*words, cwd=tmp_path).stderr.splitlines()
     assert (
-        lines[0] == "t.csv:2: column 'level': unknown level 'X', expected EN, HN, NS, S"
+        lines[0]
+        == "t.csv:2: column 'level': unknown level 'X0', expected EN, HN, NS, S"
     )
     assert (
         lines[9]
-        == "t.csv:11: column 'level': unknown level 'X', expected EN, HN, NS, S"
+        == "t.csv:11: column 'level': unknown level 'X9', expected EN, HN, NS, S"
     )
     assert lines[10] == "... and 195 more lines; -v shows them"
     assert lines[11].startswith("Error: ")

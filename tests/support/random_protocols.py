@@ -31,10 +31,10 @@ def of_level(rule: Callable[[Clip], bool]) -> Rule:
     return lambda clip: rule(clip) if clip.level else None
 
 
-def _is_north(clip: Clip) -> bool | None:
-    if clip.extra["region"]:
-        return clip.extra["region"] == "north"
-    return True if clip.level == "S" else None
+def _is_north_or_sure(clip: Clip) -> bool | None:
+    if clip.extra["region"] == "north" or clip.level == "S":
+        return True
+    return False if clip.extra["region"] and clip.level else None
 
 
 # Each expression with what it means; None where an empty cell leaves it open.
@@ -47,7 +47,7 @@ EXPRESSIONS: list[tuple[str, Rule]] = [
         "level != EN and Body not in concept",
         of_level(lambda c: c.level != "EN" and "Body" not in c.concepts),
     ),
-    ("region == north or (level == S and not region)", _is_north),
+    ("region == north or level == S", _is_north_or_sure),
 ]
 NEGATIVES: list[tuple[str, Rule]] = [
     ("level == EN", lambda clip: clip.level == "EN"),

@@ -92,7 +92,7 @@ def test_of_several_sheets_with_data_one_is_asked_for(tmp_path: Path) -> None:
         read_table(path, required=("a", "b"), sheet="")
     assert caught.value.message == "2 sheets have data: 'Ada', 'Ben'"
     assert caught.value.hint == (
-        "--sheet NAME in manifest import csv; for other commands, save one sheet as CSV"
+        "manifest import csv and xlsx have --sheet Ada; for another command save one sheet as CSV"
     )
     table = read_table(path, required=("a", "b"), sheet="Ben")
     assert [row["a"] for row in table.rows] == ["3", "5"]

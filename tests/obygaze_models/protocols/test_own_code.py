@@ -182,7 +182,7 @@ def test_a_model_of_a_file_is_trained_saved_and_used(
     monkeypatch.setattr(parts, "_TRUSTED", {})
     with pytest.raises(FixUsage, match="is not trusted") as refused:
         og.load_model("kept")
-    assert "--trust own.py:NearestMean" in str(refused.value.hint)
+    assert "--trust models/kept/code/own.py:NearestMean" in str(refused.value.hint)
     # What is only read needs no code.
     assert "NearestMean" in str(show_model("kept"))
     elsewhere = here / "code"
