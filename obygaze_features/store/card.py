@@ -329,6 +329,8 @@ def card_text(
         has_table: Whether the table of a publication stands beside the card.
     """
     recipe = Recipe.from_json(record.recipe)
+    has_failed = record.rows.ok < len(rows)
+    reasons = reasons_of(rows) if has_failed else []
     text = render(
         "card.md",
         HERE,
@@ -342,7 +344,7 @@ def card_text(
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=record.arrays[0].name,
         makers=list(map(maker_text, record.makers)),
-        reasons=[] if record.rows.ok == len(rows) else reasons_of(rows),
+        reasons=reasons,
         citation=Raw(citation_text(terms)),
         replaces=record.replaces,
         seal=seal,

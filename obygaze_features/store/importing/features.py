@@ -842,7 +842,8 @@ class ImportedRows:
                 checked.append(stored)
         self.progress.expect((len(checked) + len(self.stored)) * n_rows)
         self._stored_of_name = {stored.name: stored for stored in self.stored}
-        for number in range(n_rows) if self.withdrawals else ():
+        rows_to_ask = range(n_rows) if self.withdrawals else range(0)
+        for number in rows_to_ask:
             reason = self.withdrawals.reason(self.clips.rows[number], self.clips)
             place = int(self.places[number])
             if place >= 0 and not reason:
