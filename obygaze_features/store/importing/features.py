@@ -329,9 +329,12 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest)
-    ids = [names.clip_of(name) for name in reader.clip_ids]
-    _check_unique(ids, reader)
-    place_of_clip = {clip: place for place, clip in enumerate(ids)}
+    ids_of_place = [names.rows_of(name) for name in reader.clip_ids]
+    _check_unique([clip_id for ids in ids_of_place for clip_id in ids], reader)
+    # Rows of several annotators about one clip have the features of one place.
+    place_of_clip = {}
+    for place, ids in enumerate(ids_of_place):
+        place_of_clip.update(dict.fromkeys(ids, place))
     rows = RowColumns.of(
         [
             Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
@@ -416,24 +419,28 @@ class _Names:
 
     def __init__(self, manifest: model.Manifest) -> None:
         self.ids = manifest.by_id
+        rows_of_clip: dict[str, list[str]] = {}
         clips_of_name: dict[str, set[str]] = {}
         for clip in manifest:
-            for name in (model.unannotated_id(clip), Path(clip.video).stem):
+            about = model.unannotated_id(clip)
+            rows_of_clip.setdefault(about, []).append(clip.clip_id)
+            for name in (about, Path(clip.video).stem):
                 if name:
-                    clips_of_name.setdefault(composed(name), set()).add(clip.clip_id)
-        self.clip_of_name = {}
+                    clips_of_name.setdefault(composed(name), set()).add(about)
+        self.rows_of_name: dict[str, list[str]] = {}
         for name, clips in clips_of_name.items():
             if len(clips) == 1:
-                (self.clip_of_name[name],) = clips
+                (about,) = clips
+                self.rows_of_name[name] = rows_of_clip[about]
 
-    def clip_of(self, name: str) -> str:
-        """Return the id of the clip of a name, or the name where no clip has it."""
+    def rows_of(self, name: str) -> list[str]:
+        """Return the ids of the rows about the clip of a name, or the name where there is none."""
         for known_name in (name, composed(name), model.ascii_id(name)):
             if known_name in self.ids:
-                return known_name
-            if known_name in self.clip_of_name:
-                return self.clip_of_name[known_name]
-        return name
+                return [known_name]
+            if known_name in self.rows_of_name:
+                return self.rows_of_name[known_name]
+        return [name]
 
 
 def _films_of(reader: Reader, clip_ids: Sequence[str]) -> Sequence[str]:

@@ -200,6 +200,20 @@ def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
         import_features("npz", twice, tmp_path / "t", manifest=a_manifest(clips))
 
 
+def test_rows_of_several_annotators_have_the_features_of_their_clip(
+    tmp_path: Path,
+) -> None:
+    clips = []
+    for annotator in ("ada", "ben"):
+        extra = {"annotator": annotator}
+        clips += [Clip(f"lake-{n}.{annotator}", "lake", extra=extra) for n in (1, 2)]
+    clips.append(Clip("lake-3.ada", "lake", extra={"annotator": "ada"}))
+    file = saved(tmp_path / "f.npz", clip_id=["lake-1", "lake-2", "lake-3"], X=X)
+    store = made(file, tmp_path / "s", manifest=a_manifest(clips))
+    found = values_of(store, "clip", [clip.clip_id for clip in clips])
+    np.testing.assert_array_equal(found, X[[0, 1, 0, 1, 2]])
+
+
 def test_a_video_of_two_clips_names_none(tmp_path: Path) -> None:
     clips = [Clip("a-1", "a", video="a.mp4"), Clip("a-2", "a", video="a.mp4")]
     file = saved(tmp_path / "f.npz", clip_id=["a", "a-1", "a-3"], X=X)
