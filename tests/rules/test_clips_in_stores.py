@@ -24,7 +24,7 @@ from support.written_stores import check_all
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip, Header
+from obygaze_features.manifest.model import Clip, Header, unannotated_id
 from obygaze_features.manifest.model import Manifest as ClipManifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import merge, subset
@@ -249,7 +249,7 @@ def check_import(
     """The files name films of some clips; a film that is guessed is not in them."""
     entries = list(table.entries.values())
     manifest = ClipManifest("films", Header("films"), tuple(c for c, _ in clips))
-    of_clip = {here.clip_id: here for _, here in clips}
+    of_row = {clip.clip_id: here for clip, here in clips}
     np.savez(
         folder / "f.npz",
         clip_id=[entry.clip_id for entry in entries],
@@ -262,12 +262,15 @@ def check_import(
             "npz", folder / "f.npz", folder / "s", manifest=manifest, workspace=folder
         )
 
-    ids = {clip.clip_id: entry for clip, entry in clips}
-    # An id of a clip that several annotators have rows of names none of them.
-    matched = {name: table.entries[name] for name in ids if name in table.entries}
+    # Where the files do not have a row itself, it has the features of the clip it is about.
+    matched = {}
+    for clip, _ in clips:
+        for name in (clip.clip_id, unannotated_id(clip)):
+            if name in table.entries:
+                matched.setdefault(clip.clip_id, table.entries[name])
     differences = []
     for name, there in matched.items():
-        here = of_clip[name]
+        here = of_row[name]
         if there.says_film and there.film != here.film:
             differences.append((here.film, there.film))
     if differences:

@@ -328,7 +328,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         record = Manifest(WITHOUT_MANIFEST, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
-    names = _Names(manifest)
+    names = _Names(manifest, reader.clip_ids)
     ids_of_place = [names.rows_of(name) for name in reader.clip_ids]
     _check_unique([clip_id for ids in ids_of_place for clip_id in ids], reader)
     # Rows of several annotators about one clip have the features of one place.
@@ -414,11 +414,13 @@ class _Names:
     """The names by which a clip of a manifest is known.
 
     These are its id, the id without the annotator, the name of its video, and what becomes its id
-    by the rule of manifests. A name of two clips is none.
+    by the rule of manifests. A name of two clips is none. A row whose id the files have takes no
+    other name.
     """
 
-    def __init__(self, manifest: model.Manifest) -> None:
+    def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
         self.ids = manifest.by_id
+        self.named = self.ids.keys() & set(in_files)
         rows_of_clip: dict[str, list[str]] = {}
         clips_of_name: dict[str, set[str]] = {}
         for clip in manifest:
@@ -436,10 +438,14 @@ class _Names:
     def rows_of(self, name: str) -> list[str]:
         """Return the ids of the rows about the clip of a name, or the name where there is none."""
         for known_name in (name, composed(name), model.ascii_id(name)):
-            if known_name in self.ids:
-                return [known_name]
-            if known_name in self.rows_of_name:
-                return self.rows_of_name[known_name]
+            found = []
+            for row in self.rows_of_name.get(known_name, ()):
+                if row == name or row not in self.named:
+                    found.append(row)
+            if known_name in self.ids and known_name not in found:
+                found.append(known_name)
+            if found:
+                return found
         return [name]
 
 

@@ -252,7 +252,7 @@ def test_an_array_of_another_dtype_or_name_is_refused(
     ):
         predict(load_model(saved), open_store(tmp_path / "half"))
     made_store(tmp_path / "pooled", rows, {"pooled": X})
-    with pytest.raises(NotFound, match="array 'clip'"):
+    with pytest.raises(Mismatch, match="in the array 'clip', got no such array"):
         predict(load_model(saved), open_store(tmp_path / "pooled"))
 
 

@@ -665,5 +665,5 @@ def test_a_draft_says_where_a_word_of_your_own_is_corrected(tmp_path: Path) -> N
     draft = (tmp_path / "m.toml").read_text("utf-8")
     lines = draft[draft.index("[levels]") :].splitlines()[1:]
     assert "corrected in the table" in " ".join(lines)
-    assert '# "trsite" = ?  # 1 time' in lines
+    assert '# "trsite" = "?"  # 1 time' in lines
     assert all(line.startswith("#") for line in lines)
