@@ -204,14 +204,17 @@ def test_rows_of_several_annotators_have_the_features_of_their_clip(
     tmp_path: Path,
 ) -> None:
     clips = []
-    for annotator in ("ada", "ben"):
+    for annotator in ("ada", "ben", "cleo"):
         extra = {"annotator": annotator}
         clips += [Clip(f"lake-{n}.{annotator}", "lake", extra=extra) for n in (1, 2)]
     clips.append(Clip("lake-3.ada", "lake", extra={"annotator": "ada"}))
-    file = saved(tmp_path / "f.npz", clip_id=["lake-1", "lake-2", "lake-3"], X=X)
-    store = made(file, tmp_path / "s", manifest=a_manifest(clips))
+    values = np.random.default_rng(0).standard_normal((3, 8), dtype=np.float32)
+    file = saved(tmp_path / "f.npz", clip_id=["lake-1", "lake-2", "lake-3"], X=values)
+    done = import_features("npz", file, tmp_path / "s", manifest=a_manifest(clips))
+    assert not done.warnings
+    store = open_store(tmp_path / "s")
     found = values_of(store, "clip", [clip.clip_id for clip in clips])
-    np.testing.assert_array_equal(found, X[[0, 1, 0, 1, 2]])
+    np.testing.assert_array_equal(found, values[[0, 1, 0, 1, 0, 1, 2]])
 
 
 def test_a_video_of_two_clips_names_none(tmp_path: Path) -> None:
