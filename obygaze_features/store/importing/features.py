@@ -330,7 +330,10 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
     ids_of_place = [names.rows_of(name) for name in reader.clip_ids]
-    _check_unique([clip_id for ids in ids_of_place for clip_id in ids], reader)
+    ids_in_files: list[str] = []
+    for ids in ids_of_place:
+        ids_in_files += ids
+    _check_unique(ids_in_files, reader)
     # Rows of several annotators about one clip have the features of one place.
     place_of_clip = {}
     for place, ids in enumerate(ids_of_place):
