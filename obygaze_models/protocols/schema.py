@@ -27,7 +27,7 @@ from obygaze_features.core.schema_rules import (
     whole,
 )
 from obygaze_features.store.segments import Reducer, Rule
-from obygaze_models.evaluation.metrics import COUNTS, METRICS
+from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 
 SCHEMA = "obygaze-protocol/1"
@@ -167,7 +167,7 @@ class FitSettings:
 
 def _metric(value: Any) -> str | None:
     """Allow the name of a metric, of obygaze or of own code."""
-    of_models = [name for name in METRICS if name not in COUNTS]
+    of_models = [name for name, metric in METRICS.items() if metric.direction]
     return None if is_own_code(value) else choice(of_models)(value)
 
 
@@ -205,7 +205,7 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: Annotated[str, _metric] = "f1_weighted"
+    primary: Annotated[str, _metric] = F1_WEIGHTED.name
     metrics: Annotated[tuple[str, ...], list_of(_own_metric)] = ()
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     compare: bool = True
@@ -224,7 +224,7 @@ class PaperValue:
     `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
     """
 
-    metric: Annotated[str, choice(METRICS)] = "f1_weighted"
+    metric: Annotated[str, choice(METRICS)] = F1_WEIGHTED.name
     mean: Annotated[float, number(-1, 1)] = 0.0
     sd: Annotated[float, number(0, 1)] = -1.0
     model: str = ""

@@ -9,7 +9,7 @@ from itertools import count
 from obygaze_features.core.console import count as count_text
 from obygaze_features.core.figures import spread_dots
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.metrics import goodness
+from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.report.lookup import (
     Pair,
     ReportRun,
@@ -23,7 +23,6 @@ from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.summary import (
     CellRows,
     film_values,
-    metric_name,
     short,
 )
 from obygaze_models.runner.tables import Row
@@ -159,8 +158,8 @@ def _figure_of_cells(
         drawing.label(y, label)
         _draw_films(run, drawing, axis, cell, metric, y)
         _draw_value(drawing, axis, cell, metric, y)
-        if metric in ("ap", "auc"):
-            x = axis.x(run.chance(cell) if metric == run.ranking else 0.5)
+        if metric in RANKING_METRICS:
+            x = axis.x(run.chance(cell))
             drawing.line(x, y - 14, x, y + 14, "tick")
         drawing.height += ROW_HEIGHT
     axis.draw(drawing, top, drawing.height, metric_name(metric))
@@ -168,7 +167,7 @@ def _figure_of_cells(
         "A large dot is the value over all films, with its "
         f"{100 * CONFIDENCE:g} % interval over films; each small dot is a film."
     )
-    if metric in ("ap", "auc"):
+    if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
     return Figure(key, title, caption, drawing)
 
