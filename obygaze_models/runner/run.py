@@ -30,7 +30,6 @@ from obygaze_models.runner.results import (
     Difference,
     Draws,
     Evaluation,
-    Rows,
     add_p_of_all,
     cell_results,
     comparable,
@@ -38,6 +37,7 @@ from obygaze_models.runner.results import (
     difference,
     learning_rows,
 )
+from obygaze_models.runner.rows import ResultRow, SuccessRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.summary import many_fits
 from obygaze_models.runner.tables import (
@@ -108,7 +108,7 @@ def run_protocol(
         }
         with watch("evaluation", sum(map(len, jobs.values()))) as progress:
             made = map_groups(jobs, n_jobs, progress)
-        learning: Rows = []
+        learning: list[ResultRow] = []
         for store in stores:
             learning += _learning(store, evaluation)
     differences = add_p_of_all(_joined(made["differences"]), protocol.report.questions)
@@ -197,7 +197,7 @@ def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
         warnings.warn(text, ObygazeWarning, stacklevel=3)
 
 
-def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
+def _learning(store: StoreRun, evaluation: Evaluation) -> list[ResultRow]:
     """Return the learning curve of each model on a store: the primary metric by training films.
 
     Films are drawn from those that a fit sees: with validation films, where these train too.
@@ -221,7 +221,7 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
     return _joined([learning_rows(points, evaluation) for points in curves.values()])
 
 
-def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]]:
+def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
     """Yield the rows of success.csv: decisions regressed on levels and concepts of the clips."""
     from obygaze_models.evaluation.error_analysis import (
         LEVEL_FACTORS,
@@ -241,7 +241,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]
             is_correct, factors, table.films[cell.clips], intercept=not is_levelled
         )
         for result in results:
-            row = {
+            row: SuccessRow = {
                 "task": cell.test,
                 "train": cell.train,
                 "test": cell.test,

@@ -12,8 +12,9 @@ from support.tables import models
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.runner.testing import store_runs
 
 CHANGES = (
@@ -26,7 +27,7 @@ CHANGES = (
 )
 
 
-def curves_of(run: Run) -> list[Row]:
+def curves_of(run: Run) -> list[ResultRow]:
     """The rows of learning curves."""
     return [row for row in run.results if row["train_films"] is not None]
 
