@@ -25,7 +25,7 @@ from obygaze_models.runner.concept_vectors import MIN_CLIPS, Targets
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
 from obygaze_models.runner.rows import ConceptRow, NodeRow
-from obygaze_models.runner.testing import StoreRun
+from obygaze_models.runner.store_run import StoreRun
 
 MOST_PARTS = 12
 

@@ -17,7 +17,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.inputs import Inputs, gather
-from obygaze_models.runner.testing import store_runs
+from obygaze_models.runner.store_run import store_runs
 
 Rows = list[dict[str, Any]]
 CHANGES = (
@@ -36,7 +36,7 @@ def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> 
 
 
 def tables_of(inputs: Inputs) -> tuple[Rows, Rows]:
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     return concept_tables(run)
 
 

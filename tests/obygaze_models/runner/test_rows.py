@@ -1,4 +1,4 @@
-"""The types of the rows of a run: a column is declared once, and each value comes back as it was."""
+"""The types of the rows of a run: a column is declared once, and values come back as they were."""
 
 from __future__ import annotations
 
