@@ -14,7 +14,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters import n_with_value, source_of
-from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
+from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     chosen_mapping,
