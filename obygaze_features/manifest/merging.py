@@ -63,10 +63,10 @@ def merge_manifests(
     """
     sources = [read_manifest(manifest, workspace=workspace) for manifest in manifests]
     path = Workspace.of(workspace).new_manifest(name)
-    return merge(sources, path.stem).save(path, force=force)
+    return merged_manifest(sources, path.stem).save(path, force=force)
 
 
-def merge(manifests: Sequence[Manifest], name: str) -> ImportedManifest:
+def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifest:
     """Return the manifest that `merge_manifests` writes."""
     names = [manifest.name for manifest in manifests]
     where = ", ".join(names)

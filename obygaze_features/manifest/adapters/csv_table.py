@@ -50,10 +50,10 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
-from obygaze_features.manifest.io import as_id, clips_of, toml_string
+from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     TARGETS,
     Clip,
@@ -174,12 +174,12 @@ def _read(
     check_ids(table.rows, cells, given_ids, chosen.columns)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     name_by_annotator(table.rows, cells)
-    extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
+    extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
     if not any(column in sources for column in TITLES):
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
-    clips = clips_of(rows, modality_of, tuple(extra))
+    clips = clips_of_table(rows, modality_of, tuple(extra))
     violations.raise_if_any(
         "the table cannot be imported", _hint(path, table, required, chosen)
     )

@@ -27,7 +27,7 @@ from obygaze_features.manifest.adapters.table_times import (
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
     TARGETS,
@@ -170,7 +170,7 @@ def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappin
     """Return a mapping with all columns and words of a table that it, or the program, reads."""
     named = rows[0].cells if rows else {}
     columns = dict(mapping.columns)
-    for target in (*COLUMNS, "annotator", "movie_title"):
+    for target in (*CLIP_COLUMNS, "annotator", "movie_title"):
         if target in named and not (target == "clip_id" and mapping.id):
             columns.setdefault(target, target)
     levels = dict(mapping.levels)
