@@ -20,10 +20,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part, find_part, is_own_code
-from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.predictions import (
     BoolArray,
     FloatArray,
