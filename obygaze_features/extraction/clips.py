@@ -20,7 +20,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import Film
 from obygaze_features.store.rows import NO_VIDEO
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -67,7 +67,7 @@ def stored_hash(quick_hash: str) -> str:
     return quick_hash[:16]
 
 
-def clips_of(manifest: Manifest) -> list[PlannedClip]:
+def planned_clips(manifest: Manifest) -> list[PlannedClip]:
     """Return the clips of a manifest in the order of a store, with the paths of their videos."""
     folder = manifest.header.video_root
     if isinstance(manifest.clips, Windows):
@@ -128,7 +128,7 @@ def films_of_parts(clips: Sequence[PlannedClip]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Clip:
+class ViewedClip:
     """The pictures of one view of a clip.
 
     Args:
@@ -184,7 +184,7 @@ class Decoded:
     row: int
     source: Source
     seconds: float
-    views: Mapping[View, Clip | Failure] = field(repr=False)
+    views: Mapping[PictureView, ViewedClip | Failure] = field(repr=False)
 
     @property
     def has_failed(self) -> bool:
@@ -202,4 +202,4 @@ class RowJob(NamedTuple):
     """A row to decode, and what its stores need of it."""
 
     row: int
-    views: tuple[View, ...]
+    views: tuple[PictureView, ...]

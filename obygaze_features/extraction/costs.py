@@ -19,7 +19,7 @@ from obygaze_features.extraction.compute import (
 )
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.functions import (
-    Arrays,
+    ArrayNames,
     Backbones,
     Device,
     Precision,
@@ -30,7 +30,7 @@ from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
-    chosen_targets,
+    chosen_backbones,
     plan_stores,
 )
 from obygaze_features.extraction.results import OF_MAPPING, WRONG_TIMES
@@ -115,7 +115,7 @@ def plan_extraction(
     manifest: PathLike | Manifest,
     backbones: Backbones = (),
     *,
-    arrays: Arrays = (),
+    arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",
@@ -125,7 +125,7 @@ def plan_extraction(
     """Count what is missing, and measure one clip."""
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)
-    targets = chosen_targets(
+    targets = chosen_backbones(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
     plan = plan_stores(clips, targets, here, device=device)

@@ -12,12 +12,12 @@ from typing import Any
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction.clips import (
     NO_VIDEO_NAMED,
-    Clip,
     Decoded,
     Failure,
     PlannedClip,
     RowJob,
     Source,
+    ViewedClip,
     films_of_parts,
     repeated,
 )
@@ -27,7 +27,7 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
 
 # The numbers of one film must not come from two.
@@ -195,7 +195,7 @@ def _without_video(job: RowJob) -> Decoded:
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
     """Return a row as the pool decoded it."""
-    views: dict[View, Clip | Failure] = {}
+    views: dict[PictureView, ViewedClip | Failure] = {}
     if result.error is not None or result.clips is None:
         failure = _failed(result.error)
         # The file is not read again: that may be what failed or blocked.
@@ -221,7 +221,7 @@ def _failed(error: BadVideo | None) -> Failure:
     return Failure(FAILED, f"{error.reason}: {error.message}")
 
 
-def _clip_of(decoded: DecodedClip) -> Clip:
+def _clip_of(decoded: DecodedClip) -> ViewedClip:
     """Return a clip, with a remark on frames that are not those that were asked for."""
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
@@ -234,7 +234,7 @@ def _clip_of(decoded: DecodedClip) -> Clip:
     is_still = decoded.path.suffix.lower() in STILL_SUFFIXES
     if decoded.total < n_frames == n_real and not is_still:
         remarks.append(repeated(decoded.total, n_frames))
-    return Clip(
+    return ViewedClip(
         pictures=decoded.shared_pictures,
         rows=decoded.rows,
         mask=decoded.mask,

@@ -38,7 +38,7 @@ from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.functions import (
     TIMEOUT_S,
-    Arrays,
+    ArrayNames,
     Backbones,
     Device,
     Precision,
@@ -47,10 +47,10 @@ from obygaze_features.extraction.functions import (
 )
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
+    ChosenBackbone,
     ExtractionPlan,
     StorePlan,
-    Target,
-    chosen_targets,
+    chosen_backbones,
     open_filling,
     plan_stores,
     store_path,
@@ -94,7 +94,7 @@ def extract(
     as_planned: bool = False,
     accept_damaged: bool = False,
     timeout_s: float = TIMEOUT_S,
-    arrays: Arrays = (),
+    arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",
@@ -119,7 +119,7 @@ def extract(
         )
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
-        targets = chosen_targets(
+        targets = chosen_backbones(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
@@ -154,7 +154,7 @@ class Run:
     """What a run extracts, and how; its resources do not change the features."""
 
     manifest: Manifest
-    targets: Sequence[Target]
+    targets: Sequence[ChosenBackbone]
     workspace: Workspace
     resources: Resources
     timeout_s: float

@@ -19,13 +19,13 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import (
-    Clip,
     Decoded,
     Facts,
     Failure,
     PlannedClip,
     RowJob,
     Source,
+    ViewedClip,
     repeated,
 )
 from obygaze_features.extraction.recipes import (
@@ -37,7 +37,7 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import BEFORE, NEXT, PICTURES, STORE_JSON
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import Row
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KeptFrames:
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
-    def serves(self, view: View, grid: Grid | None) -> bool:
+    def serves(self, view: PictureView, grid: Grid | None) -> bool:
         """Return whether the pictures of a view are among those of the store."""
         recipe = self.store.recipe.to_json()
         n_frames = recipe["sampling"]["frames"]
@@ -63,7 +63,7 @@ class KeptFrames:
         is_resized_so: bool = recipe["preprocessing"] == view.resize.recipe()
         return is_sampled_so and is_decoded_so and is_resized_so
 
-    def clip(self, clip_id: str, view: View, *, is_window: bool) -> Clip:
+    def clip(self, clip_id: str, view: PictureView, *, is_window: bool) -> ViewedClip:
         """Return the pictures of a view as the decoder gave them."""
         row = [self.row_of_clip[clip_id]]
         pictures = self.store.read(PICTURES, row)[0]
@@ -81,7 +81,7 @@ class KeptFrames:
         if kept.reason and n_pictures < view.count:
             remark = repeated(n_pictures, view.count)
         places = np.arange(0, len(pictures), len(pictures) // view.count)
-        return Clip(
+        return ViewedClip(
             pictures=pictures,
             rows=places,
             mask=~np.isnan(time_s[places]),
@@ -94,7 +94,7 @@ class KeptFrames:
 
 
 # For each view whose frames were kept: the store that has them.
-KeptViews = Mapping[View, KeptFrames]
+KeptViews = Mapping[PictureView, KeptFrames]
 
 
 def stores_of_frames(
@@ -126,9 +126,9 @@ def find_kept(
     stores: Iterable[Store],
     clips: Sequence[PlannedClip],
     facts: Facts,
-    views: Iterable[View],
+    views: Iterable[PictureView],
     grid: Grid | None,
-) -> dict[View, KeptFrames]:
+) -> dict[PictureView, KeptFrames]:
     """Return for each view the store that has most of its frames, if one has any.
 
     Args:
@@ -139,7 +139,7 @@ def find_kept(
         grid: How the films are cut, if the clips are windows.
     """
     kept = [_kept_of(store, clips, facts) for store in stores]
-    kept_views: dict[View, KeptFrames] = {}
+    kept_views: dict[PictureView, KeptFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]
         if serving:

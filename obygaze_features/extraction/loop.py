@@ -28,7 +28,13 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput, ObygazeError, first_line
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
-from obygaze_features.extraction.clips import Clip, Decoded, Failure, RowJob, Source
+from obygaze_features.extraction.clips import (
+    Decoded,
+    Failure,
+    RowJob,
+    Source,
+    ViewedClip,
+)
 from obygaze_features.extraction.compute import Computed, Computer
 from obygaze_features.extraction.recipes import CLEAN
 from obygaze_features.extraction.stopping import StopFlag
@@ -36,7 +42,7 @@ from obygaze_features.store.filling import BlockWriter, Filling, choose_block
 from obygaze_features.store.layout import MASK
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, Row
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # A device that gives no numbers for so many clips in a row is broken.
 BROKEN_AFTER = 8
@@ -148,7 +154,7 @@ class _Waiting(NamedTuple):
     """A clip that waits for the other clips of its batch."""
 
     row: int
-    clip: Clip
+    clip: ViewedClip
     source: Source
 
 
@@ -196,7 +202,7 @@ class StoreFiller:
         self,
         filling: Filling,
         maker: Maker,
-        view: View,
+        view: PictureView,
         computer: Computer,
         batch: int,
         writing: ThreadPoolExecutor,
@@ -277,7 +283,7 @@ class StoreFiller:
         else:
             self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
 
-    def _checked(self, clip: Clip | Failure) -> Clip | Failure:
+    def _checked(self, clip: ViewedClip | Failure) -> ViewedClip | Failure:
         """Return a clip, or why a backbone without a mask cannot take it."""
         backbone = self.computer.backbone
         if isinstance(clip, Failure) or clip.mask.all() or backbone.takes_mask:
@@ -374,7 +380,7 @@ class StoreFiller:
         block: _Block,
         number: int,
         source: Source,
-        clip: Clip | Failure,
+        clip: ViewedClip | Failure,
         features: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a finished row to its block: its features, or why it has none."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
@@ -34,7 +34,7 @@ class WantedWindow(NamedTuple):
     """The number of a window in its film, and the views that see it."""
 
     number: int
-    views: tuple[View, ...]
+    views: tuple[PictureView, ...]
 
 
 def decode_windows(
@@ -108,7 +108,7 @@ class _Window:
     """
 
     ranks: Ints
-    samples: Mapping[View, SampledRanks]
+    samples: Mapping[PictureView, SampledRanks]
     needed: Ints
     span_s: tuple[float, float]
 
@@ -169,7 +169,7 @@ class _Sweep:
     ) -> Iterator[_DecodedPart]:
         """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
         # How each view sees one picture; views that differ in their sampling may see it alike.
-        kinds: dict[View, None] = {}
+        kinds: dict[PictureView, None] = {}
         for window in windows:
             for view in window.samples:
                 kinds.setdefault(_pictures(view, 1))
@@ -198,10 +198,10 @@ class _Sweep:
         for part, result in parts:
             yield _DecodedPart(part, result)
 
-    def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
+    def _job(self, ranks: Ints, views: Iterable[PictureView]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
-    def _window(self, number: int, views: tuple[View, ...]) -> _Window:
+    def _window(self, number: int, views: tuple[PictureView, ...]) -> _Window:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {
@@ -216,7 +216,7 @@ class _Sweep:
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""
-        clips = dict[View, DecodedClip]()
+        clips = dict[PictureView, DecodedClip]()
         for view in window.samples:
             clip = self._clip(window, view)
             if clip is None:
@@ -234,7 +234,7 @@ class _Sweep:
         }
         return replace(alone, clips=clips or None, seconds=seconds + alone.seconds)
 
-    def _clip(self, window: _Window, view: View) -> DecodedClip | None:
+    def _clip(self, window: _Window, view: PictureView) -> DecodedClip | None:
         """Return what a view sees of a window; None if a picture is missing or damaged."""
         sampled = window.samples[view]
         wanted, inverse = np.unique(sampled.index, return_inverse=True)
@@ -301,7 +301,7 @@ def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
     return pieces
 
 
-def _pictures(view: View, count: int) -> View:
+def _pictures(view: PictureView, count: int) -> PictureView:
     """Return the view of a list of pictures as this view sees each of them."""
     return replace(view, count=count, sampling="even")
 

@@ -29,7 +29,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.worker import SharedMemory, decoded, unpacked
 
 Job = TypeVar("Job")
@@ -57,7 +57,7 @@ class DecodeJob:
     """
 
     path: Path | str
-    views: tuple[View, ...]
+    views: tuple[PictureView, ...]
     start_s: float | None = None
     end_s: float | None = None
     indexes: str | None = None
@@ -78,7 +78,7 @@ class DecodeResult:
     """
 
     job: DecodeJob
-    clips: dict[View, DecodedClip] | None
+    clips: dict[PictureView, DecodedClip] | None
     error: BadVideo | None
     seconds: float
     file_facts: tuple[int, str] | None = None
@@ -238,7 +238,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if "error" in reply:
             release()
             return DecodeResult(job, None, BadVideo(**reply["error"]), 0.0)
-        clips: dict[View, DecodedClip] = {}
+        clips: dict[PictureView, DecodedClip] = {}
         if reply["shapes"]:
             pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
             clips = unpacked(reply, job.views, pictures)

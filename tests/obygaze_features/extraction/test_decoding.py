@@ -10,10 +10,10 @@ import pytest
 from support.videos import write_video
 
 from obygaze_features.core.files import quick_sha256
-from obygaze_features.extraction.clips import Clip, PlannedClip, RowJob
+from obygaze_features.extraction.clips import PlannedClip, RowJob, ViewedClip
 from obygaze_features.extraction.decoding import decode_ahead
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.video import DecodeJob, DecodePool, View
+from obygaze_features.video import DecodeJob, DecodePool, PictureView
 from obygaze_features.video.pool import DecodeResult
 
 CLIPS = (
@@ -42,7 +42,7 @@ class RecordingPool:
 
 def test_clips_of_one_film_share_its_index() -> None:
     pool: Any = RecordingPool()
-    jobs = [RowJob(row, (View(4),)) for row in range(len(CLIPS))]
+    jobs = [RowJob(row, (PictureView(4),)) for row in range(len(CLIPS))]
     settings: dict[str, Any] = {"most_clips": 2, "most_bytes": 10**9}
     rows = list(decode_ahead(jobs, CLIPS, pool, indexes="indexes", **settings))
     assert [decoded.row for decoded in rows] == list(range(len(CLIPS)))
@@ -66,7 +66,7 @@ def test_no_more_is_decoded_ahead_than_may_wait(
     pool: Any = RecordingPool()
     most = 1 if most_bytes == 1 else most_clips
     clips = [PlannedClip(f"c-{n}", "c", f"{n}.mp4") for n in range(9)]
-    jobs = (RowJob(row, (View(4),)) for row in range(9))
+    jobs = (RowJob(row, (PictureView(4),)) for row in range(9))
     decoded = decode_ahead(
         jobs, clips, pool, most_clips=most_clips, most_bytes=most_bytes, indexes=""
     )
@@ -98,7 +98,7 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
     grid = Grid(8, 4) if are_windows else None
     window = 0 if are_windows else None
     clips = [PlannedClip("a-1", "a", str(film), window=window)]
-    view = View(4)
+    view = PictureView(4)
     with ReplacedFilm(1) as pool:
         (decoded,) = decode_ahead(
             [RowJob(0, (view,))],
@@ -109,7 +109,7 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
             indexes=str(tmp_path / "indexes"),
             grid=grid,
         )
-    assert isinstance(decoded.views[view], Clip)
+    assert isinstance(decoded.views[view], ViewedClip)
     assert quick_sha256(film) != before
     n_bytes, quick_hash = before
     assert decoded.source == (n_bytes, quick_hash[:16])
@@ -126,7 +126,7 @@ def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
         for n in range(2)
         for name in ("a", "b")
     ]
-    view = View(4)
+    view = PictureView(4)
     with DecodePool(1) as pool:
         rows = decode_ahead(
             (RowJob(row, (view,)) for row in range(4)),
@@ -139,7 +139,7 @@ def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
         first = next(rows)
         (tmp_path / "new.mp4").replace(tmp_path / "a.mp4")
         others = list(rows)
-    assert isinstance(first.views[view], Clip)
+    assert isinstance(first.views[view], ViewedClip)
     reasons = [row.reasons for row in others]
     assert reasons[0] == reasons[2] == []
     assert reasons[1] == [
