@@ -306,7 +306,7 @@ def black_clip(backbone: Backbone) -> ViewedClip:
     pictures = backbone.resize(pictures)
     places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
-    return ViewedClip(pictures, places, is_real, places / 25, places / 25, n_frames)
+    return ViewedClip(pictures, places, is_real, {})
 
 
 def computer_for(

@@ -5,7 +5,7 @@ run does stands below it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -27,14 +27,14 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Decoded, PlannedClip, RowJob
+from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
     clip_threads,
     computer_for,
 )
-from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.functions import (
     TIMEOUT_S,
@@ -404,22 +404,17 @@ def _fill(
             stores.append(filler)
         # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a
         # batch is computed.
-        most_clips = 2 * resources.workers + max(batches)
-
-        def decode(jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-            return decode_ahead(
-                jobs,
-                clips,
-                pool,
-                most_clips=most_clips,
-                most_bytes=resources.bytes_of_clips_ahead,
-                indexes=str(run.workspace.folder("indexes")),
-                accept_damaged=run.accept_damaged,
-                grid=plan.grid,
-                kept=plan.kept,
-            )
-
-        with closing(fill(stores, decode, stop)) as filled:
+        decoder = RowDecoder(
+            clips,
+            pool,
+            most_clips=2 * resources.workers + max(batches),
+            most_bytes=resources.bytes_of_clips_ahead,
+            indexes=str(run.workspace.folder("indexes")),
+            accept_damaged=run.accept_damaged,
+            grid=plan.grid,
+            kept=plan.kept,
+        )
+        with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
                 listener.row(rows[row].clip_id, row, failed)
 

@@ -69,7 +69,7 @@ def decode_windows(
             error = reason
     if error is not None:
         for _ in windows:
-            yield DecodeResult(job, None, error, 0.0)
+            yield DecodeResult(job, {}, error, 0.0)
         return
     sweep = _Sweep(grid, index, pool, job, most_bytes)
     for result in sweep.results(windows, size):
@@ -228,11 +228,8 @@ class _Sweep:
         start_s = window.span_s[0] + float(self.index.times_s[0])
         job = replace(self._job(window.ranks, window.samples), start_s=start_s)
         alone = self.pool.submit(job).result()
-        clips = {
-            view: self._placed(clip, window)
-            for view, clip in (alone.clips or {}).items()
-        }
-        return replace(alone, clips=clips or None, seconds=seconds + alone.seconds)
+        clips = {view: self._placed(clip, window) for view, clip in alone.clips.items()}
+        return replace(alone, clips=clips, seconds=seconds + alone.seconds)
 
     def _clip(self, window: _Window, view: PictureView) -> DecodedClip | None:
         """Return what a view sees of a window; None if a picture is missing or damaged."""
@@ -244,7 +241,7 @@ class _Sweep:
             if not len(inside):
                 continue
             rows = np.searchsorted(part.ranks, inside)
-            clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
+            clip = part.result.clips.get(_pictures(view, len(part.ranks)))
             if clip is None or clip.is_incomplete or clip.substituted[rows].any():
                 return None
             pieces.append((clip.shared_pictures, rows))

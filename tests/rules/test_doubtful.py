@@ -446,7 +446,7 @@ def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
     clip = decoded_row(RowJob(0, (view,)), result, accept_damaged=True).views[view]
     assert isinstance(clip, ViewedClip)
     assert "frames are missing from the file" in clip.remark
-    assert not clip.is_clean
+    assert not clip.arrays["clean"]
 
 
 # --- By number, whatever the times of the packets ---

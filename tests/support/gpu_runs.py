@@ -49,7 +49,8 @@ def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> ViewedClip:
     places = np.arange(n_frames)
     times_s = places / 25
     mask = places < n_frames - n_masked
-    return ViewedClip(pictures, places, mask, times_s, times_s, 99)
+    arrays = {"time_s": times_s, "asked_s": times_s, "mask": mask, "clean": True}
+    return ViewedClip(pictures, places, mask, arrays, 99)
 
 
 def arrays_of_features(backbone: Backbone) -> list[Array]:

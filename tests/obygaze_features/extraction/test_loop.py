@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,7 @@ def _as_seen(row: int) -> ViewedClip:
     clip = a_clip(row)
     resize = load_backbone("descriptors").resize
     assert resize is not None
-    return ViewedClip(
-        resize(clip.pictures), clip.rows, clip.mask, clip.time_s, clip.asked_s, 16
-    )
+    return replace(clip, pictures=resize(clip.pictures))
 
 
 def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
