@@ -35,8 +35,8 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExt
 from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.frames import FrameProbe, StoreRows
-from obygaze_models.models.own import pack
 from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.models.own import pack
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
