@@ -162,6 +162,7 @@ def draw_dots(
     color: str,
     size: float,
     *,
+    alpha: float = 1,
     about: Sequence[str] = (),
     **style: Any,
 ) -> None:
@@ -173,11 +174,12 @@ def draw_dots(
         y: Their rows.
         color: The name of the colour.
         size: Their points across.
+        alpha: How much they cover.
         about: What each is about; in SVG, a reader who points at it sees this.
         style: What else matplotlib has for dots.
     """
-    look = {"color": COLORS[color], "linewidth": 0, "clip_on": False, "zorder": 3}
-    dots = axes.scatter(x, y, s=size**2, **(look | style))
+    look = {"linewidth": 0, "clip_on": False, "zorder": 3, **style}
+    dots = axes.scatter(x, y, s=size**2, color=(COLORS[color], alpha), **look)
     if about:
         dots.set_gid(json.dumps([safe_text(text, "terminal") for text in about]))
 
@@ -233,10 +235,8 @@ def drawn(figure: Any, suffix: str, title: str = "") -> bytes:
     if suffix == ".pdf":
         left_out = ("CreationDate", "Creator", "Producer")
         return _printed(figure, FigureCanvasPdf(figure).print_pdf, *left_out)
-    svg = _svg(figure, title)
-    return b'<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(
-        svg, "utf-8"
-    )
+    svg = ElementTree.tostring(_svg(figure, title), "unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n'.encode()
 
 
 def page_markup(file: bytes, key: str) -> str:
@@ -291,6 +291,8 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
             dots = group.iter(f"{_SVG}use")
             for dot, text in zip(dots, json.loads(name), strict=True):
                 ElementTree.SubElement(dot, f"{_SVG}title").text = text
+        for dot in group.findall(f"{_SVG}use"):  # all of one colour
+            group.set("style", dot.attrib.pop("style"))
     for text in svg.iter(f"{_SVG}text"):
         style = text.attrib["style"].replace(f"'{FONT}'", FONTS_OF_READERS)
         text.set("style", style)

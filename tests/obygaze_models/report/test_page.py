@@ -149,13 +149,14 @@ def test_each_film_is_a_dot_at_its_value_filled_where_it_beats_the_guess(
             ticks[float(str(item.text))] = float(item.attrib["x"])
     slope = (ticks[1.0] - ticks[0.0]) / 1.0
     places: dict[str, list[float]] = {}
-    for dot in root.iter(f"{svg}use"):
-        about = dot.findtext(f"{svg}title")
-        if about is None:  # of the legend
-            continue
-        kind = kind_of_dot(dot.attrib["style"], is_film="film" in about)
-        place = (float(dot.attrib["x"]) - ticks[0.0]) / slope
-        places.setdefault(kind, []).append(place)
+    for group in root.iter(f"{svg}g"):
+        for dot in group.findall(f"{svg}use"):
+            about = dot.findtext(f"{svg}title")
+            if about is None:  # of the legend
+                continue
+            kind = kind_of_dot(group.attrib["style"], is_film="film" in about)
+            place = (float(dot.attrib["x"]) - ticks[0.0]) / slope
+            places.setdefault(kind, []).append(place)
     above = []
     below = []
     for film in FILMS:

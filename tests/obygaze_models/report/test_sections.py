@@ -452,9 +452,13 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     figure, _ = figures_of_tasks(ReportRun.of(run))
     assert figure.title == "Brier side by side, cav"
     assert figure.markup(1).count(f"{FILMS[1]}: .10, guess .30") == 1
-    looks = re.findall(r'<use[^>]* style="([^"]*)"><title>film', figure.markup(1))
-    n_open = sum("fill-opacity: 0;" in look for look in looks)
-    assert (len(looks), n_open) == (8, 1)
+    n_dots = {}
+    for style, dots in re.findall(
+        r'(?s)style="([^"]*)">(\s*<use.*?)</g>', figure.markup(1)
+    ):
+        kind = "open" if "fill-opacity: 0;" in style else "filled"
+        n_dots[kind] = n_dots.get(kind, 0) + dots.count("<title>film")
+    assert n_dots == {"open": 1, "filled": 7}
 
 
 def test_a_question_without_an_answer_has_no_heading(tmp_path: Path) -> None:
