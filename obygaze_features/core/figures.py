@@ -163,6 +163,7 @@ def draw_dots(
     size: float,
     *,
     alpha: float = 1,
+    is_open: bool = False,
     about: Sequence[str] = (),
     **style: Any,
 ) -> None:
@@ -175,11 +176,17 @@ def draw_dots(
         color: The name of the colour.
         size: Their points across.
         alpha: How much they cover.
+        is_open: Draw a ring.
         about: What each is about; in SVG, a reader who points at it sees this.
         style: What else matplotlib has for dots.
     """
-    look = {"linewidth": 0, "clip_on": False, "zorder": 3, **style}
-    dots = axes.scatter(x, y, s=size**2, color=(COLORS[color], alpha), **look)
+    from matplotlib.colors import to_rgba
+
+    look = {"clip_on": False, "zorder": 3, **style}
+    look["facecolor"] = [to_rgba(COLORS[color], 0 if is_open else alpha)]
+    look["edgecolor"] = COLORS[color]
+    look["linewidth"] = size / 4.5 if is_open else 0
+    dots = axes.scatter(x, y, s=size**2, **look)
     if about:
         dots.set_gid(json.dumps([safe_text(text, "terminal") for text in about]))
 

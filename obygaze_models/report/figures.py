@@ -50,14 +50,15 @@ SUCCESS_HEIGHT = 23
 LEGEND_HEIGHT = 24
 DOT = 9
 FILM_DOT = 5.2
+POINT = 1.6
 DOT_APART = 5.3  # two dots that are nearer cover each other
 MOST_DOTS = 200  # of films in a row; more are points without names
 DEPTH_OF_TREE = 4
 BOX_WIDTH = 96
 BOX_HEIGHT = 48
 LETTERS_OF_BOX = 17
-FILM = {"alpha": 0.65}
-OPEN = {"facecolor": (1, 1, 1, 0), "linewidth": 1.2}
+FILM: dict[str, Any] = {"alpha": 0.65}
+OPEN: dict[str, Any] = {"is_open": True}
 LEGEND: dict[str, Look] = {
     "model, all films": ("model", DOT, {}),
     "film: better than the best guess": ("model", FILM_DOT, FILM),
@@ -252,7 +253,7 @@ def _draw_films(
         if len(values) <= MOST_DOTS:
             draw_dots(axes, x, rows, color, FILM_DOT, about=texts, **style)
         else:
-            draw_dots(axes, x, rows, color, 1.6, **(style | {"linewidth": 0.4}))
+            draw_dots(axes, x, rows, color, POINT, **style)
 
 
 def _draw_value(
