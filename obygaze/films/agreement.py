@@ -45,8 +45,7 @@ from obygaze.films.projection import (
     threshold_text,
 )
 from obygaze_features.core.console import few, table
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import LEVELS, own_columns

@@ -191,7 +191,7 @@ class Explainer:
             raise NotFound(f"no features of {clip_id}")
         x = as_float32(rows.values).astype(np.float64)
         n = len(info.concepts)
-        probabilities = bottleneck.proba_of_margins(bottleneck.margins(x), x)
+        probabilities = bottleneck.predict_proba(x)
         base, parts = bottleneck.contributions(x)
         concepts = []
         for column, name in enumerate(info.concepts):

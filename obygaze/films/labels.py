@@ -22,10 +22,9 @@ from obygaze.films.projection import (
 )
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import view_words

@@ -19,15 +19,20 @@ from typing import Annotated, Any, Literal, Self, get_args
 from msgspec import Meta, structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    ObygazeWarning,
+    UnknownName,
+    near,
+)
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
     short_repr,
     unknown_name,
 )
-from obygaze_features.core.schema_check import Record, Sha256
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_of
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -108,23 +113,19 @@ def own_columns(columns: Iterable[str]) -> list[str]:
 
 
 # In the column `concepts`, names are joined with '|'.
-_CONCEPT = r"^[^|]*[^|\s][^|]*\Z"
-_A_CONCEPT = "a name that is not blank and has no '|'"
-_MODALITIES = (*MODALITIES, "unknown")
-Modality = Annotated[
+Modality = Annotated[str, one_of((*MODALITIES, "unknown"))]
+ConceptName = Annotated[
     str,
     Meta(
-        pattern=rf"^({'|'.join(_MODALITIES)})\Z",
-        description=f"one of {', '.join(_MODALITIES)}",
+        pattern=r"^[^|]*[^|\s][^|]*\Z",
+        description="a name that is not blank and has no '|'",
     ),
 ]
-ConceptName = Annotated[str, Meta(pattern=_CONCEPT, description=_A_CONCEPT)]
 
 
 def concept_name(value: Any) -> str | None:
-    """Allow the name of a concept."""
-    valid = isinstance(value, str) and re.match(_CONCEPT, value)
-    return None if valid else f"must be {_A_CONCEPT}"
+    """Return what the name of a concept must be; None if it may be this one."""
+    return problem_of(value, ConceptName)
 
 
 @dataclass(frozen=True, repr=False)

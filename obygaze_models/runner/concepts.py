@@ -182,7 +182,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
             found = vectors.bank(settings, held)
         except FixTraining:
             continue
-        of_rows = vectors.margins_by(found)[tested]
+        of_rows = found.margins(vectors.machines.X)[tested]
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]

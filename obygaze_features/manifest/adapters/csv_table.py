@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, near
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
