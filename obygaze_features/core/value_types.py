@@ -42,7 +42,7 @@ class WholeNumber(click.IntRange):
         return _expected("must be a whole number", self.range_in_words())
 
 
-class Number(click.FloatRange):
+class FiniteNumber(click.FloatRange):
     """A finite number within a range; click takes `nan` and `inf` for numbers of any range."""
 
     name = "number"
@@ -90,7 +90,7 @@ def _range_in_words(least: float | None, most: float | None, *, is_open: bool) -
     return ", ".join(limits)
 
 
-class Words(click.Choice[Any]):
+class OneOf(click.Choice[Any]):
     """One of several words."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:

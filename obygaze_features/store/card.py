@@ -311,7 +311,7 @@ def citation_text(terms: Terms) -> str:
 # --- The card ---
 
 
-def card_text(
+def card_of_store(
     record: StoreRecord,
     rows: RowColumns,
     terms: Terms,

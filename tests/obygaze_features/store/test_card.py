@@ -15,7 +15,7 @@ from support.written_stores import MANIFEST, ArraySource, a_recipe, some_values
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import (
     Terms,
-    card_text,
+    card_of_store,
     edits_of,
     maker_text,
     read_terms,
@@ -23,7 +23,7 @@ from obygaze_features.store.card import (
     with_edits,
     with_terms,
 )
-from obygaze_features.store.exporting import write_table
+from obygaze_features.store.exporting import write_features_table
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.publishing import (
@@ -38,7 +38,7 @@ from obygaze_features.store.records import (
     Counts,
     FileMark,
     Maker,
-    Manifest,
+    ManifestMark,
     Replaced,
     StoreRecord,
     seal_of,
@@ -90,7 +90,9 @@ def a_card(
     """A card of some rows, by default `some_rows`."""
     rows = some_rows() if rows is None else rows
     record = a_record(rows, **facts)
-    return card_text(record, RowColumns.of(rows), terms, seal=seal, has_table=has_table)
+    return card_of_store(
+        record, RowColumns.of(rows), terms, seal=seal, has_table=has_table
+    )
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -251,7 +253,7 @@ def test_other_terms_change_nothing_else() -> None:
 def test_texts_from_outside_are_only_text() -> None:
     rows = [Row("m-1", "m"), Row("m-2", "m", status=FAILED, reason=HOSTILE)]
     told = {"backbone": HOSTILE, HOSTILE: HOSTILE}
-    manifest = Manifest(HOSTILE, "0" * 64)
+    manifest = ManifestMark(HOSTILE, "0" * 64)
     recipe = Recipe.unknown(HOSTILE, told)
     card = a_card(
         Terms(HOSTILE, HOSTILE), rows=rows, manifest=manifest, recipe=recipe.to_json()
@@ -328,7 +330,7 @@ def test_croissant_is_valid_and_its_reader_gets_the_numbers(
     assert job is not None
     assert [array.name for array in job.arrays] == ["clip"]
     file = folder / "features.parquet"
-    write_table(job, file)
+    write_features_table(job, file)
     mark = FileMark(file.stat().st_size, seal_of(file.read_bytes()))
     data = croissant_of(store, creators=CREATORS, table=(record_table(job), mark))
     (folder / "croissant.json").write_bytes(data)

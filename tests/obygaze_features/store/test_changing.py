@@ -58,7 +58,7 @@ from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.finding import BY_IDS, OTHERS
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker, Manifest
+from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
 from obygaze_features.store.verifying import compare_with_source, verify
 
@@ -478,7 +478,7 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
 
 def test_a_merger_of_several_manifests_names_none(store: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("north", "south")):
-        manifest = Manifest(name, MANIFEST.sha256)
+        manifest = ManifestMark(name, MANIFEST.sha256)
         rows = [row._replace(clip_id=f"{name} {row.clip_id}") for row in rows_of()]
         write(tmp_path / name, rows, values_of(number), manifest=manifest)
     merge([tmp_path / "north", tmp_path / "south"], tmp_path / "both")
@@ -751,7 +751,7 @@ def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
     rows = [Row("1", "unknown", 0, 2), Row("1", "lake"), Row("1", "unknown", 4, 6)]
     stores = [tmp_path / str(number) for number in range(3)]
     for store, row in zip(stores, rows, strict=True):
-        made_store(store, [row], values, manifest=Manifest("imported", store.name))
+        made_store(store, [row], values, manifest=ManifestMark("imported", store.name))
     with pytest.raises(Mismatch, match="0 s to 2 s and 4 s to 6 s"):
         merge(stores, tmp_path / "all")
 
@@ -767,7 +767,7 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     rows = [Row("1", "unknown"), Row("1", "unknown", 0, 2), failed]
     names = ["imported", "imported", "films"]
     for store, row, name in zip(stores, rows, names, strict=True):
-        made_store(store, [row], values, manifest=Manifest(name, store.name))
+        made_store(store, [row], values, manifest=ManifestMark(name, store.name))
     merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
     assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
 
