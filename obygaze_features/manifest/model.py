@@ -551,6 +551,21 @@ def clock(seconds: float, decimals: int = 0) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
 
 
+# Letters that Unicode does not take apart as it does accents.
+_LETTERS = str.maketrans(
+    {
+        "ß": "ss",
+        "ẞ": "SS",
+        "œ": "oe",
+        "Œ": "OE",
+        "æ": "ae",
+        "Æ": "AE",
+        "ø": "o",
+        "Ø": "O",
+    }
+)
+
+
 @lru_cache(maxsize=1024)
 def ascii_id(text: str) -> str:
     """Return text as an id: without accents, other characters than those of ids become `_`.
@@ -560,11 +575,14 @@ def ascii_id(text: str) -> str:
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'
+    >>> ascii_id("Große Sœur")
+    'Grosse_Soeur'
     >>> ascii_id("Зеркало 1975")
     '1975-e57df8'
     """
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
+    letters = letters.translate(_LETTERS)
     readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")
     has_lost_letters = any(
         letter.isalnum() and not letter.isascii() for letter in letters

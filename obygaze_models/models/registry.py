@@ -49,7 +49,7 @@ CLASSES = {
     "FilmPrior": "baselines",
     "Neighbour": "baselines",
     "OwnClassifier": "own",
-    "KeptEstimator": "kept",
+    "KeptEstimator": "own",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.

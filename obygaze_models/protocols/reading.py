@@ -18,7 +18,7 @@ from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
-from obygaze_models.evaluation.metrics import COUNTS, METRICS
+from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
@@ -245,7 +245,7 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
     """Check names that may be those of own code, and lists that must not have a value twice."""
     grid = protocol.grid
     report = protocol.report
-    of_models = [name for name in METRICS if name not in COUNTS]
+    of_models = [name for name, metric in METRICS.items() if metric.direction]
     parts = (
         ("splits.kind", [protocol.splits.kind], SPLIT_KINDS, "kind of splits"),
         ("splits.scheme", [protocol.splits.scheme], (NONE,), "scheme"),

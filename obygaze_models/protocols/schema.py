@@ -21,7 +21,7 @@ from msgspec import Meta
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_check import Name
 from obygaze_features.store.segments import Reducer, Rule
-from obygaze_models.evaluation.metrics import METRICS
+from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 
 SCHEMA = "obygaze-protocol/1"
@@ -169,7 +169,7 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: str = "f1_weighted"
+    primary: str = F1_WEIGHTED.name
     metrics: tuple[str, ...] = ()
     replicates: Annotated[int, Meta(ge=2, le=1_000_000)] = 1000
     compare: bool = True
@@ -188,7 +188,7 @@ class PaperValue:
     `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
     """
 
-    metric: str = "f1_weighted"
+    metric: str = F1_WEIGHTED.name
     mean: Annotated[float, Meta(ge=-1, le=1)] = 0.0
     sd: Annotated[float, Meta(ge=0, le=1)] = -1.0
     model: str = ""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import require_file, write_new
 from obygaze_features.core.schema_check import Filled, one_of, read_toml
 from obygaze_features.core.tables import CsvTable, TableRow
@@ -150,7 +150,18 @@ def chosen_mapping(
     if not is_workbook(table):
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
-    return replace(mapping, columns={**mapping.columns, **columns}, **given)
+    joined = {**mapping.columns, **columns}
+    # No column of a manifest, but typed as one.
+    times = columns.get("times", "times")
+    if times != "times":
+        if times not in SHORT_TIMES:
+            raise FixUsage(
+                f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",
+                hint="--map times=m:ss",
+            )
+        del joined["times"]
+        given["times"] = times
+    return replace(mapping, columns=joined, **given)
 
 
 def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
