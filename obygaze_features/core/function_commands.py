@@ -80,6 +80,7 @@ from obygaze_features.core.value_types import (
     OneOf,
     TypedPath,
     WholeNumber,
+    range_in_words,
 )
 
 FROM_SESSION = ("workspace", "progress", "note")
@@ -429,7 +430,7 @@ class _FunctionOption(click.Option):
         """Return what the help says in brackets behind an option."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.type, WholeNumber | FiniteNumber):
-            extra["range"] = self.type.range_in_words()
+            extra["range"] = range_in_words(self.type)
             if not extra["range"]:
                 del extra["range"]
         if self.shown_default:

@@ -49,7 +49,6 @@ from obygaze_features.store.reading import Store, StoreName, location_of, open_s
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
-    Kind,
     Maker,
     ManifestMark,
     Origin,
@@ -557,9 +556,9 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
 
 def _check_kinds(stores: Sequence[Store]) -> None:
     """Raise an error unless the same programs, devices and precisions made all stores."""
-    first = _kinds_of(stores[0])
+    first = {maker.kind for maker in stores[0].record.makers}
     for store in stores[1:]:
-        kinds = _kinds_of(store)
+        kinds = {maker.kind for maker in store.record.makers}
         if kinds != first:
             raise Mismatch(
                 f"other programs, devices or precisions made this store than"
@@ -567,15 +566,6 @@ def _check_kinds(stores: Sequence[Store]) -> None:
                 where=store.location,
                 details=[str(kind) for kind in sorted(map(str, kinds ^ first))],
             )
-
-
-def _kinds_of(store: Store) -> set[Kind]:
-    """Return what made the rows of a store; a part may list makers of which it has no row."""
-    makers = store.record.makers
-    if len(makers) == 1:
-        return {makers[0].kind}
-    numbers = {row.maker for row in store.rows}
-    return {maker.kind for number, maker in enumerate(makers) if number in numbers}
 
 
 class _Merged(NamedTuple):

@@ -277,7 +277,9 @@ def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList
             if entry == name and (path / STORE_JSON).exists():
                 stores.append({"name": name, **facts_of_store(open_store(path))})
             elif entry != name and (path / PLAN_JSON).exists():
-                stores.append({"name": name, "state": filling_state(path)})
+                being_filled = being_filled_at(path)
+                state = being_filled and f"being filled, {being_filled.progress}"
+                stores.append({"name": name, "state": state or ""})
             elif (path / STORE_JSON).exists() and not (folder / name).exists():
                 # Its change was interrupted; opening it finishes that.
                 stores.append(
@@ -288,9 +290,3 @@ def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList
         except OSError as error:
             broken[name] = str(error.strerror)
     return StoreList(folder, stores, broken)
-
-
-def filling_state(path: Path) -> str:
-    """Return how far a store is filled: `being filled, 37 of 120 blocks`; "" if it is not."""
-    being_filled = being_filled_at(path)
-    return "" if being_filled is None else f"being filled, {being_filled.progress}"

@@ -361,7 +361,9 @@ def check_withdrawal(
     assert ("other" in listed) == (has_some or bool(same_id))
     if "other" in listed:
         assert (listed["other"] == "") == has_some
-    said = rows_withdrawn_elsewhere(open_store(folder / "stores" / "other"), workspace)
+    said = rows_withdrawn_elsewhere(
+        open_store(folder / "stores" / "other"), workspace, "here"
+    )
     assert bool(said) == has_some
     _check_imported_again(folder, one, withdrawn, gone)
     left = [e.clip_id for e in one.entries.values() if e not in withdrawn]
