@@ -49,6 +49,7 @@ from obygaze_features.store.reading import Store, StoreName, location_of, open_s
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
+    Kind,
     Maker,
     ManifestMark,
     Origin,
@@ -556,9 +557,9 @@ def _numbers_of(array: Array) -> tuple[object, ...]:
 
 def _check_kinds(stores: Sequence[Store]) -> None:
     """Raise an error unless the same programs, devices and precisions made all stores."""
-    first = {maker.kind for maker in stores[0].record.makers}
+    first = _kinds_of(stores[0])
     for store in stores[1:]:
-        kinds = {maker.kind for maker in store.record.makers}
+        kinds = _kinds_of(store)
         if kinds != first:
             raise Mismatch(
                 f"other programs, devices or precisions made this store than"
@@ -566,6 +567,13 @@ def _check_kinds(stores: Sequence[Store]) -> None:
                 where=store.location,
                 details=[str(kind) for kind in sorted(map(str, kinds ^ first))],
             )
+
+
+def _kinds_of(store: Store) -> set[Kind]:
+    """Return what made the rows of a store; an earlier program listed makers without a row."""
+    makers = store.record.makers
+    numbers = {row.maker for row in store.rows} if len(makers) > 1 else {0}
+    return {maker.kind for number, maker in enumerate(makers) if number in numbers}
 
 
 class _Merged(NamedTuple):
