@@ -32,7 +32,7 @@ from obygaze_features.core.leftovers import (
 )
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
-    TABLE,
+    PUBLISHED_TABLE,
     Terms,
     edits_of,
     read_terms,
@@ -516,7 +516,11 @@ def _card_to_send(
 ) -> tuple[bytes, list[str]]:
     """Return README.md for a target, with the text that was edited there, unless ours was too."""
     is_published = not set(PUBLISHED_FILES).isdisjoint(sent)
-    card = full_card(store, has_table=TABLE in sent) if is_published else store.card
+    card = (
+        full_card(store, has_table=PUBLISHED_TABLE in sent)
+        if is_published
+        else store.card
+    )
     if CARD not in names_there:
         return card, []
     # The files of a target are read like those of a store, whether or not one is there.

@@ -71,7 +71,7 @@ NODE_BYTES = 2**10
 DATE = (1980, 1, 1, 0, 0, 0)
 EXTRA = "parquet"
 SHOWN_CLIPS = 20
-TABLE = "data/features.parquet"
+EXPORTED_TABLE = "data/features.parquet"
 # Columns that say of a clip what it is, in their order, and what they mean.
 FACT_COLUMNS = {
     ID_KEY: "the clip",
@@ -493,8 +493,8 @@ def _check_space(job: Export, path: Path) -> None:
 
 def write_parquet(job: Export, path: Path) -> None:
     """Write a table with a row a clip, and a README.md by which the hub reads it."""
-    (path / TABLE).parent.mkdir()
-    columns = write_features_table(job, path / TABLE)
+    (path / EXPORTED_TABLE).parent.mkdir()
+    columns = write_features_table(job, path / EXPORTED_TABLE)
     _write_card(job, path, columns)
 
 
@@ -577,7 +577,7 @@ def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
         terms_lines=map(Raw, terms_lines(job.terms, label_licence)),
         citation=Raw(citation_text(job.terms)),
         origin_json=Raw(json.dumps(job.origin(), ensure_ascii=True)),
-        table=TABLE,
+        table=EXPORTED_TABLE,
         columns=[(name, meanings[name]) for name in columns],
         labels="" if job.labels is None else labels_text(job.labels),
     )

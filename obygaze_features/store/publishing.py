@@ -16,7 +16,7 @@ from obygaze_features.core.files import pretty_json, write_exclusive
 from obygaze_features.core.rendering import render
 from obygaze_features.store.card import (
     HERE,
-    TABLE,
+    PUBLISHED_TABLE,
     card_of_store,
     quoted,
     recipe_sentences,
@@ -40,7 +40,7 @@ from obygaze_features.store.targets import hash_of
 CROISSANT_FILE = "croissant.json"
 CITATION_FILE = "CITATION.cff"
 # What a publication has beside the files of a store.
-PUBLISHED_FILES = (CROISSANT_FILE, CITATION_FILE, TABLE)
+PUBLISHED_FILES = (CROISSANT_FILE, CITATION_FILE, PUBLISHED_TABLE)
 # Larger arrays are not in the table.
 TABLE_BYTES = 2**30
 
@@ -156,9 +156,9 @@ def published_files(
     table = None
     job = published_table(store)
     if job is not None:
-        paths[TABLE] = folder / secrets.token_hex(4)
-        write_features_table(job, paths[TABLE])
-        table = (record_table(job), hash_of(paths[TABLE]))
+        paths[PUBLISHED_TABLE] = folder / secrets.token_hex(4)
+        write_features_table(job, paths[PUBLISHED_TABLE])
+        table = (record_table(job), hash_of(paths[PUBLISHED_TABLE]))
     texts = {
         CROISSANT_FILE: croissant_of(store, creators=creators, table=table),
         CITATION_FILE: citation_file(store, creators).encode(),
@@ -187,7 +187,7 @@ def croissant_of(
     tables = [_ROWS_TABLE]
     if table is not None:
         tables.append(table[0])
-        listed[TABLE] = table[1]
+        listed[PUBLISHED_TABLE] = table[1]
     files_of_arrays: set[str] = set()
     for array in record.arrays:
         n_files = array.n_files(record.rows.total)
@@ -308,4 +308,4 @@ def record_table(job: Export) -> RecordTable:
                 f"The array {array.name} of the store.",
             )
         )
-    return RecordTable(TABLE, description, columns)
+    return RecordTable(PUBLISHED_TABLE, description, columns)
