@@ -612,7 +612,7 @@ def test_films_that_are_not_there_are_refused_before_anything_is_written(
     films: Manifest, world: Path
 ) -> None:
     header = structs.replace(films.header, video_root=str(world / "unmounted"))
-    with pytest.raises(ObygazeError, match="video files of films exists"):
+    with pytest.raises(ObygazeError, match="no clip of films has a video file"):
         run(replace(films, header=header), world)
     assert list((world / "stores").iterdir()) == []
 

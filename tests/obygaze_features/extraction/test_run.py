@@ -116,7 +116,7 @@ def test_a_run_before_the_link_is_refused_and_leaves_no_store(
     keep_manifest(unlinked(films, *range(N_CLIPS)), tmp_path)
     done = run(tmp_path)
     assert done.code == 1
-    assert "no clip of films is linked to a video" in done.stderr
+    assert "no clip of films has a video file" in done.stderr
     assert "obygaze manifest link films FOLDER" in done.stderr
     assert not (tmp_path / "stores").exists()
 

@@ -31,13 +31,13 @@ from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import (
     OPEN_FILES,
-    DecodeJob,
     DecodePool,
     DecodeResult,
     _Worker,
     in_order,
 )
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.worker import DecodeJob
 
 VIEWS = (PictureView(8), PictureView(4, resize=Resize(48)))
 
