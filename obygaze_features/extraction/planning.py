@@ -10,8 +10,7 @@ from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import named_values
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import Wanted, Work, compare_with_store
 from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips

@@ -6,9 +6,8 @@ from typing import Any
 import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.card import Card
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_version
-from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
