@@ -30,7 +30,6 @@ from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
-from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
 from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
@@ -71,9 +70,18 @@ from obygaze_features.store.withdrawals import (
     stores_with_withdrawals,
 )
 
+
+
+def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
+    # The other formats do without h5py, whose import takes as long as that of many features.
+    from obygaze_features.store.importing.hdf5 import open_hdf5
+
+    return open_hdf5(path, arrays, **options)
+
+
 FORMATS: Mapping[str, Callable[..., Reader]] = {
     "npz": open_npz,
-    "hdf5": open_hdf5,
+    "hdf5": _open_hdf5,
     "npy": open_npy,
     "pth": open_pth,
     "parquet": open_parquet,
