@@ -184,7 +184,7 @@ class Explainer:
         """Return what each concept adds for a clip, and the probability."""
         info = self.model.info
         bottleneck = self.model.estimator
-        rows, _ = read_features(
+        rows = read_features(
             self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
         )
         if not len(rows.values):

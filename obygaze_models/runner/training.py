@@ -238,6 +238,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         estimator = fitted.estimator
         found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
+        if task not in load_protocol("honest").tasks:
+            names = {"0": f"not {task}", "1": task}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"

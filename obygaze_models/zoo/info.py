@@ -37,7 +37,7 @@ from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 
 Floats = NDArray[np.float64]
-SCHEMA = "obygaze-model/1"
+MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 PLACE = ("movie_id", "start_s", "end_s")  # columns of it
 # Film, start and end of a clip in seconds; "" and None if they are not known.
@@ -260,7 +260,7 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
     document = read_json(data, where, error=Corrupt)
     content = dict(document.tree)
-    document.require_schema(SCHEMA, "saved model", error=Corrupt)
+    document.require_schema(MODEL_SCHEMA, "saved model", error=Corrupt)
     try:
         checked = msgspec.convert(document.tree, ModelDocument)
     except msgspec.ValidationError as error:
@@ -342,6 +342,6 @@ def withdrawn_from_training(
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
-def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
+def model_card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
     """Return the model card: Markdown with the header that the Hugging Face hub reads."""
     return render("model-card.md", info=info, clips=clips)
