@@ -14,12 +14,12 @@ from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
+from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    metric_name,
     value_text,
     without_value,
 )

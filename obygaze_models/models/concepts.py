@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import (
     Bools,
@@ -225,8 +225,7 @@ class ConceptBank(Savable):
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))
             margins = normals @ machines.X[rows[fold]].T + biases[:, None]
             scores[i] = [
-                evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"]
-                for m in margins
+                average_precision(Predictions.of(positive[fold], m)) for m in margins
             ]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 

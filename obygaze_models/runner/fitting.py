@@ -15,7 +15,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
 from obygaze_models.evaluation.logistic import fit_logistic
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
@@ -57,7 +57,7 @@ class InnerScores:
             is_inside = self.folds == fold
             predictions = Predictions.of(self.y[is_inside], self.scores[is_inside])
             if 0 < predictions.y.mean() < 1:
-                precisions.append(evaluate(predictions, ["ap"])["ap"])
+                precisions.append(average_precision(predictions))
         return float(np.mean(precisions)) if precisions else None
 
 
@@ -270,7 +270,7 @@ def _choose(
             found_on = np.union1d(found_on, fitted.found_on)
             scores = fitted.score(context.features.of(rows))
             predictions = Predictions.of(context.labels[rows] == 1, scores)
-            of_options.append(evaluate(predictions, ["ap"])["ap"])
+            of_options.append(average_precision(predictions))
         if len(of_options) == len(options):
             precisions.append(of_options)
     if not precisions:

@@ -9,6 +9,7 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_models.evaluation.metrics import AP
 from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
@@ -82,7 +83,7 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
             broken[name] = error.message
             continue
         features = info.features
-        ap = info.metrics["ap"]["value"] if "ap" in info.metrics else None
+        ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
         n_clips = info.training.n_clips
         facts = info.kind, info.task, features.backbone, features.array, n_clips, ap
         models.append(ModelSummary(name, *facts))

@@ -125,7 +125,9 @@ class PushedModel:
         """Its licences, the files of own code that were sent with it, and what was not."""
         of_labels = self.info.training.licence or "not stated"
         of_features = self.info.features.licence or "not stated"
-        notes = [f"licence of the annotations: {of_labels}; of the features: {of_features}"]
+        notes = [
+            f"licence of the annotations: {of_labels}; of the features: {of_features}"
+        ]
         if self.code:
             notes.append(f"with the own code that it needs: {few(self.code)}")
         if self.modules:
@@ -395,9 +397,7 @@ def push_model(
     modules = tuple(
         name for name in loaded.info.trust if ":" in name and ".py:" not in name
     )
-    return PushedModel(
-        os.fspath(model), target, n_bytes, loaded.info, code, modules
-    )
+    return PushedModel(os.fspath(model), target, n_bytes, loaded.info, code, modules)
 
 
 def _send(
