@@ -254,7 +254,7 @@ class PredictedFiles:
         warnings: list[str | tuple[str, str]] = []
         if predicted.refused:
             (reason,) = set(predicted.refused.values())
-            text = f"no row for {few([*predicted.refused])}: {reason}"
+            text = f"no row for {few([*predicted.refused], 1)}: {reason}"
             hint = (
                 "--in-sample, which gives all clips that the model was trained on the score of the"
                 " model itself, not only these; --clips with it chooses the clips"
