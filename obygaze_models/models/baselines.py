@@ -151,7 +151,7 @@ def oracle() -> LogisticRegression:
     return LogisticRegression(class_weight="balanced", max_iter=1000)
 
 
-BASELINES: dict[str, type[Baseline]] = {
+BASELINE_CLASSES: dict[str, type[Baseline]] = {
     "random": RandomBaseline,
     "all_positive": AllPositive,
     "prevalence": Prevalence,

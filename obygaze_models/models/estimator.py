@@ -28,7 +28,7 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.models.registry import CLASSES, estimator_class
 
-Arrays = dict[str, NDArray[Any]]
+StateArrays = dict[str, NDArray[Any]]
 Description = dict[str, Any]
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 MAX_REPR = 120
@@ -106,9 +106,9 @@ class Savable:
         has_same_width = len(X) > 0 and X.shape[1] == width and not has_names
         return has_same_width and bool(np.isfinite(X).all())
 
-    def to_arrays(self) -> Arrays:
+    def to_arrays(self) -> StateArrays:
         """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
-        arrays: Arrays = {}
+        arrays: StateArrays = {}
         for name, value in vars(self).items():
             if _is_fitted(name):
                 _put(arrays, name, value)
@@ -247,7 +247,7 @@ def _is_fitted(name: str) -> bool:
     return is_public and name.endswith("_") and name != "feature_names_in_"
 
 
-def _put(arrays: Arrays, name: str, value: Any) -> None:
+def _put(arrays: StateArrays, name: str, value: Any) -> None:
     if isinstance(value, Savable):
         arrays.update(
             {f"{name}/{key}": item for key, item in value.to_arrays().items()}
@@ -272,7 +272,7 @@ def _text(points: NDArray[Any]) -> NDArray[np.str_]:
     return np.ascontiguousarray(points).view(f"<U{width}").reshape(len(points))
 
 
-def save_state(model: Savable) -> tuple[Description, Arrays]:
+def save_state(model: Savable) -> tuple[Description, StateArrays]:
     """Return the description (JSON) and the fitted attributes (numeric arrays) of an estimator."""
     return _plain("", model), model.to_arrays()
 

@@ -17,9 +17,9 @@ from obygaze_models.models.common import (
     Floats,
     blocks_of,
     encode_classes,
+    groups_without_padding,
     padding_of,
     with_padding,
-    without_padding,
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear_solvers import logistic
@@ -148,7 +148,7 @@ def pool(block: Floats, pooling: Pooling) -> Floats:
         return _pool_frames(block, pooling)
     all_rows = []
     parts = []
-    for rows, frames in without_padding(block):
+    for rows, frames in groups_without_padding(block):
         all_rows.append(rows)
         parts.append(_pool_frames(frames, pooling))
     return np.concatenate(parts)[np.argsort(np.concatenate(all_rows))]

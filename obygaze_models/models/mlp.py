@@ -24,8 +24,8 @@ from obygaze_models.models.common import (
 from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.mlp_network import (
     Loss,
-    Matrix,
     Network,
+    Singles,
     logits,
     softmax,
     with_ones,
@@ -36,7 +36,7 @@ VALIDATION_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
+class PerceptronJob:
     """One fit: numbers of training and validation rows, a class number for each row, a seed.
 
     Labels of rows that are in neither list are never read. Without validation rows the fit runs
@@ -85,7 +85,9 @@ class MLPProbe(Classifier):
         self.classes_, codes = encode_classes(y)
         if validation is None:
             held = hold_out(codes, seed)
-            job = Job(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
+            job = PerceptronJob(
+                np.flatnonzero(~held), codes, np.flatnonzero(held), seed
+            )
         else:
             from sklearn.utils.validation import validate_data
 
@@ -97,7 +99,9 @@ class MLPProbe(Classifier):
                 )
             X = np.concatenate([X, X_other])
             codes = np.concatenate([codes, np.searchsorted(self.classes_, y_other)])
-            job = Job(np.arange(len(y)), codes, np.arange(len(y), len(X)), seed)
+            job = PerceptronJob(
+                np.arange(len(y)), codes, np.arange(len(y), len(X)), seed
+            )
         _check(X, [job], self)
         _train_together(with_ones(X), [job], [self])
         return self
@@ -118,7 +122,7 @@ class MLPProbe(Classifier):
 
 
 def fit_many(
-    X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe | None = None
+    X: NDArray[Any], jobs: Sequence[PerceptronJob], probe: MLPProbe | None = None
 ) -> list[MLPProbe]:
     """Return a fitted probe for each job, in the order given; its classes are class numbers.
 
@@ -154,7 +158,7 @@ def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:
     return held
 
 
-def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
+def _check(X: NDArray[Any], jobs: Sequence[PerceptronJob], probe: MLPProbe) -> None:
     """Raise an error for invalid settings, and for jobs that do not match the rows of X."""
     for name, setting in KINDS["mlp"].class_settings.items():
         value = getattr(probe, name)
@@ -181,7 +185,7 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
         )
 
 
-def _check_job(job: Job, where: str, n_rows: int) -> None:
+def _check_job(job: PerceptronJob, where: str, n_rows: int) -> None:
     if any(
         numbers.dtype.kind not in "iu"
         for numbers in (job.train, job.validation, job.labels)
@@ -210,7 +214,7 @@ class _EarlyStop:
     """The early stopping of one job: its loss curves, when it stops, which weights it keeps."""
 
     def __init__(
-        self, job: Job, rows: Matrix, weights: Floats, probe: MLPProbe
+        self, job: PerceptronJob, rows: Singles, weights: Floats, probe: MLPProbe
     ) -> None:
         self.probe = probe
         self.loss = Loss(probe.double_softmax)
@@ -222,7 +226,7 @@ class _EarlyStop:
         self.train_curve: list[float] = []
         self.best = np.inf
         self.waited = self.kept_epoch = 0
-        self.layers: list[Matrix] = []
+        self.layers: list[Singles] = []
         self.running = True
 
     def update(self, network: Network, train_loss: float) -> None:
@@ -264,7 +268,7 @@ class _EarlyStop:
 
 
 def _train_together(
-    rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe]
+    rows: Singles, jobs: Sequence[PerceptronJob], probes: Sequence[MLPProbe]
 ) -> None:
     """Train the probes of jobs with the same training rows, labels and seed, and finish them."""
     job = jobs[0]
@@ -299,7 +303,7 @@ def _train_together(
 
 def _epoch(
     network: Network,
-    data: tuple[Matrix, Matrix, Matrix],
+    data: tuple[Singles, Singles, Singles],
     probe: MLPProbe,
     rng: np.random.Generator,
 ) -> float:

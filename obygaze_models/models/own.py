@@ -39,8 +39,8 @@ from obygaze_features.core.parts import (
     types_of,
 )
 from obygaze_models.models.common import FixTraining, Floats, Ints
-from obygaze_models.models.estimator import Arrays, Classifier
-from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, parameters_of
+from obygaze_models.models.estimator import Classifier, StateArrays
+from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, class_parameters
 
 SKOPS = "skops"  # the array with the bytes
 TYPES_FILE = "schema.json"  # the file of skops with the types
@@ -87,7 +87,7 @@ class OwnClassifier(Classifier):
         part = self._part()
         settings = dict(self.settings or {})
         settings.pop(PACKAGE, None)
-        for parameter in parameters_of(part):
+        for parameter in class_parameters(part):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
             default = parameter.default
             value = settings.get(parameter.name)
@@ -165,7 +165,7 @@ class OwnClassifier(Classifier):
             )
         return outputs
 
-    def to_arrays(self) -> Arrays:
+    def to_arrays(self) -> StateArrays:
         """Return the bytes of the estimator, its classes and its number of features."""
         return {**super().to_arrays(), SKOPS: pack(self.held)}
 

@@ -126,7 +126,7 @@ _Positive = Annotated[
 ]
 _Whole = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
 _Whole1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
-PUBLISHED = "published"  # the tolerance of a concept in the released code
+PUBLISHED_TOLERANCE = "published"  # the tolerance of a concept in the released code
 _WEIGHT = Literal["balanced", "none"]
 _SCALED = Setting(bool, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
@@ -252,7 +252,7 @@ def own_baselines(names: Iterable[str]) -> list[str]:
 def _kind_of_part(part: Part) -> ModelKind:
     """Return the kind of an own class: its settings are the parameters of the class."""
     class_settings = {}
-    for parameter in parameters_of(part):
+    for parameter in class_parameters(part):
         # In a protocol these words have another meaning: such a parameter keeps its default.
         if parameter.name not in RESERVED:
             class_settings[parameter.name] = Setting(
@@ -266,7 +266,7 @@ def _kind_of_part(part: Part) -> ModelKind:
     )
 
 
-def parameters_of(part: Part) -> list[inspect.Parameter]:
+def class_parameters(part: Part) -> list[inspect.Parameter]:
     """Return the parameters of an own class; an error unless it is one of a classifier."""
     own_class: Any = part.load_function()
     for method in ("fit", "predict", "get_params"):
@@ -426,7 +426,7 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
         name: settings[name] for name in kind.class_settings if name != "residual_C"
     }
     for name, value in parameters.items():
-        if value == PUBLISHED:
+        if value == PUBLISHED_TOLERANCE:
             raise FixInput(
                 f"{name} = 'published' has no value before a concept is known",
             )

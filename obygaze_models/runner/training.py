@@ -27,7 +27,7 @@ from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
-    PUBLISHED,
+    PUBLISHED_TOLERANCE,
     default_settings,
     trainable,
 )
@@ -178,7 +178,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             " vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
-    settings = {**default_settings("svm"), "C": PUBLISHED}
+    settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
         name="train-cav",
@@ -216,7 +216,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     if name == CAV:
         settings = {
             **default_settings("pcbm-lr"),
-            "tolerance": PUBLISHED,
+            "tolerance": PUBLISHED_TOLERANCE,
             "cross_fit": 0,
         }
         kind = CAV

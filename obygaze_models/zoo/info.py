@@ -35,8 +35,8 @@ from obygaze_features.manifest.same_clip import (
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
+from obygaze_models.models.common import Floats
 
-Floats = NDArray[np.float64]
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 PLACE = ("movie_id", "start_s", "end_s")  # columns of it

@@ -117,8 +117,9 @@ def show_model(
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics."""
     here = Workspace.of(workspace)
-    is_loaded = isinstance(model, SavedModel)
-    folder = model.folder if is_loaded else here.existing("models", model)
+    if isinstance(model, SavedModel):
+        model = model.folder
+    folder = here.existing("models", model)
     document = read_document(folder)
     read_checked(folder, ARRAYS_FILE, document)
     clips = training_clips_in(folder, document)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.console import count, few
@@ -31,7 +30,7 @@ from obygaze_features.manifest.same_clip import Identity, Sameness
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.records import UNKNOWN_FILM
-from obygaze_models.models.common import NOT_FINITE, as_float32
+from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.zoo.info import ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -50,7 +49,6 @@ from obygaze_models.zoo.new_films import (
 )
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 
-Floats = NDArray[np.float64]
 OUT_OF_FOLD = "out-of-fold"
 UNSEEN = "unseen"
 FILM_SEEN = "film-seen"
@@ -320,7 +318,7 @@ def predict(
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
-    matrix = read_features(
+    matrix = features_for_model(
         saved, opened, listed, workspace=workspace, of_films=of_films
     )
     asked = _asked_clips(saved, opened, matrix, listed or ())
@@ -417,7 +415,7 @@ def _predicted(
 ) -> Predicted:
     """Return the predictions of a model; training clips get their out-of-fold scores."""
     values = as_float32(matrix.values)
-    is_finite = np.isfinite(values).all(axis=1).tolist()
+    is_finite: NDArray[np.bool_] = np.isfinite(values).all(axis=1)
     ids = [str(clip) for clip in matrix.clip_ids]
     absent = {clip: str(status) for clip, status in matrix.reasons.items()}
     row_of: dict[str, int] = {}
@@ -469,7 +467,7 @@ def _predicted(
     )
 
 
-def read_features(
+def features_for_model(
     model: SavedModel,
     store: Store,
     clips: Sequence[str | Clip] | None,

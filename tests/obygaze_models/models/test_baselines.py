@@ -15,7 +15,7 @@ from obygaze_models.evaluation.bootstrap import estimate
 from obygaze_models.evaluation.metrics import evaluate, random_ap
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import (
-    BASELINES,
+    BASELINE_CLASSES,
     AllPositive,
     FilmPrior,
     Neighbour,
@@ -27,11 +27,11 @@ from obygaze_models.models.baselines import (
 from obygaze_models.models.common import FixTraining
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", BASELINE_CLASSES)
 def test_scikit_learn_accepts_them(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns of each check that does not apply
-        check_estimator(BASELINES[name]())
+        check_estimator(BASELINE_CLASSES[name]())
 
 
 class TestClosedForm:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many, hold_out
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many, hold_out
 
 
 def clips(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
@@ -25,7 +25,9 @@ def test_a_probe_is_the_job_of_the_same_rows_and_seed() -> None:
     X, y = clips()
     probe = MLPProbe((8,), random_state=5, max_epochs=20)
     probe.fit(X[:80], y[:80], validation=(X[80:], y[80:]))
-    job = Job(np.arange(80), (y == "S").astype(int), np.arange(80, 120), seed=5)
+    job = PerceptronJob(
+        np.arange(80), (y == "S").astype(int), np.arange(80, 120), seed=5
+    )
     (fit,) = fit_many(X, [job], MLPProbe(hidden=(8,), max_epochs=20))
     np.testing.assert_array_equal(probe.predict_proba(X), fit.predict_proba(X))
     assert list(probe.classes_) == ["HN", "S"]
