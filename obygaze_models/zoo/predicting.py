@@ -415,7 +415,7 @@ def _predicted(
 ) -> Predicted:
     """Return the predictions of a model; training clips get their out-of-fold scores."""
     values = as_float32(matrix.values)
-    is_finite: NDArray[np.bool_] = np.isfinite(values).all(axis=1)
+    is_finite: list[bool] = np.isfinite(values).all(axis=1).tolist()
     ids = [str(clip) for clip in matrix.clip_ids]
     absent = {clip: str(status) for clip, status in matrix.reasons.items()}
     row_of: dict[str, int] = {}
