@@ -80,10 +80,6 @@ class FrameProbe(Classifier):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips, which are read once."""
-        if self.pooling not in POOLINGS:
-            raise FixTraining(
-                f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS)
-            )
         from sklearn.utils import check_consistent_length
         from sklearn.utils.multiclass import check_classification_targets
         from sklearn.utils.validation import column_or_1d

@@ -34,10 +34,8 @@ from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.zoo.info import ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
-    official_name,
     read_affect_scores,
-    write_affect_run,
-    write_run_file,
+    write_mediaeval,
 )
 from obygaze_models.zoo.new_films import (
     array_for,
@@ -155,39 +153,16 @@ class Predicted:
             write_table(output, columns, force=force)
             written.append(f"wrote {output}")
         if mediaeval is not None:
-            paths = self._write_run(
-                Path(mediaeval), external_data=not no_external_data, force=force
+            paths = write_mediaeval(
+                Path(mediaeval),
+                self.clip_ids,
+                self.scores,
+                self.model,
+                external_data=not no_external_data,
+                force=force,
             )
             written.append(f"wrote {' and '.join(map(str, paths))}")
         return PredictedFiles(self, table, tuple(written))
-
-    def _write_run(
-        self, path: Path, *, external_data: bool, force: bool
-    ) -> tuple[Path, Path]:
-        """Write a run of violence or of induced affect, as `audit mediaeval` reads it."""
-        names = [official_name(clip) for clip in self.clip_ids]
-        model = self.model
-        if model is None:
-            of_clips = [(valence, arousal) for valence, arousal in self.scores.tolist()]
-            affect = dict(zip(names, of_clips, strict=True))
-            return write_affect_run(
-                path, affect, external_data=external_data, force=force
-            )
-        if len(model.classes) != 2:
-            raise FixUsage(
-                f"--mediaeval needs a model of two classes, {model.name} has"
-                f" {len(model.classes)}",
-                hint="a model of the task violence, or --affect TABLE for valence and arousal",
-            )
-        scores = dict(zip(names, self.scores[:, -1].tolist(), strict=True))
-        return write_run_file(
-            path,
-            scores,
-            external_data=external_data,
-            tag=model.name,
-            about={"model": model.kind, "backbone": model.features.backbone},
-            force=force,
-        )
 
     def _table(self) -> dict[str, Sequence[Any]]:
         table: dict[str, Sequence[Any]] = {
@@ -415,7 +390,7 @@ def _predicted(
 ) -> Predicted:
     """Return the predictions of a model; training clips get their out-of-fold scores."""
     values = as_float32(matrix.values)
-    is_finite: list[bool] = np.isfinite(values).all(axis=1).tolist()
+    is_finite = np.asarray(np.isfinite(values).all(axis=1))
     ids = [str(clip) for clip in matrix.clip_ids]
     absent = {clip: str(status) for clip, status in matrix.reasons.items()}
     row_of: dict[str, int] = {}
