@@ -224,8 +224,9 @@ def windows_for_clips(
 
 def training_length_s(model: SavedModel) -> float:
     """Return the median length of the training clips in seconds; 0 where it is not known."""
+    places = model.clips.places if model.clips else ()
     lengths = []
-    for _, start_s, end_s in model.clips.places if model.clips else ():
+    for _, start_s, end_s in places:
         if start_s is not None and end_s is not None:
             lengths.append(end_s - start_s)
     return round(median(lengths), 2) if lengths else 0.0

@@ -305,7 +305,8 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
             f"{', '.join(concepts) or 'none'} in the estimator"
         )
     columns = score_columns(estimator, info)
-    for name in clips.scores if clips else ():
+    names = list(clips.scores) if clips else []
+    for name in names:
         if name not in columns:
             return f"{CLIPS_FILE}: unknown score column {name!r}, not one of {', '.join(columns)}"
     return ""
@@ -331,16 +332,15 @@ def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
     from obygaze_models.models.common import blocks_of
     from obygaze_models.models.estimator import OUTPUTS
 
+    names = [name for name in OUTPUTS if hasattr(estimator, name)]
     for block in blocks_of(X):
         rows = np.asarray(block, dtype=np.float64)
-        for name in OUTPUTS:
-            if not hasattr(estimator, name):
-                continue
+        for name in names:
             before = getattr(estimator, name)(rows)
             after = getattr(loaded, name)(rows)
             if name == "contributions":
-                before = np.column_stack([np.full(len(rows), before[0]), before[1]])
-                after = np.column_stack([np.full(len(rows), after[0]), after[1]])
+                before = before[0] + before[1]
+                after = after[0] + after[1]
             if not _are_equal(np.asarray(before), np.asarray(after)):
                 raise FixInput(
                     f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
