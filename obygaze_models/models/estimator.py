@@ -157,13 +157,10 @@ class Savable:
 class Classifier(Savable):
     """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
 
-    `two_classes` is for one that separates exactly two classes; `poor_score` for one that
-    scikit-learn's checks must not expect to separate their classes.
+    `two_classes` is for one that separates exactly two classes.
     """
 
     two_classes: ClassVar[bool] = False
-    poor_score: ClassVar[bool] = False
-    min_features: ClassVar[int] = 1
 
     classes_: NDArray[Any]
     predict_proba: Callable[..., Floats]
@@ -176,9 +173,7 @@ class Classifier(Savable):
             y: The class of each row.
             groups: The film of each row, for an estimator that validates on whole films.
         """
-        X, y = self._check_training(
-            X, y, dtype=np.float64, ensure_min_features=self.min_features
-        )
+        X, y = self._check_training(X, y, dtype=np.float64)
         self.classes_, codes = encode_classes(y)
         if self.two_classes and len(self.classes_) > 2:
             only = f"Only binary classification is supported by {type(self).__name__}"
@@ -233,7 +228,6 @@ class Classifier(Savable):
         tags.classifier_tags = ClassifierTags()
         tags.target_tags.required = True
         tags.classifier_tags.multi_class = not self.two_classes
-        tags.classifier_tags.poor_score = self.poor_score
         return tags
 
 

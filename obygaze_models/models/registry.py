@@ -43,11 +43,6 @@ CLASSES = {
     "TreeHead": "heads",
     "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
-    "RandomBaseline": "baselines",
-    "AllPositive": "baselines",
-    "Prevalence": "baselines",
-    "FilmPrior": "baselines",
-    "Neighbour": "baselines",
     "OwnClassifier": "own",
     "KeptEstimator": "own",
 }

@@ -491,20 +491,16 @@ def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable, seed: int
 ) -> Callable[[IntArray], FloatArray]:
     """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
-    from obygaze_models.models.baselines import BASELINE_CLASSES, oracle
+    from obygaze_models.models.baselines import BY_NAME
 
     y = labels[held.train].astype(np.int64)
     if name not in registry.BASELINES:
         return _own_baseline(name, held, y, table)
+    X = table.film_and_scene
     if name == "oracle":
         X = table.has_concept.astype(np.float64)
-        baseline: Any = oracle()
-    else:
-        X = table.film_and_scene
-        kind: Any = BASELINE_CLASSES[name]
-        baseline = kind(random_state=seed) if name == "random" else kind()
-    baseline.fit(X[held.train], y)
-    return lambda clips: baseline.predict_proba(X[clips])[:, 1]
+    score = BY_NAME[name](X[held.train], y == 1, seed)
+    return lambda clips: score(X[clips])
 
 
 def _own_baseline(
