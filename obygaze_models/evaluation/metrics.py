@@ -12,10 +12,9 @@ from functools import cache, cached_property, partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part, find_part, is_own_code, label_of
-from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.grouped_stats import (
     Confusion,
     DrawnSums,

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import MISSING, count, few, table, with_interval
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_models.evaluation.metrics import (

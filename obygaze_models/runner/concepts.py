@@ -177,7 +177,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
             found = vectors.bank(settings, held)
         except FixTraining:
             continue
-        of_rows = vectors.margins_by(found)[tested]
+        of_rows = found.margins(vectors.machines.X)[tested]
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]

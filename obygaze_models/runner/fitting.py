@@ -20,13 +20,13 @@ from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predicti
 from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import NOT_TRAINED, ONE_CLASS
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
-from obygaze_models.runner.concept_vectors import ConceptVectors, tolerances_of
+from obygaze_models.runner.concept_vectors import ConceptVectors
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut
 
@@ -379,6 +379,8 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
+    from obygaze_models.models.concepts import tolerances_of
+
     settings = model.settings
     vectors = context.vectors
     rows = context.features.row_of[held.train]
@@ -392,19 +394,9 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     )
     y = context.y_of(held.train)
     films = held.films[held.train]
-    bottleneck.bank_ = bank
-    bottleneck.n_features_in_ = bank.n_features_in_
-    bottleneck.head_ = clone(bottleneck.head).fit(margins, y, groups=films)
-    bottleneck.classes_ = bottleneck.head_.classes_
+    X = vectors.machines.X[rows]
+    bottleneck.fit_on_margins(bank, margins, X, y, films, scale=context.scale)
     if bottleneck.residual is not None:
-        offset = bottleneck.head_.decision_function(margins)
-        bottleneck.residual_ = _fit_residual(
-            bottleneck.residual,
-            vectors.machines.X[rows],
-            y,
-            offset,
-            scale=context.scale,
-        )
         chosen = {"residual_share": bottleneck.residual_.share_}
         return Fitted(
             bottleneck,
@@ -430,22 +422,6 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     )
 
 
-def _fit_residual(
-    residual: Any, X: FloatArray, y: Any, offset: Any, *, scale: bool
-) -> Any:
-    """Return a residual that is fitted on rows, or on scaled ones and reads rows as they are."""
-    from sklearn.base import clone
-
-    if not scale:
-        return clone(residual).fit(X, y, offset=offset)
-    scaling = Scaling.of(X)
-    fitted = clone(residual).fit(scaling.scaled(X), y, offset=offset)
-    fitted.coef_, fitted.intercept_ = scaling.unscaled_plane(
-        fitted.coef_, fitted.intercept_
-    )
-    return fitted
-
-
 def fit_perceptrons(
     model: Model, folds: Sequence[HeldOut], context: FitContext, seed: int
 ) -> list[Fitted]:
@@ -461,7 +437,9 @@ def fit_perceptrons(
     features = context.features
     labels = context.labels.astype(np.int64)[features.present]
     jobs = [
-        Job(features.row_of[held.train], labels, features.row_of[held.validation], seed)
+        PerceptronJob(
+            features.row_of[held.train], labels, features.row_of[held.validation], seed
+        )
         for held in folds
     ]
     options = [
@@ -493,7 +471,9 @@ def fit_perceptrons(
     return fits
 
 
-def _fit_or_none(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe | None]:
+def _fit_or_none(
+    X: Any, jobs: Sequence[PerceptronJob], probe: MLPProbe
+) -> list[MLPProbe | None]:
     """Fit a perceptron on each job; None where it diverges, whatever the other jobs do."""
     try:
         return [*fit_many(X, jobs, probe)]
@@ -542,21 +522,17 @@ def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable, seed: int
 ) -> Callable[[IntArray], FloatArray]:
     """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
-    from obygaze_models.models.baselines import BASELINES, oracle
+    from obygaze_models.models.baselines import BY_NAME
 
     refuse_one_class(labels, held)
     y = labels[held.train].astype(np.int64)
     if name not in registry.BASELINES:
         return _own_baseline(name, held, y, table)
+    X = table.film_and_scene
     if name == "oracle":
         X = table.has_concept.astype(np.float64)
-        baseline: Any = oracle()
-    else:
-        X = table.film_and_scene
-        kind: Any = BASELINES[name]
-        baseline = kind(random_state=seed) if name == "random" else kind()
-    baseline.fit(X[held.train], y)
-    return lambda clips: baseline.predict_proba(X[clips])[:, 1]
+    score = BY_NAME[name](X[held.train], y == 1, seed)
+    return lambda clips: score(X[clips])
 
 
 def _own_baseline(

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
-from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
@@ -29,7 +28,7 @@ from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
     PERCEPTRON,
-    PUBLISHED,
+    PUBLISHED_TOLERANCE,
     default_settings,
     trainable,
 )
@@ -186,7 +185,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             " vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
-    settings = {**default_settings("svm"), "C": PUBLISHED}
+    settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
         name="train-cav",
@@ -224,7 +223,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     if name == CAV:
         settings = {
             **default_settings("pcbm-lr"),
-            "tolerance": PUBLISHED,
+            "tolerance": PUBLISHED_TOLERANCE,
             "cross_fit": 0,
         }
         kind = CAV
@@ -246,6 +245,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         estimator = fitted.estimator
         found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
+        if task not in load_protocol("honest").tasks:
+            names = {"0": f"not {task}", "1": task}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"
