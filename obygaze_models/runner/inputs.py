@@ -217,22 +217,10 @@ def _labels_of_tasks(
     first = refused[0]
     if not labels:
         raise first
-    only = json.dumps(_distinct(labels))
+    only = json.dumps([*labels])
     settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
     hint = f"{settings} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
-
-
-def _distinct(labels: Labels) -> list[str]:
-    """Return the tasks without those that have the classes of an earlier one.
-
-    Without clips of level HN, easy and hard negatives are the easy ones.
-    """
-    distinct: list[str] = []
-    for name, classes in labels.items():
-        if not any(np.array_equal(classes, labels[other]) for other in distinct):
-            distinct.append(name)
-    return distinct
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:
