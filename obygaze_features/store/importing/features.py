@@ -71,7 +71,6 @@ from obygaze_features.store.withdrawals import (
 )
 
 
-
 def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
     # The other formats do without h5py, whose import takes as long as that of many features.
     from obygaze_features.store.importing.hdf5 import open_hdf5
