@@ -26,7 +26,7 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.metrics import goodness
+from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.report.lookup import (
     Pair,
     ReportRun,
@@ -39,7 +39,6 @@ from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.summary import (
     CellRows,
     film_values,
-    metric_name,
     short,
 )
 from obygaze_models.runner.tables import Row
@@ -193,15 +192,15 @@ def _figure_of_cells(
                 color = "wrong"
             value = cell.value(metric)
             _draw_value(axes, value, cell.ends(metric), y, color, short(value))
-            if metric in ("ap", "auc"):
-                chance = run.chance(cell) if metric == run.ranking else 0.5
+            if metric in RANKING_METRICS:
+                chance = run.chance(cell)
                 axes.vlines(chance, y - 11, y + 11, color=COLORS["ink"], lw=1.2)
             top += ROW_HEIGHT
     caption = (
         "A large dot is the value over all films, with its "
         f"{100 * CONFIDENCE:g} % interval over films; each small dot is a film."
     )
-    if metric in ("ap", "auc"):
+    if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
     return Figure(key, title, caption, figure)
 

@@ -19,6 +19,7 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.rendering import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
+from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     ReportRun,
@@ -30,7 +31,6 @@ from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, sl
 from obygaze_models.runner.summary import (
     answer,
     has_levels,
-    metric_name,
     short,
     warnings_of,
     why_this_model,
@@ -231,7 +231,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
     chance = run.chance(cell)
     if math.isfinite(chance):
         text = f"Clips in random order have {name} {short(chance)}"
-        if run.ranking == "ap":
+        if RANKING_METRICS[run.ranking].chance is None:
             text += (
                 " (the share of positive clips in a film, more where a film has few)"
             )
