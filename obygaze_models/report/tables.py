@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze_features.core.console import count, digits_of
+from obygaze_features.core.console import count, digits_of, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 from obygaze_models.runner.tables import Row as ResultRow
@@ -143,6 +143,13 @@ class ResultTable:
                 if not isinstance(cell, NUMERIC):
                     are_numeric[column] = False
         return are_numeric
+
+    def as_text(self) -> str:
+        """Return the rows without their headings for a terminal."""
+        rows = []
+        for _, of_heading in self.blocks():
+            rows += [[str(cell) for cell in cells] for cells in of_heading]
+        return table(self.headers, rows)
 
     def as_csv(self) -> bytes:
         """Return the numbers in full; intervals, deviations and headings have own columns."""
