@@ -192,10 +192,10 @@ class ComparedRuns(Listing):
             headers = ("what differs", *numbers)
             tables.append(ResultTable("settings", title, headers, rows))
         metric = metric_name(self.metric)
-        headers = ("train", "test", "model", "clips")
+        headers = ("task", "model", "clips", "films")
         headers += tuple(f"{metric}, {number}" for number in numbers)
         for number in numbers[1:]:
-            headers += (f"{number} - 1", f"films, {number}", f"p (all), {number}")
+            headers += (f"{number} - 1", f"p (all), {number}")
         rows = [self._row(cell) for cell in self._shown]
         if rows:
             title = f"{metric} in each run, and differences to the first"
@@ -208,19 +208,21 @@ class ComparedRuns(Listing):
         return tables
 
     def _row(self, cell: ComparedCell) -> tuple[Any, ...]:
-        row: list[Any] = [cell.train, cell.test, cell.name, cell.n_clips]
+        sides = [side for side in cell.sides if side is not None]
+        films = [side.difference_n_films for side in sides if side.difference_n_films]
+        task = pair_name(cell.train, cell.test)
+        row: list[Any] = [task, cell.name, cell.n_clips, films[0] if films else MISSING]
         for side in cell.sides:
             number = NO_NUMBER
             if side is not None:
                 number = Number(side.value, side.low, side.high)
             row.append(number)
         for side in cell.sides[1:]:
-            if side is None or side.difference_n_films is None:
-                row += [NO_NUMBER, MISSING, PValue(math.nan)]
+            if side is None:
+                row += [NO_NUMBER, PValue(math.nan)]
                 continue
             ends = (side.difference_low, side.difference_high)
-            row += [Number(side.difference, *ends), side.difference_n_films]
-            row.append(PValue(side.difference_p))
+            row += [Number(side.difference, *ends), PValue(side.difference_p)]
         return tuple(row)
 
     @property
