@@ -30,7 +30,7 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.lookup import ReportRun, explaining, pair_name
-from obygaze_models.report.tables import NO_NUMBER, Number, PValue, ResultTable
+from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
 from obygaze_models.runner.results import (
     Difference,
     Draws,
@@ -178,7 +178,8 @@ class ComparedRuns(Listing):
             lines += ["the settings and inputs are the same", ""]
         safe = [safe_text(line, "terminal") for line in lines]
         for shown in self.tables():
-            safe += [shown.as_text(), shown.note, ""]
+            safe += filter(None, [shown.as_text(), shown.note])
+            safe.append("")
         safe += [safe_text(line, "terminal") for line in self._others()]
         return "\n".join(safe).rstrip()
 
@@ -215,14 +216,14 @@ class ComparedRuns(Listing):
         for side in cell.sides:
             number = NO_NUMBER
             if side is not None:
-                number = Number(side.value, side.low, side.high)
+                number = NumberCell(side.value, side.low, side.high)
             row.append(number)
         for side in cell.sides[1:]:
             if side is None:
-                row += [NO_NUMBER, PValue(math.nan)]
+                row += [NO_NUMBER, PValueCell(math.nan)]
                 continue
             ends = (side.difference_low, side.difference_high)
-            row += [Number(side.difference, *ends), PValue(side.difference_p)]
+            row += [NumberCell(side.difference, *ends), PValueCell(side.difference_p)]
         return tuple(row)
 
     @property
