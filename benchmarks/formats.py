@@ -35,7 +35,7 @@ class _Obygaze:
     @staticmethod
     def write(path: Path, arrays: Arrays) -> None:
         from obygaze_features.store import Array, Recipe, write_store
-        from obygaze_features.store.records import Manifest
+        from obygaze_features.store.records import ManifestMark
         from obygaze_features.store.rows import RowColumns
 
         values = dict(arrays)
@@ -49,7 +49,7 @@ class _Obygaze:
             _Source(RowColumns.of_clips(clip_ids, movie_ids), values),
             arrays=described,
             recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
-            manifest=Manifest("made-up", "0" * 64),
+            manifest=ManifestMark("made-up", "0" * 64),
         )
 
     def __init__(self, path: Path | str) -> None:

@@ -14,18 +14,18 @@ from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
+from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    metric_name,
     value_text,
     without_value,
 )
 from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
-from obygaze_models.zoo.predicting import read_features
+from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel
 
 Score = dict[str, Any]
@@ -184,14 +184,14 @@ class Explainer:
         """Return what each concept adds for a clip, and the probability."""
         info = self.model.info
         bottleneck = self.model.estimator
-        rows, _ = read_features(
+        rows = features_for_model(
             self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
         )
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
         x = as_float32(rows.values).astype(np.float64)
         n = len(info.concepts)
-        probabilities = bottleneck.proba_of_margins(bottleneck.margins(x), x)
+        probabilities = bottleneck.predict_proba(x)
         base, parts = bottleneck.contributions(x)
         concepts = []
         for column, name in enumerate(info.concepts):

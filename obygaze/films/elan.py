@@ -24,8 +24,13 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
-from obygaze_features.core.schema_check import Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled
+from obygaze_features.core.schema_check import (
+    Filled,
+    Record,
+    one_of,
+    read_toml,
+    record_of,
+)
 from obygaze_features.core.tables import open_file
 from obygaze_features.manifest.model import LEVELS, clock
 from obygaze_features.manifest.vocabulary import (
@@ -234,26 +239,17 @@ def _unused_name(name: str, taken: Collection[str]) -> str:
 # ---- what tiers are ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TierMapping:
+class TierMapping(Record, frozen=True):
     """What the tiers of ELAN files are, and the meaning of their words.
 
     `tiers` has the role of a tier by its name, `annotators` who made it. `levels` and `concepts`
     translate words. A tier that is not in `tiers` is what its words and its type say.
     """
 
-    tiers: Annotated[Mapping[str, str], Table(others=choice(ROLES))] = field(
-        default_factory=dict
-    )
-    annotators: Annotated[Mapping[str, str], Table(others=filled)] = field(
-        default_factory=dict
-    )
-    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(
-        default_factory=dict
-    )
-    concepts: Annotated[Mapping[str, str], Table(others=filled)] = field(
-        default_factory=dict
-    )
+    tiers: Mapping[str, Annotated[str, one_of(ROLES)]] = {}
+    annotators: Mapping[str, Filled] = {}
+    levels: Mapping[str, Annotated[str, one_of(LEVELS)]] = {}
+    concepts: Mapping[str, Filled] = {}
 
     def level(self, word: str) -> str | None:
         """Return the level that a word means, None for an unknown word."""
@@ -268,9 +264,7 @@ def read_tier_mapping(path: Path) -> TierMapping:
     """Return the mapping in a TOML file, or raise one error of all its violations."""
     require_file(path)
     document = read_toml(path.read_bytes(), str(path))
-    mapping: TierMapping = document.check(table_of(TierMapping))
-    document.raise_if_any("the mapping is not valid")
-    return mapping
+    return record_of(document, TierMapping, "the mapping is not valid")
 
 
 class _Annotation(NamedTuple):

@@ -7,13 +7,12 @@ import shlex
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import Facts, PlannedClip, stored_hash
-from obygaze_features.extraction.stored import Stored
+from obygaze_features.extraction.stored import StoreState
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
@@ -25,24 +24,17 @@ _SHOWN = 20
 NO_FILE = "missing:"
 
 
-class Outcome(Enum):
-    """What a case means for a run."""
-
-    KEEP = "keep"
-    COMPUTE = "compute"
-    REFUSE = "refuse"
-
-
-KEEP = Outcome.KEEP
-COMPUTE = Outcome.COMPUTE
-REFUSE = Outcome.REFUSE
+# What a case means for a run.
+KEEP = "keep"
+COMPUTE = "compute"
+REFUSE = "refuse"
 
 
 class Case(NamedTuple):
     """One case: its outcome, one sentence (`{clips}` is their number), and what to do."""
 
     name: str
-    outcome: Outcome
+    outcome: str
     sentence: str
     hint: str = ""
 
@@ -205,7 +197,7 @@ class Work:
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
         """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
         for case, lines in self.found.items():
-            if case.outcome is REFUSE:
+            if case.outcome == REFUSE:
                 n_more = len(lines) - _SHOWN
                 more = [f"and {n_more} more"] if n_more > 0 else []
                 raise Mismatch(
@@ -218,7 +210,7 @@ class Work:
                 )
 
 
-def compare(wanted: Wanted, stored: Stored | None) -> Work:
+def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
     """Return what is to compute so that a store has what is wanted of it."""
     found: dict[Case, list[str]] = defaultdict(list)
     rows: list[Row] = []
@@ -228,15 +220,18 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
         computed = [True] * len(rows)
         found[NEW] = [clip.clip_id for clip in wanted.clips]
         return Work(rows, computed, tuple(wanted.arrays), found)
-    for case, line in _cases_of_recipe(wanted, stored):
-        found[case].append(line)
+    # The bytes of the weights count, whatever was known of where they came from.
+    recipe = wanted.recipe.as_claimed_by(stored.recipe)
+    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
+        case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
+        found[case].append(str(difference))
     clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.get(row.clip_id)
         is_planned = stored.computed is not None and stored.computed[number]
         case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
         found[case].append(line)
-        is_computed = case.outcome is COMPUTE
+        is_computed = case.outcome == COMPUTE
         if is_planned:
             is_computed = not row.is_ok and row.reason == NOT_EXTRACTED
         elif is_computed and clip is not None:
@@ -247,12 +242,17 @@ def compare(wanted: Wanted, stored: Stored | None) -> Work:
     if NOT_IN_MANIFEST in found and known.isdisjoint(clip_of_id):
         found[OTHER_CLIPS] = found.pop(NOT_IN_MANIFEST)
     for clip in wanted.clips:
-        if clip.clip_id not in known:
-            case, line = case_of_new_clip(clip, wanted, stored)
-            found[case].append(line)
-            if case is NEW:
-                rows.append(new_row(clip))
-                computed.append(True)
+        name = clip.clip_id
+        if name in known:
+            continue
+        if _was_withdrawn(clip, wanted, stored):
+            found[WITHDRAWN_BEFORE].append(name)
+        elif stored.is_filling:
+            found[_manifest_changed(wanted)].append(f"{name}: not in the plan")
+        else:
+            found[NEW].append(name)
+            rows.append(new_row(clip))
+            computed.append(True)
     further = [name for name in wanted.arrays if name not in stored.array_names]
     computes = tuple(stored.computes)
     if further and stored.is_filling:
@@ -281,7 +281,7 @@ def case_of_row(
     row: Row,
     clip: PlannedClip | None,
     wanted: Wanted,
-    stored: Stored,
+    stored: StoreState,
     *,
     is_planned: bool,
 ) -> tuple[Case, str]:
@@ -295,7 +295,7 @@ def case_of_row(
         is_planned: Whether the store is being filled, and computes this row.
     """
     name = row.clip_id
-    manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
+    manifest_changed = _manifest_changed(wanted)
     if row.status == WITHDRAWN:
         if clip is None or _was_withdrawn(clip, wanted, stored):
             return WITHDRAWN_BEFORE, name
@@ -322,7 +322,7 @@ def _case_without_features(
     row: Row,
     clip: PlannedClip,
     wanted: Wanted,
-    stored: Stored,
+    stored: StoreState,
     *,
     is_planned: bool,
 ) -> tuple[Case, str]:
@@ -344,32 +344,15 @@ def _case_without_features(
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 
-def case_of_new_clip(
-    clip: PlannedClip, wanted: Wanted, stored: Stored
-) -> tuple[Case, str]:
-    """Return the case of a clip that a store does not have, and its line."""
-    name = clip.clip_id
-    if _was_withdrawn(clip, wanted, stored):
-        return WITHDRAWN_BEFORE, name
-    if stored.is_filling:
-        manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
-        return manifest_changed, f"{name}: not in the plan"
-    return NEW, name
+def _manifest_changed(wanted: Wanted) -> Case:
+    return AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
 
 
-def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: Stored) -> bool:
+def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:
     for identity in clip.identities(wanted.facts):
         if stored.withdrawals.find(identity, clip.movie_id).reason:
             return True
     return False
-
-
-def _cases_of_recipe(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
-    # The bytes of the weights count, whatever was known of where they came from.
-    recipe = wanted.recipe.as_claimed_by(stored.recipe)
-    case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
-    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
-        yield case, str(difference)
 
 
 def _cases_of_further_arrays(
@@ -395,13 +378,13 @@ def _cases_of_further_arrays(
                 yield CANNOT_GET_ARRAY, f"{row.clip_id}: its video is not there"
 
 
-def _cases_of_makers(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
+def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case, str]]:
     """Yield what computed the rows, where it is not what computes now."""
     here = wanted.kind
     for kind in dict.fromkeys(stored.kinds):
         if kind == here:
             continue
-        line = f"{words_of(kind)} there, {words_of(here)} here"
+        line = f"{kind_in_words(kind)} there, {kind_in_words(here)} here"
         is_version_alone = kind == Kind(kind.program, here.device, here.precision)
         if wanted.mixed:
             yield MIXED, line
@@ -411,7 +394,7 @@ def _cases_of_makers(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str
             yield ANOTHER_MAKER, line
 
 
-def words_of(kind: Kind) -> str:
+def kind_in_words(kind: Kind) -> str:
     """Return what computes, in a few words."""
     program = " on ".join(part for part in (kind.program, kind.device) if part)
     return f"{program}, {kind.precision}" if kind.precision else program

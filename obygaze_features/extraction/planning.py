@@ -10,11 +10,10 @@ from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import named_values
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_features.extraction.cases import Wanted, Work, compare
-from obygaze_features.extraction.clips import PlannedClip, clips_of, facts_of
+from obygaze_features.extraction.cases import Wanted, Work, compare_with_store
+from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
 from obygaze_features.extraction.kept import (
     KeptViews,
     find_kept,
@@ -27,22 +26,21 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.stored import Stored, read_stored
+from obygaze_features.extraction.stored import read_stored
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Maker
-from obygaze_features.store.records import Manifest as ManifestRecord
+from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # --- What a person names ---
 
 
 @dataclass(frozen=True)
-class Target:
+class ChosenBackbone:
     """A backbone with its settings, and the store of its features (MANIFEST.NAME by default)."""
 
     backbone: str
@@ -52,14 +50,14 @@ class Target:
     dtype: str = "float32"
 
 
-def chosen_targets(
+def chosen_backbones(
     backbones: str | Sequence[str],
     *,
     arrays: Sequence[str],
     weights: Sequence[str] | Mapping[str, PathLike],
     stores: Mapping[str, PathLike] | None,
     dtype: str,
-) -> list[Target]:
+) -> list[ChosenBackbone]:
     """Return the targets of backbones; `weights` and `stores` are by their names."""
     names = [backbones] if isinstance(backbones, str) else list(backbones)
     weights_of = _weights_by_name(weights, names)
@@ -72,7 +70,7 @@ def chosen_targets(
             )
     targets = []
     for name in names:
-        target = Target(
+        target = ChosenBackbone(
             name,
             store=os.fspath(stores_of.get(name, "")),
             weights=weights_of.get(name),
@@ -99,7 +97,9 @@ def _weights_by_name(
     return named_values(words, "--weights")
 
 
-def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path:
+def store_path(
+    target: ChosenBackbone, manifest: Manifest, workspace: Workspace
+) -> Path:
     """Return the folder of a target's store: MANIFEST.NAME by default."""
     name = target.store
     if not name:
@@ -135,10 +135,10 @@ class StorePlan:
         seal: The seal of the finished store; "" if there is none.
     """
 
-    target: Target
+    target: ChosenBackbone
     path: Path
     backbone: Backbone
-    view: View
+    view: PictureView
     arrays: tuple[Array, ...]
     recipe: Recipe
     maker: Maker
@@ -186,16 +186,25 @@ class ExtractionPlan:
                 refuse_changed_clips(self.kept[store.view])
 
     def refuse(self) -> None:
-        """Raise an error also if there is nothing that could be decoded."""
+        """Raise an error also if there is nothing that could be decoded: all rows would fail."""
         self.refuse_changes()
         needed = [store.view for store in self.stores if store.work.is_needed]
-        if needed and self.kept.keys().isdisjoint(needed):
-            _refuse_without_videos(self.manifest, self.clips, self.notes)
+        if not needed or not self.kept.keys().isdisjoint(needed):
+            return
+        videos = dict.fromkeys(clip.video for clip in self.clips if clip.video)
+        if not any(Path(video).is_file() for video in videos):
+            raise NotFound(
+                f"no clip of {self.manifest} has a video file; nothing to extract",
+                where=next(iter(videos), ""),
+                hint=f"obygaze manifest link {shlex.quote(self.manifest)} FOLDER, or mount the"
+                " folder of the videos; then the same command",
+                details=self.notes,
+            )
 
 
 def plan_stores(
     manifest: Manifest,
-    targets: Sequence[Target],
+    targets: Sequence[ChosenBackbone],
     workspace: Workspace,
     *,
     device: str = "cpu",
@@ -217,7 +226,7 @@ def plan_stores(
         raise FixUsage(
             "each backbone needs a store of its own", where=", ".join(map(str, paths))
         )
-    clips = clips_of(manifest)
+    clips = planned_clips(manifest)
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
     frames, notes = stores_of_frames(manifest.name, workspace)
@@ -273,20 +282,24 @@ def plan_stores(
             mixed=mixed,
             as_planned=as_planned,
         )
-        work = compare(wanted, stored)
+        work = compare_with_store(wanted, stored)
         filling = None
         seal = ""
         if stored:
-            # What is known of the weights there stays as it is.
+            # What is known of the weights there stays as it is, and its arrays come first.
             recipe = stored.recipe
             filling = stored.filling
             seal = stored.seal
+            further = [
+                array for array in arrays if array.name not in stored.array_names
+            ]
+            arrays = [*stored.arrays, *([] if stored.is_filling else further)]
         store = StorePlan(
             target=target,
             path=path,
             backbone=backbone,
             view=view,
-            arrays=_all_arrays(arrays, stored),
+            arrays=tuple(arrays),
             recipe=recipe,
             maker=maker,
             work=work,
@@ -295,38 +308,6 @@ def plan_stores(
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
-
-
-def _all_arrays(arrays: Sequence[Array], stored: Stored | None) -> tuple[Array, ...]:
-    """Return the arrays that a store has, and behind them those that it does not have yet."""
-    if stored is None:
-        return tuple(arrays)
-    if stored.is_filling:
-        return tuple(stored.arrays)
-    known = set(stored.array_names)
-    return (*stored.arrays, *(array for array in arrays if array.name not in known))
-
-
-def _refuse_without_videos(
-    manifest: str, clips: Sequence[PlannedClip], notes: Sequence[str]
-) -> None:
-    """Raise an error if no clip has a video file: all rows would fail."""
-    videos = dict.fromkeys(clip.video for clip in clips if clip.video)
-    if any(Path(video).is_file() for video in videos):
-        return
-    link = f"obygaze manifest link {shlex.quote(manifest)} FOLDER"
-    if not videos:
-        raise NotFound(
-            f"no clip of {manifest} is linked to a video; nothing to extract",
-            hint=f"{link}, then the same command",
-            details=notes,
-        )
-    raise NotFound(
-        f"none of the {len(videos)} video files of {manifest} exists; nothing to extract",
-        where=f"{next(iter(videos))}, ...",
-        hint=f"mount their folder, or {link}, then the same command",
-        details=notes,
-    )
 
 
 def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
@@ -341,7 +322,7 @@ def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
         rows,
         arrays=store.arrays,
         recipe=store.recipe,
-        manifest=ManifestRecord(plan.manifest, clips_sha256),
+        manifest=ManifestMark(plan.manifest, clips_sha256),
         kind=store.maker.kind,
         windows=plan.grid is not None,
         computed=store.work.computed,

@@ -15,7 +15,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
 from obygaze_features.store.layout import BEFORE, NEXT, Array
 from obygaze_features.store.placing import finish_waiting, seal_at
-from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
@@ -29,7 +29,7 @@ SHOWN_CLIPS = 20
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoreState:
     """What is there: a finished store, or one that is being filled.
 
     Args:
@@ -70,7 +70,7 @@ class Stored:
         return self.filling.plan.computes if self.filling else self.array_names
 
 
-def read_stored(path: Path) -> Stored | None:
+def read_stored(path: Path) -> StoreState | None:
     """Return what is there of a store: its filling, else the finished store; None if nothing is."""
     while True:
         finish_waiting(path)
@@ -85,7 +85,16 @@ def read_stored(path: Path) -> Stored | None:
                 if filling.is_current():
                     return stored
             elif seal:
-                return _finished(open_store(path))
+                store = open_store(path)
+                return StoreState(
+                    recipe=store.recipe,
+                    arrays=store.record.arrays,
+                    rows=store.rows,
+                    kinds=[maker.kind for maker in store.record.makers],
+                    manifest=store.record.manifest.name,
+                    withdrawals=Withdrawals.of([store]),
+                    seal=store.seal,
+                )
             else:
                 return None
         except (OSError, ObygazeError):
@@ -95,20 +104,7 @@ def read_stored(path: Path) -> Stored | None:
                 raise
 
 
-def _finished(store: Store) -> Stored:
-    record = store.record
-    return Stored(
-        recipe=store.recipe,
-        arrays=record.arrays,
-        rows=store.rows,
-        kinds=[maker.kind for maker in record.makers],
-        manifest=record.manifest.name,
-        withdrawals=Withdrawals.of([store]),
-        seal=store.seal,
-    )
-
-
-def _being_filled(filling: Filling, seal: str) -> Stored:
+def _being_filled(filling: Filling, seal: str) -> StoreState:
     """Return the rows of a store that is being filled, as far as they are known."""
     plan = filling.plan
     rows = [row._replace(status=FAILED, reason=NOT_EXTRACTED) for row in filling.rows]
@@ -131,7 +127,7 @@ def _being_filled(filling: Filling, seal: str) -> Stored:
                 video_hash=done.video_hash,
                 pictures=done.pictures,
             )
-    return Stored(
+    return StoreState(
         recipe=Recipe.from_json(plan.recipe),
         arrays=plan.arrays,
         rows=rows,

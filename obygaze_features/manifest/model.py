@@ -19,15 +19,20 @@ from typing import Annotated, Any, Literal, Self, get_args
 from msgspec import Meta, structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    ObygazeWarning,
+    UnknownName,
+    near,
+)
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
     short_repr,
     unknown_name,
 )
-from obygaze_features.core.schema_check import Record, Sha256
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -38,12 +43,12 @@ from obygaze_features.manifest.expression import (
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
-from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
+from obygaze_features.manifest.windows import CutFilm, FilmRows, Grid, window_id
 
 Unit = Literal["clip", "segment", "window"]
 View = Literal["raw", "visual", "as_published"]
 VIEWS: tuple[str, ...] = get_args(View)
-COLUMNS = (
+CLIP_COLUMNS = (
     "clip_id",
     "movie_id",
     "scene",
@@ -58,7 +63,7 @@ FOLD_PREFIX = "fold:"
 NAME_COLUMN = "video_name"
 # The columns of a manifest that another command reads, beside fold:NAME.
 TARGETS = (
-    *COLUMNS,
+    *CLIP_COLUMNS,
     *("annotator", "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
@@ -69,7 +74,7 @@ UNKNOWN_FILM = "unknown"
 NO_LEVEL = "no level"
 
 
-def check_numbers(
+def require_numbers(
     expression: Expression, clips: Sequence["Clip"], manifest: str
 ) -> None:
     """Raise an error of all cells that an expression compares with a number, and that are none."""
@@ -108,23 +113,19 @@ def own_columns(columns: Iterable[str]) -> list[str]:
 
 
 # In the column `concepts`, names are joined with '|'.
-_CONCEPT = r"^[^|]*[^|\s][^|]*\Z"
-_A_CONCEPT = "a name that is not blank and has no '|'"
-_MODALITIES = (*MODALITIES, "unknown")
-Modality = Annotated[
+Modality = Annotated[str, one_of((*MODALITIES, "unknown"))]
+ConceptName = Annotated[
     str,
     Meta(
-        pattern=rf"^({'|'.join(_MODALITIES)})\Z",
-        description=f"one of {', '.join(_MODALITIES)}",
+        pattern=r"^[^|]*[^|\s][^|]*\Z",
+        description="a name that is not blank and has no '|'",
     ),
 ]
-ConceptName = Annotated[str, Meta(pattern=_CONCEPT, description=_A_CONCEPT)]
 
 
 def concept_name(value: Any) -> str | None:
-    """Allow the name of a concept."""
-    valid = isinstance(value, str) and re.match(_CONCEPT, value)
-    return None if valid else f"must be {_A_CONCEPT}"
+    """Return what the name of a concept must be; None if it may be this one."""
+    return problem_with(value, ConceptName)
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,10 +160,12 @@ class Clip:
         """
         if column in CONCEPTS:
             return self.concepts
-        if column not in COLUMNS and column not in self.extra:
-            names = dict.fromkeys((*own_columns(self.extra), *COLUMNS, *self.extra))
+        if column not in CLIP_COLUMNS and column not in self.extra:
+            names = dict.fromkeys(
+                (*own_columns(self.extra), *CLIP_COLUMNS, *self.extra)
+            )
             raise unknown_name("column", column, [*names], where=self.clip_id)
-        value = getattr(self, column) if column in COLUMNS else self.extra[column]
+        value = getattr(self, column) if column in CLIP_COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
@@ -209,7 +212,7 @@ class Header(Record, frozen=True):
 class Windows(FilmRows[Clip]):
     """The windows of films as the clips of a manifest."""
 
-    def row_of(self, film: Film, window: int) -> Clip:
+    def row_of(self, film: CutFilm, window: int) -> Clip:
         """Return a window as a clip; without times where a varying rate leaves them open."""
         start_s = None
         end_s = None
@@ -323,7 +326,7 @@ class Manifest:
         """
         parsed = parse(expression, vocabulary=self.header.concepts or None)
         try:
-            check_numbers(parsed, self.clips, self.name)
+            require_numbers(parsed, self.clips, self.name)
             selected = self.with_clips(
                 clip for clip in self.clips if parsed.holds(clip.values)
             )
@@ -497,7 +500,7 @@ class Manifest:
     def cells_by_column(self) -> dict[str, list[Any]]:
         """Return the cells of the CSV file by column, the concepts of a clip joined with '|'."""
         columns: dict[str, list[Any]] = {}
-        for name in COLUMNS:
+        for name in CLIP_COLUMNS:
             columns[name] = [getattr(clip, name) for clip in self.clips]
         columns["concepts"] = ["|".join(clip.concepts) for clip in self.clips]
         for name in self.columns:
@@ -550,6 +553,21 @@ def clock(seconds: float, decimals: int = 0) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
 
 
+# Letters that Unicode does not take apart as it does accents.
+_LETTERS = str.maketrans(
+    {
+        "ß": "ss",
+        "ẞ": "SS",
+        "œ": "oe",
+        "Œ": "OE",
+        "æ": "ae",
+        "Æ": "AE",
+        "ø": "o",
+        "Ø": "O",
+    }
+)
+
+
 @lru_cache(maxsize=1024)
 def ascii_id(text: str) -> str:
     """Return text as an id: without accents, other characters than those of ids become `_`.
@@ -559,11 +577,14 @@ def ascii_id(text: str) -> str:
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'
+    >>> ascii_id("Große Sœur")
+    'Grosse_Soeur'
     >>> ascii_id("Зеркало 1975")
     '1975-e57df8'
     """
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
+    letters = letters.translate(_LETTERS)
     readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")
     has_lost_letters = any(
         letter.isalnum() and not letter.isascii() for letter in letters

@@ -21,8 +21,10 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     View,
+    own_columns,
     view_words,
 )
+from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import film_facts
 
@@ -46,6 +48,7 @@ class Stats:
     `films` has title, year and genres of the films that are known. `title` names what was counted.
     `concepts_without_level` counts the concepts of the clips without a level. Rows of several
     annotators are counted each; `different_clips` counts the clips that they are about.
+    `own_columns` says what each column of a person's own has.
     """
 
     clips: int
@@ -62,6 +65,7 @@ class Stats:
     clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
+    own_columns: Mapping[str, str]
     view: str = "raw"
     unit: str = "clip"
     title: str = ""
@@ -83,10 +87,13 @@ class Stats:
         parts = [
             f"{count(self.clips, unit)} of {count(self.n_films, 'film')}, {view_words(self.view)},"
             f" {self.without_video} without video{self._not_linked()}",
-            self._level_table(),
         ]
+        if self._has_levels or not self.own_columns:
+            parts.append(self._level_table())
         if any(self.concepts.values()) or self.concepts_without_level:
             parts.append(self._concept_table())
+        if self.own_columns:
+            parts.append(table(("column", "values"), self.own_columns.items()))
         parts.append(self._film_table())
         if self.folds:
             parts.append(self._split_table())
@@ -103,6 +110,10 @@ class Stats:
                 f"annotators have rows of the same {self.unit}s: {n_clips} in all"
             )
         return notes
+
+    @property
+    def _has_levels(self) -> bool:
+        return self.without_level < self.clips
 
     def _not_linked(self) -> str:
         """Return that the files of the other clips were not looked for, where that is so."""
@@ -141,12 +152,16 @@ class Stats:
         for film, levels in self.by_film.items():
             facts = self.films.get(film, {})
             n_clips = self.clips_by_film[film]
-            counts = [n_clips, *levels.values()]
-            if self.without_level:
+            counts = [n_clips]
+            if self._has_levels:
+                counts += levels.values()
+            if self._has_levels and self.without_level:
                 counts.append(n_clips - sum(levels.values()))
             genres = ", ".join(facts.get("genres", ()))
             rows.append((film, *counts, facts.get("title"), facts.get("year"), genres))
         counted = [*LEVELS, NO_LEVEL] if self.without_level else LEVELS
+        if not self._has_levels:
+            counted = []
         headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
         lines = [table(headers, rows), *self._genre_lines()]
         return "\n".join(lines)
@@ -201,6 +216,9 @@ def compute_stats(
         if not len(manifest):
             raise NotFound(f"no clip with {where}", where=manifest.name)
     clips = list(manifest)
+    n_different = len(clips)
+    if any(clip.extra.get("annotator") for clip in clips):
+        n_different = len(clips_of_rows(clips))
     names = manifest.header.concepts
     levels = _level_counts(clips)
     concepts = _concept_counts(clips, names)
@@ -217,24 +235,21 @@ def compute_stats(
         concepts={level: concepts[level] for level in LEVELS},
         concepts_without_level=concepts[""],
         without_level=len(clips) - sum(levels.values()),
-        different_clips=_n_different(clips),
+        different_clips=n_different,
         without_video=sum(not clip.video for clip in clips),
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
         films=_facts_of_films(clips_of_film),
+        own_columns={
+            column: column_words(clips, column)
+            for column in own_columns(manifest.columns)
+        },
         view=manifest.header.view,
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
-
-
-def _n_different(clips: Sequence[Clip]) -> int:
-    """Return the number of clips that rows are about."""
-    if not any(clip.extra.get("annotator") for clip in clips):
-        return len(clips)
-    return len(clips_of_rows(clips))
 
 
 def _grouped(
@@ -263,23 +278,18 @@ def _concepts_per_clip(clips: Iterable[Clip]) -> dict[str, float | None]:
 def _facts_of_films(
     clips_of_film: Mapping[str, Sequence[Clip]],
 ) -> dict[str, dict[str, Any]]:
-    """Return title, year, genres and other genres of the films of which one of these is known."""
+    """Return title, year, genres and other genres of the films of which one of these is known.
+
+    The title is that in the rows of clips where nothing else is known.
+    """
     facts_of_film = {}
     for movie_id, clips in clips_of_film.items():
-        facts = _film_facts(clips)
-        if facts:
+        facts = film_facts(movie_id)
+        titles = filter(None, map(title_of_clip, clips))
+        facts.setdefault("title", next(titles, ""))
+        if facts["title"]:
             facts_of_film[movie_id] = facts
     return facts_of_film
-
-
-def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
-    """Return what is known of the film of these clips, or else the title in their rows."""
-    facts = film_facts(clips[0].movie_id)
-    for clip in clips:
-        title = title_of_clip(clip)
-        if title:
-            return {"title": title, **facts}
-    return {**facts}
 
 
 def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
@@ -304,19 +314,13 @@ def _concept_counts(
 
 def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
     """Return the counts of each fold of a split."""
-    clips_of_fold = _grouped(clips, lambda clip: clip.fold(split))
-    return {number: _fold_stats(clips) for number, clips in clips_of_fold.items()}
-
-
-def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
-    levels = [clip.level for clip in clips]
-    n_positive = levels.count("S")
-    return FoldStats(
-        clips=len(clips),
-        positive=n_positive,
-        prevalence=_ratio(n_positive, len(clips)),
-        without_level=levels.count(""),
-    )
+    counts = {}
+    for fold, of_fold in _grouped(clips, lambda clip: clip.fold(split)).items():
+        levels = [clip.level for clip in of_fold]
+        n_positive = levels.count("S")
+        share = _ratio(n_positive, len(levels))
+        counts[fold] = FoldStats(len(levels), n_positive, share, levels.count(""))
+    return counts
 
 
 def _ratio(part: float, whole: float) -> float | None:

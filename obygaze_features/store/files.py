@@ -66,9 +66,6 @@ class Files(Protocol):
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
 
-    def stream(self, name: str) -> Iterator[memoryview]:
-        """Yield a whole file in pieces, after `read_ranges` has raised `NoRanges`."""
-
     def names(self) -> list[str] | None:
         """Return the names of all files that are there; None where a place cannot list them."""
 
@@ -115,10 +112,6 @@ class FolderFiles:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         with self._open(name) as stream:
             return os.fstat(stream.fileno()).st_size
-
-    def stream(self, name: str) -> Iterator[memoryview]:
-        """Yield a whole file at once."""
-        yield self.read(name, self.length(name)).data
 
     def names(self) -> list[str] | None:
         """Return the names of all files and links that are there."""
@@ -273,9 +266,8 @@ class ListedFiles:
                 for data in self.parts(ranges):
                     yield data.data
             except NoRanges:
-                # A whole file needs no ranges; one of another length is refused before it is sent.
-                self.check_length(name)
-                yield from self.files.stream(name)
+                # Of a server that cannot send parts.
+                yield self.files.read(name, n_bytes).data
                 return
 
     def check_length(self, name: str) -> None:

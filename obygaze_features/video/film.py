@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +14,8 @@ from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.importing.reader import DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
+    OnProgress,
     OpenVideo,
-    Progress,
     av,
     no_progress,
     open_video,
@@ -29,7 +28,7 @@ from obygaze_features.video.index import (
 )
 from obygaze_features.video.packets import (
     DecodedOrder,
-    Film,
+    IndexedFilm,
     read_packets,
     reorder_depth,
 )
@@ -47,7 +46,7 @@ _INDEX = tuple(item.name for item in fields(FrameIndex))
 Values = dict[str, Any]
 T = TypeVar("T")
 
-_FILMS: dict[tuple[str, int, tuple[int, int], Path | None], Film] = {}
+_FILMS: dict[tuple[str, int, tuple[int, int], Path | None], IndexedFilm] = {}
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class VideoInfo:
 def open_film(
     path: Path,
     indexes: Path | None = None,
-    progress: Progress = no_progress,
+    progress: OnProgress = no_progress,
 ) -> Iterator[VideoSource]:
     """Open a video whose packets have been read once; the index of a large one is remembered.
 
@@ -153,7 +152,7 @@ def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
         )
 
 
-def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> None:
+def make_index(path: Path, indexes: Path, progress: OnProgress = no_progress) -> None:
     """Make the index of a film if it is missing; without times, decode the film for it."""
     with open_film(path, indexes, progress) as source:
         if not source.film.index.timed:
@@ -186,7 +185,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
     return replace(exact, key=index.key & key if index.key.any() else key)
 
 
-def distrust(film: Film) -> None:
+def distrust(film: IndexedFilm) -> None:
     """Read a film from its beginning from now on; if it was read so, forget its index."""
     # Seeking shows other packets in some files. If reading does so too, the index is wrong.
     if film.seekable:
@@ -242,10 +241,10 @@ def _decode_whole(source: VideoSource) -> Values:
     }
 
 
-def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
+def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm:
     """Return what is known of a film, from the folder of its index if there is one."""
 
-    def read() -> Film:
+    def read() -> IndexedFilm:
         with open_video(path) as video:
             return _read(path, video, progress).film
 
@@ -264,7 +263,17 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
         }
         return {**index, **facts}
 
-    unpack = partial(_unpacked_film, folder=file.parent)
+    def unpack(values: Values) -> IndexedFilm:
+        index = {name: values[name] for name in _INDEX if name in values}
+        return IndexedFilm(
+            FrameIndex(**index),
+            values["is_broken"],
+            values["declared_s"],
+            values["offset"],
+            file.parent,
+            takes_key_twice=values["takes_key_twice"],
+        )
+
     return _read_or_make(file, make, unpack)
 
 
@@ -279,21 +288,7 @@ def _index_file(path: Path, indexes: Path) -> Path:
     return indexes / sha256_bytes(state.encode()) / "index.npz"
 
 
-def _unpacked_film(values: Values, folder: Path) -> Film:
-    index = FrameIndex(
-        **{name: value for name, value in values.items() if name in _INDEX}
-    )
-    return Film(
-        index,
-        values["is_broken"],
-        values["declared_s"],
-        values["offset"],
-        folder,
-        takes_key_twice=values["takes_key_twice"],
-    )
-
-
-def _read(path: Path, video: OpenVideo, progress: Progress) -> VideoSource:
+def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
     """Read the packets of an open video; correct its index where decoding shows it to be wrong."""
     packets: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
     film = read_packets(path, video, packets, progress)
@@ -408,37 +403,26 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
-def _version() -> str:
-    """Return what a kept file must have been written by: versions may index a film differently."""
-    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-
-
-def _read_kept(file: Path, unpack: Callable[[Values], T]) -> T | None:
-    """Return the content of a file; None if it is missing or invalid."""
-    with suppress(*DAMAGE):
-        with np.load(file, allow_pickle=False) as arrays:
-            values = {name: arrays[name] for name in arrays.files}
-        if values.pop("version") == _version():
-            return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
-    return None
-
-
 def _read_or_make(
     file: Path, make: Callable[[], Values], unpack: Callable[[Values], T]
 ) -> T:
-    """Return the content of a file; make it if it is missing or invalid.
+    """Return the content of a file; make it if it is missing, invalid, or of another version.
 
     Nobody waits for another process that makes it, which may be stopped: both write the same.
     """
-    kept = _read_kept(file, unpack)
-    if kept is not None:
-        return kept
-    values = make()
-    stored = {name: value for name, value in values.items() if value is not None}
+    # Versions may index a film differently.
+    version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
+    with suppress(*DAMAGE):
+        with np.load(file, allow_pickle=False) as arrays:
+            values = {name: arrays[name] for name in arrays.files}
+        if values.pop("version") == version:
+            return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
+    made = make()
+    stored = {name: value for name, value in made.items() if value is not None}
     data = io.BytesIO()
-    np.savez_compressed(data, version=np.array(_version()), **stored)
+    np.savez_compressed(data, version=np.array(version), **stored)
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, data.getvalue())
-    return unpack(values)
+    return unpack(made)

@@ -16,21 +16,20 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
-from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.worker import SharedMemory, decoded, unpacked
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
+from obygaze_features.video.worker import DecodeJob, SharedMemory, decoded, unpacked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -47,29 +46,6 @@ LONGEST_S = 1e9
 
 
 @dataclass(frozen=True)
-class DecodeJob:
-    """One clip to decode, in all the views wanted of it.
-
-    The clip is the pictures between two times, or those of `ranks`.
-
-    `indexes` is the folder that keeps the index of the film, for files with many clips. A job
-    without views only makes that index.
-    """
-
-    path: Path | str
-    views: tuple[View, ...]
-    start_s: float | None = None
-    end_s: float | None = None
-    indexes: str | None = None
-    ranks: Sequence[int] | None = None
-
-    @property
-    def is_of_many(self) -> bool:
-        """Whether jobs for the same film follow this one: it makes the index, or has ranks."""
-        return self.ranks is not None or not self.views
-
-
-@dataclass(frozen=True)
 class DecodeResult:
     """The result of a job: its clips, not yet checked for damage, or the error.
 
@@ -78,10 +54,16 @@ class DecodeResult:
     """
 
     job: DecodeJob
-    clips: dict[View, DecodedClip] | None
+    clips: Mapping[PictureView, DecodedClip]
     error: BadVideo | None
     seconds: float
     file_facts: tuple[int, str] | None = None
+
+    def clip(self, view: PictureView) -> DecodedClip:
+        """Return what a view sees of the clip, or raise the error of the job."""
+        if self.error is not None:
+            raise self.error
+        return self.clips[view]
 
 
 class DecodePool(AbstractContextManager["DecodePool"]):
@@ -181,7 +163,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             return _decoded_here(job)
         film = os.fspath(job.path)
         if film in self._late and job.is_of_many:
-            return DecodeResult(job, None, self._late[film], 0.0)
+            return DecodeResult(job, {}, self._late[film], 0.0)
         worker = self._worker(slot)
         started = time.monotonic()
         try:
@@ -212,7 +194,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             error = BadVideo(message, path=job.path, stage="worker", reason=reason)
             if late and job.is_of_many:
                 self._late[film] = error
-            result = DecodeResult(job, None, error, 0.0)
+            result = DecodeResult(job, {}, error, 0.0)
         return replace(result, seconds=time.monotonic() - started)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
@@ -237,8 +219,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         release = partial(self._free.append, number)
         if "error" in reply:
             release()
-            return DecodeResult(job, None, BadVideo(**reply["error"]), 0.0)
-        clips: dict[View, DecodedClip] = {}
+            return DecodeResult(job, {}, BadVideo(**reply["error"]), 0.0)
+        clips: dict[PictureView, DecodedClip] = {}
         if reply["shapes"]:
             pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
             clips = unpacked(reply, job.views, pictures)
@@ -263,16 +245,9 @@ def _decoded_here(job: DecodeJob) -> DecodeResult:
     """Decode a clip in this thread."""
     started = time.monotonic()
     try:
-        clips, facts = decoded(
-            job.path,
-            job.views,
-            start_s=job.start_s,
-            end_s=job.end_s,
-            ranks=job.ranks,
-            indexes=job.indexes,
-        )
+        clips, facts = decoded(job)
     except BadVideo as error:
-        return DecodeResult(job, None, error, time.monotonic() - started)
+        return DecodeResult(job, {}, error, time.monotonic() - started)
     return DecodeResult(job, clips, None, time.monotonic() - started, facts)
 
 
@@ -370,8 +345,8 @@ class _Worker:
     ) -> dict[str, Any]:
         """Send a job and numbered memory; wait for the reply, at most until the time limit."""
         self.channel.settimeout(min(timeout_s, LONGEST_S))
-        request = asdict(replace(job, path=os.fspath(job.path)))
-        request |= {"memory": number, "dropped": list(dropped)}
+        asked = asdict(replace(job, path=os.fspath(job.path)))
+        request = {"job": asked, "memory": number, "dropped": list(dropped)}
         line = json.dumps(request).encode("ascii") + b"\n"
         with suppress(ConnectionError):
             sent = system.send_with_file(self.channel, line, memory.handle)

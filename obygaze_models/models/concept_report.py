@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflation
+from obygaze_models.evaluation.metrics import AP, AUC, F1
 from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats
+from obygaze_models.models.common import Bools, Floats
 from obygaze_models.models.concepts import concept_columns
 
-METRICS = ("ap", "auc", "f1_binary")
+CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def concept_quality(
 
     Args:
         margins: A row for each clip, in the order of its film, and a column for each concept.
-        targets: The targets, as in `concept_targets`.
+        targets: The targets, as in `concept_targets`; some 1 and some 0 of each concept.
         films: The film of each row.
         concepts: The names of the concepts.
         n_replicates: The number of bootstrap replicates.
@@ -62,16 +63,11 @@ def concept_quality(
     ):
         rows = column >= 0
         present = column[rows] == 1
-        if present.all() or not present.any():
-            raise FixTraining(
-                "clips with the concept and clips without it are both required",
-                where=name,
-            )
         predictions = Predictions.of(present, scores[rows], threshold=0.0)
         metrics = estimate(
             predictions,
             films[rows],
-            METRICS,
+            CONCEPT_METRICS,
             n_replicates=n_replicates,
             seed=seed,
             n_folds=n_folds,

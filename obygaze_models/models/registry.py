@@ -10,31 +10,24 @@ kind or setting is an error that lists the known ones; nothing falls back to ano
     >>> build("logistic", {"C": 0.5})
     LogisticProbe(C=0.5, class_weight='balanced')
 
-Code that fits concept vectors and heads separately takes `build_bank` and `build_head`, two parts
-of `build` for a bottleneck. Nothing is imported before an estimator is built, so a command may read
-the names and rules at start.
+Code that finds concept vectors alone takes `build_bank`. Settings are checked where they are read,
+in protocols. Nothing is imported before an estimator is built, so a command may read the names and
+rules at start.
 """
 
 import inspect
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from obygaze_features.core.errors import FixInput
+from msgspec import Meta
+
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
-from obygaze_features.core.schema_rules import (
-    Rule,
-    any_of,
-    boolean,
-    choice,
-    list_of,
-    mapping_of,
-    near,
-    number,
-    whole,
-)
+from obygaze_features.core.schema_check import one_of, problem_with
 
 Settings = dict[str, Any]
 
@@ -50,13 +43,8 @@ CLASSES = {
     "TreeHead": "heads",
     "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
-    "RandomBaseline": "baselines",
-    "AllPositive": "baselines",
-    "Prevalence": "baselines",
-    "FilmPrior": "baselines",
-    "Neighbour": "baselines",
     "OwnClassifier": "own",
-    "KeptEstimator": "kept",
+    "KeptEstimator": "own",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -87,15 +75,23 @@ PRIMAL_CLIPS = 8_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What a value of a setting must be, and the value where none is given.
+    """The type of a setting's values, and the value where none is given.
 
-    A default that is not stated is that of an own class: it is no plain value (a class, nan), so
-    that no file can have it.
+    The type `Any` is what JSON can hold. A default that is not stated is that of an own class: it
+    is no plain value (a class, nan), so that no file can have it.
     """
 
-    rule: Rule
+    type: Any
     default: Any
     is_stated: bool = True
+
+    def problem(self, value: Any) -> str | None:
+        """Return what a value must be; None if it may be this one."""
+        if self.type is Any and not _is_plain(value):
+            return "must be text, a finite number, true, false, or a list or a table of those"
+        # Numbers of NumPy are a subclass, which msgspec does not take.
+        plain = float(value) if isinstance(value, float) else value
+        return problem_with(plain, self.type)
 
 
 @dataclass(frozen=True)
@@ -104,14 +100,14 @@ class ModelKind:
 
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
     `class_settings` are the settings of the head (without a head, of the estimator), named as the
-    parameters of the class. `fixed` are parameters that are no settings. `reads` is what a clip is:
+    parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
     one vector, or one for each frame.
     """
 
     estimator: str
     class_settings: Mapping[str, Setting]
     head: str = ""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    class_name: str = ""
     reads: Literal["clip", "frames"] = "clip"
 
     @property
@@ -120,10 +116,14 @@ class ModelKind:
         return {**BANK, **self.class_settings} if self.head else self.class_settings
 
 
-_POSITIVE = number(0, above=True)
-PUBLISHED = "published"  # the tolerance of a concept in the released code
-_WEIGHT = choice(("balanced", "none"))
-_SCALED = Setting(boolean, True)
+_Positive = Annotated[
+    float, Meta(gt=0, le=sys.float_info.max, description="a number, above 0")
+]
+_Whole = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
+_Whole1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
+PUBLISHED_TOLERANCE = "published"  # the tolerance of a concept in the released code
+_WEIGHT = Literal["balanced", "none"]
+_SCALED = Setting(bool, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
@@ -131,46 +131,62 @@ _UNWEIGHTED = Setting(_WEIGHT, "none")
 # each fold.
 BANK = {
     "tolerance": Setting(
-        any_of(choice((PUBLISHED, "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
+        Annotated[
+            Literal["published", "inner", "folds"]
+            | _Positive
+            | Annotated[dict[str, _Positive], Meta(min_length=1)],
+            Meta(
+                description="a number, above 0, a table of such numbers by concept, or one"
+                " of published, inner, folds"
+            ),
+        ],
         "inner",
     ),
-    "best_of_folds": Setting(boolean, False),
-    "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
-    "unit_norm": Setting(boolean, True),
-    "against": Setting(choice(("EN", "absent")), "absent"),
-    "cross_fit": Setting(whole(0), 5),
+    "best_of_folds": Setting(bool, False),
+    "balance": Setting(Literal["weights", "subsample", "none"], "weights"),
+    "unit_norm": Setting(bool, True),
+    "against": Setting(Literal["EN", "absent"], "absent"),
+    "cross_fit": Setting(_Whole, 5),
 }
 _MLP = {
-    "hidden": Setting(list_of(whole(1), least=1, unique=False), [128]),
-    "min_epochs": Setting(whole(0), 5),
-    "max_epochs": Setting(whole(1), 100),
-    "patience": Setting(whole(1), 5),
-    "batch_size": Setting(whole(1), 16),
-    "learning_rate": Setting(_POSITIVE, 1e-3),
-    "dropout": Setting(number(0, 0.99), 0.0),
+    "hidden": Setting(
+        Annotated[
+            list[_Whole1],
+            Meta(min_length=1, description="a list of whole numbers, at least 1"),
+        ],
+        [128],
+    ),
+    "min_epochs": Setting(_Whole, 5),
+    "max_epochs": Setting(_Whole1, 100),
+    "patience": Setting(_Whole1, 5),
+    "batch_size": Setting(_Whole1, 16),
+    "learning_rate": Setting(_Positive, 1e-3),
+    "dropout": Setting(Annotated[float, Meta(ge=0, le=0.99)], 0.0),
     "class_weight": _UNWEIGHTED,
-    "keep": Setting(choice(("best", "last")), "best"),
-    "double_softmax": Setting(boolean, False),
+    "keep": Setting(Literal["best", "last"], "best"),
+    "double_softmax": Setting(bool, False),
 }
 _TREE = {
-    "max_depth": Setting(whole(1), 4),
-    "min_samples_leaf": Setting(whole(1), 6),
-    "random_state": Setting(whole(0, 2**32 - 1), 0),  # what scikit-learn takes
+    "max_depth": Setting(_Whole1, 4),
+    "min_samples_leaf": Setting(_Whole1, 6),
+    "random_state": Setting(
+        Annotated[int, Meta(ge=0, lt=2**32)], 0
+    ),  # what scikit-learn takes
 }
 _LOGISTIC = {
-    "C": Setting(_POSITIVE, 0.1),
-    "penalty": Setting(choice(("l1", "l2")), "l2"),
+    "C": Setting(_Positive, 0.1),
+    "penalty": Setting(Literal["l1", "l2"], "l2"),
     "scaled": _SCALED,
 }
 _HYBRID = {
-    "C": Setting(_POSITIVE, 0.1),
-    "residual_C": Setting(_POSITIVE, 0.01),
+    "C": Setting(_Positive, 0.1),
+    "residual_C": Setting(_Positive, 0.01),
     "scaled": _SCALED,
 }
-_LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
+_LOGREG = {"C": Setting(_Positive, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
-    "pooling": Setting(choice(("max", "mean", "last")), "max"),
-    "C": Setting(_POSITIVE, 1.0),
+    "pooling": Setting(Literal["max", "mean", "last"], "max"),
+    "C": Setting(_Positive, 1.0),
 }
 
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes
@@ -182,7 +198,13 @@ KINDS = {
     "svm": ModelKind(
         "SVMProbe",
         {
-            "C": Setting(any_of(_POSITIVE, choice((PUBLISHED,))), 1.0),
+            "C": Setting(
+                Annotated[
+                    Literal["published"] | _Positive,
+                    Meta(description="a number, above 0, or published"),
+                ],
+                1.0,
+            ),
             "class_weight": Setting(_WEIGHT, "balanced"),
         },
     ),
@@ -225,20 +247,21 @@ def own_baselines(names: Iterable[str]) -> list[str]:
 def _kind_of_part(part: Part) -> ModelKind:
     """Return the kind of an own class: its settings are the parameters of the class."""
     class_settings = {}
-    for parameter in parameters_of(part):
+    for parameter in class_parameters(part):
         # In a protocol these words have another meaning: such a parameter keeps its default.
         if parameter.name not in RESERVED:
-            is_plain = plain_value(parameter.default) is None
             class_settings[parameter.name] = Setting(
-                plain_value, parameter.default, is_plain
+                Any, parameter.default, _is_plain(parameter.default)
             )
-    package = {"package": Setting(choice((part.package,)), part.package)}
+    package = {
+        "package": Setting(Annotated[str, one_of((part.package,))], part.package)
+    }
     return ModelKind(
-        "OwnClassifier", {**class_settings, **package}, fixed={"class_name": part.name}
+        "OwnClassifier", {**class_settings, **package}, class_name=part.name
     )
 
 
-def parameters_of(part: Part) -> list[inspect.Parameter]:
+def class_parameters(part: Part) -> list[inspect.Parameter]:
     """Return the parameters of an own class; an error unless it is one of a classifier."""
     own_class: Any = part.load_function()
     for method in ("fit", "predict", "get_params"):
@@ -268,14 +291,8 @@ def parameters_of(part: Part) -> list[inspect.Parameter]:
     return parameters
 
 
-def plain_value(value: Any) -> str | None:
-    """Allow what JSON can hold: text, finite numbers, true, false, none, and lists and tables."""
-    if _is_plain(value):
-        return None
-    return "must be text, a finite number, true, false, or a list or a table of those"
-
-
 def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold a value: text, a finite number, true, false, none, a list, a table."""
     if isinstance(value, list | tuple):
         return all(_is_plain(item) for item in value)
     if isinstance(value, Mapping):
@@ -309,41 +326,33 @@ def build(
 
     Args:
         kind: The name of a kind.
-        settings: Values of its settings; those that are missing have their defaults.
+        settings: Checked values of its settings; those that are missing have their defaults.
         concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
     model_kind = find_kind(kind)
-    values = default_settings(kind)
-    for name, value in (settings or {}).items():
-        _known_name(name, model_kind.settings, f"setting of {kind}")
-        setting = model_kind.settings[name]
-        reason = setting.rule(value)
-        if reason:
-            raise FixInput(
-                f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
-            )
-        values[name] = value
-    if model_kind.head:
-        residual = None
-        strength = values.get("residual_C")
-        if strength is not None:
-            residual = estimator_class("ResidualHead")(strength)
-        return estimator_class("Bottleneck")(
-            build_bank(values, concepts, seed=seed),
-            build_head(kind, values),
-            residual=residual,
-            cross_fit=values["cross_fit"],
-        )
-    if "class_name" in model_kind.fixed:
+    values = {**default_settings(kind), **(settings or {})}
+    estimator = estimator_class(model_kind.estimator)
+    if model_kind.class_name:
         if values.get("random_state", seed) is None:
             values["random_state"] = seed
-        return estimator_class(model_kind.estimator)(
-            model_kind.fixed["class_name"], values
-        )
-    seeded = {"random_state": seed} if kind == "mlp" else {}
-    return estimator_class(model_kind.estimator)(
-        **_parameters(model_kind, values), **seeded
+        return estimator(model_kind.class_name, values)
+    parameters = {}
+    for name in model_kind.class_settings:
+        if name != "residual_C":
+            parameters[name] = None if values[name] == "none" else values[name]
+    if kind == PERCEPTRON:
+        parameters |= {"hidden": tuple(values["hidden"]), "random_state": seed}
+    if not model_kind.head:
+        return estimator(**parameters)
+    residual = None
+    if "residual_C" in values:
+        residual = estimator_class("ResidualHead")(values["residual_C"])
+    return estimator(
+        build_bank(values, concepts, seed=seed),
+        estimator_class(model_kind.head)(**parameters),
+        residual=residual,
+        cross_fit=values["cross_fit"],
     )
 
 
@@ -380,39 +389,6 @@ def build_bank(
         unit_norm=settings["unit_norm"],
         random_state=seed,
     )
-
-
-def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
-    """Return the head of a bottleneck, ready to fit on concept margins.
-
-    Args:
-        kind: The name of a kind that is a bottleneck.
-        settings: The settings of its head, each with its value; others are ignored.
-    """
-    model_kind = find_kind(kind)
-    if not model_kind.head:
-        heads = ", ".join(name for name, other in KINDS.items() if other.head)
-        raise FixInput(
-            f"model kind {kind!r} is not a bottleneck", hint=f"one of {heads}"
-        )
-    return estimator_class(model_kind.head)(**_parameters(model_kind, settings))
-
-
-def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an estimator or head, from its settings as TOML has them."""
-    parameters = {
-        name: settings[name] for name in kind.class_settings if name != "residual_C"
-    }
-    for name, value in parameters.items():
-        if value == PUBLISHED:
-            raise FixInput(
-                f"{name} = 'published' has no value before a concept is known",
-            )
-        if name == "hidden":
-            parameters[name] = tuple(value)
-        elif value == "none":
-            parameters[name] = None
-    return {**parameters, **kind.fixed}
 
 
 def _known_name(name: str, names: Iterable[str], noun: str) -> str:

@@ -212,16 +212,16 @@ def train(
     clips, path = named_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
     # Late: a wrong name is said before scikit-learn is imported.
-    from obygaze_models.models.kept import require_skops
+    from obygaze_models.models.own import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
     from obygaze_models.runner.tables import check_free, is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
-    from obygaze_models.zoo.saving import check_target, code_of, load_folder
+    from obygaze_models.zoo.saving import check_target, code_files, load_folder
 
     if is_own_code(model) or is_of_sklearn(model):
         require_skops()
-        code_of([model])  # refuses a file that the model could not take along
+        code_files([model])  # refuses a file that the model could not take along
     chosen = training_protocol(model, task, clips, changes)
     if len(named_stores) > 1:
         raise FixUsage(

@@ -15,18 +15,18 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
 from obygaze_models.evaluation.logistic import fit_logistic
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import NOT_TRAINED, ONE_CLASS
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
-from obygaze_models.runner.concept_vectors import ConceptVectors, tolerances_of
+from obygaze_models.runner.concept_vectors import ConceptVectors
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut
 
@@ -57,7 +57,7 @@ class InnerScores:
             is_inside = self.folds == fold
             predictions = Predictions.of(self.y[is_inside], self.scores[is_inside])
             if 0 < predictions.y.mean() < 1:
-                precisions.append(evaluate(predictions, ["ap"])["ap"])
+                precisions.append(average_precision(predictions))
         return float(np.mean(precisions)) if precisions else None
 
 
@@ -270,7 +270,7 @@ def _choose(
             found_on = np.union1d(found_on, fitted.found_on)
             scores = fitted.score(context.features.of(rows))
             predictions = Predictions.of(context.labels[rows] == 1, scores)
-            of_options.append(evaluate(predictions, ["ap"])["ap"])
+            of_options.append(average_precision(predictions))
         if len(of_options) == len(options):
             precisions.append(of_options)
     if not precisions:
@@ -356,6 +356,8 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
+    from obygaze_models.models.concepts import tolerances_of
+
     settings = model.settings
     vectors = context.vectors
     rows = context.features.row_of[held.train]
@@ -369,19 +371,9 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     )
     y = context.y_of(held.train)
     films = held.films[held.train]
-    bottleneck.bank_ = bank
-    bottleneck.n_features_in_ = bank.n_features_in_
-    bottleneck.head_ = clone(bottleneck.head).fit(margins, y, groups=films)
-    bottleneck.classes_ = bottleneck.head_.classes_
+    X = vectors.machines.X[rows]
+    bottleneck.fit_on_margins(bank, margins, X, y, films, scale=context.scale)
     if bottleneck.residual is not None:
-        offset = bottleneck.head_.decision_function(margins)
-        bottleneck.residual_ = _fit_residual(
-            bottleneck.residual,
-            vectors.machines.X[rows],
-            y,
-            offset,
-            scale=context.scale,
-        )
         chosen = {"residual_share": bottleneck.residual_.share_}
         return Fitted(bottleneck, chosen=chosen, found_on=margins_of_store.found_on)
 
@@ -400,22 +392,6 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     return Fitted(bottleneck, found_on=margins_of_store.found_on, inner=inner)
 
 
-def _fit_residual(
-    residual: Any, X: FloatArray, y: Any, offset: Any, *, scale: bool
-) -> Any:
-    """Return a residual that is fitted on rows, or on scaled ones and reads rows as they are."""
-    from sklearn.base import clone
-
-    if not scale:
-        return clone(residual).fit(X, y, offset=offset)
-    scaling = Scaling.of(X)
-    fitted = clone(residual).fit(scaling.scaled(X), y, offset=offset)
-    fitted.coef_, fitted.intercept_ = scaling.unscaled_plane(
-        fitted.coef_, fitted.intercept_
-    )
-    return fitted
-
-
 def fit_perceptrons(
     model: Model, folds: Sequence[HeldOut], context: FitContext, seed: int
 ) -> list[Fitted]:
@@ -430,7 +406,9 @@ def fit_perceptrons(
     features = context.features
     labels = context.labels.astype(np.int64)[features.present]
     jobs = [
-        Job(features.row_of[held.train], labels, features.row_of[held.validation], seed)
+        PerceptronJob(
+            features.row_of[held.train], labels, features.row_of[held.validation], seed
+        )
         for held in folds
     ]
     options = [
@@ -462,7 +440,9 @@ def fit_perceptrons(
     return fits
 
 
-def _fit_or_none(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe | None]:
+def _fit_or_none(
+    X: Any, jobs: Sequence[PerceptronJob], probe: MLPProbe
+) -> list[MLPProbe | None]:
     """Fit a perceptron on each job; None where it diverges, whatever the other jobs do."""
     try:
         return [*fit_many(X, jobs, probe)]
@@ -511,20 +491,16 @@ def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable, seed: int
 ) -> Callable[[IntArray], FloatArray]:
     """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
-    from obygaze_models.models.baselines import BASELINES, oracle
+    from obygaze_models.models.baselines import BY_NAME
 
     y = labels[held.train].astype(np.int64)
     if name not in registry.BASELINES:
         return _own_baseline(name, held, y, table)
+    X = table.film_and_scene
     if name == "oracle":
         X = table.has_concept.astype(np.float64)
-        baseline: Any = oracle()
-    else:
-        X = table.film_and_scene
-        kind: Any = BASELINES[name]
-        baseline = kind(random_state=seed) if name == "random" else kind()
-    baseline.fit(X[held.train], y)
-    return lambda clips: baseline.predict_proba(X[clips])[:, 1]
+    score = BY_NAME[name](X[held.train], y == 1, seed)
+    return lambda clips: score(X[clips])
 
 
 def _own_baseline(

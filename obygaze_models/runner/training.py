@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
-from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
-    PUBLISHED,
+    PUBLISHED_TOLERANCE,
     default_settings,
     trainable,
 )
@@ -54,7 +54,7 @@ from obygaze_models.zoo.saving import save_model
 
 # The levels of clips with a concept that a vector is found from, and the negatives beside EN.
 RATED = ("HN", "S")
-CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier")
+CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
 def training_protocol(
@@ -178,7 +178,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             " vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
-    settings = {**default_settings("svm"), "C": PUBLISHED}
+    settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
         name="train-cav",
@@ -216,7 +216,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     if name == CAV:
         settings = {
             **default_settings("pcbm-lr"),
-            "tolerance": PUBLISHED,
+            "tolerance": PUBLISHED_TOLERANCE,
             "cross_fit": 0,
         }
         kind = CAV
@@ -238,6 +238,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         estimator = fitted.estimator
         found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
+        if task not in load_protocol("honest").tasks:
+            names = {"0": f"not {task}", "1": task}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"
@@ -312,9 +314,7 @@ def _model_info(
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * CONFIDENCE:g} % ones."
     ]
-    has_interval = [
-        cell.has_interval("ap") or cell.has_interval("auc") for cell in models
-    ]
+    has_interval = [any(map(cell.has_interval, RANKING_METRICS)) for cell in models]
     if not any(has_interval):
         reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)
         notes.append(

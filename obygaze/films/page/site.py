@@ -40,7 +40,7 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of_clip
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, own_columns
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     Span,
@@ -217,7 +217,9 @@ class Site:
 
     def clip(self, clip_id: str) -> Document:
         """Return a clip: its facts, why the model decided as it did, and similar clips."""
-        document = {**self._entry(self.shown[clip_id]), "notes": []}
+        clip = self.shown[clip_id]
+        own = {column: clip.extra.get(column) for column in own_columns(clip.extra)}
+        document = {**self._entry(clip), "own": own, "notes": []}
         try:
             if self.explainer:
                 document["explanation"] = self.explainer.explain(clip_id)

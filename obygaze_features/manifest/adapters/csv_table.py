@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, near
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
@@ -24,11 +23,13 @@ from obygaze_features.manifest.adapters import (
     source_of,
     unknown_level,
 )
-from obygaze_features.manifest.adapters.id_forms import (
+from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
+    add_ids,
+    changed_ids,
+    check_ids,
     columns_of_form,
-    counts_in_films,
-    id_of_form,
+    name_by_annotator,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     CONSTANT,
@@ -48,45 +49,23 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
-from obygaze_features.manifest.io import as_id, clips_of, toml_string
+from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     TARGETS,
     Clip,
     Header,
     Manifest,
-    ascii_id,
     own_columns,
 )
+from obygaze_features.manifest.own_labels import counted_words
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
-# A column with more different words is shown by its name alone.
-MOST_WORDS = 6
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
-
-
-class ImportedTable(ImportedManifest):
-    """A manifest made of a table; `kept` are columns that mean nothing to other commands."""
-
-    kept: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return which columns are kept under their own name, and whether times may be there."""
-        if not self.kept:
-            return ()
-        kept = f"columns kept under their own name: {few(self.kept, 12)}"
-        if len(self.kept) < 2:
-            return (kept,)
-        for clip in self.manifest:
-            if clip.video or clip.end_s is not None or span_in_film(clip):
-                return (kept,)
-        hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
-        return (kept, f"no clip has times; if two of these columns are times: {hint}")
 
 
 def read(
@@ -108,8 +87,8 @@ def read(
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
     column of the table with the name of a manifest's column needs no mapping; columns that are not
     mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
-    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is, only a
-    mapping can say.
+    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is,
+    times=m:ss or times=h:mm says.
 
     The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
     scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
@@ -157,7 +136,7 @@ def read(
 
 def _read(
     path: Path, chosen: TableMapping, name: str
-) -> tuple[ImportedTable, TableMapping]:
+) -> tuple[ImportedManifest, TableMapping]:
     """Return the manifest of a table, and the mapping with all that was read by it."""
     required = _required(chosen)
     violations = Violations(path, _names_in_table(chosen))
@@ -183,7 +162,7 @@ def _read(
         )
     _check_times(table.rows, cells)
     if chosen.id:
-        _add_ids(table.rows, cells, chosen.id, sources)
+        add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:
         given_ids.append({column: values[column].strip() for column in NEEDED})
         for column in NEEDED:
@@ -191,15 +170,15 @@ def _read(
         values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
-    _check_ids(table.rows, cells, given_ids, chosen)
+    check_ids(table.rows, cells, given_ids, chosen.columns)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
-    _name_by_annotator(cells)
-    extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
+    name_by_annotator(table.rows, cells)
+    extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
     if not any(column in sources for column in TITLES):
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
-    clips = clips_of(rows, modality_of, tuple(extra))
+    clips = clips_of_table(rows, modality_of, tuple(extra))
     violations.raise_if_any(
         "the table cannot be imported", _hint(path, table, required, chosen)
     )
@@ -225,16 +204,32 @@ def _read(
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
-    warnings += _changed_ids(cells, given_ids)
+    warnings += changed_ids(cells, given_ids)
     warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
     manifest = Manifest(name, header, clips, tuple(extra))
-    imported = ImportedTable(manifest, tuple(warnings))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
-    imported.kept = tuple(f"{column}{_words_of(clips, column)}" for column in kept)
-    return imported, used
+    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept)), used
+
+
+def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
+    """Return which columns are kept under their own name, and whether times may be there."""
+    if not kept:
+        return ()
+    named = []
+    for column in kept:
+        words = counted_words(clips, column)
+        named.append(f"{column} ({words})" if words else column)
+    notes = [f"columns kept under their own name: {few(named, 12)}"]
+    has_place = (
+        clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips
+    )
+    if len(kept) > 1 and not any(has_place):
+        hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
+        notes.append(f"no clip has times; if two of these columns are times: {hint}")
+    return tuple(notes)
 
 
 def _write_draft(
@@ -273,18 +268,6 @@ def _write_draft(
         return
     instead = f"--mapping {shown} in place of --write-mapping"
     error.hint = f"fill in the lines with ? in {shown}, then {instead}"
-
-
-def _words_of(clips: Sequence[Clip], column: str) -> str:
-    """Return how many clips have each word of a column, if it has few words, each several times."""
-    n_clips = Counter(clip.extra[column] for clip in clips)
-    n_empty = n_clips.pop("", 0)
-    if not 1 < len(n_clips) <= min(MOST_WORDS, len(clips) / 2):
-        return ""
-    counts = [f"{word} {n}" for word, n in sorted(n_clips.items())]
-    if n_empty:
-        counts.append(f"empty {n_empty}")
-    return f" ({', '.join(counts)})"
 
 
 def _names_in_table(mapping: TableMapping) -> dict[str, str]:
@@ -342,8 +325,8 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
     for target in unknown:
         raise FixUsage(
             f"a manifest has no column {target!r}{near(target, TARGETS)}",
-            hint=f"--map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME;"
-            " other columns of the table keep their name",
+            hint=f"leave it out, and the column {mapped[target]!r} keeps its name; or"
+            f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
         )
 
 
@@ -376,48 +359,45 @@ def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str
     return cells
 
 
-def _add_ids(
-    rows: Sequence[TableRow],
-    cells: Sequence[dict[str, str]],
-    form: str,
-    targets: Collection[str],
-) -> None:
-    """Add the clip ids that a form makes of the cells of the table and of the targets."""
-    counts = [""] * len(rows)
-    if COUNT in columns_of_form(form):
-        counts = counts_in_films(rows, cells)
-    for row, values, number in zip(rows, cells, counts, strict=True):
-        of_targets = {target: values[target] for target in targets}
-        named = {COUNT: number, **row.cells, **of_targets}
-        # A row without a film is a violation already.
-        has_film = values["movie_id"].strip()
-        values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
-
-
 def _hint(
     path: Path, table: CsvTable, required: Sequence[str], mapping: TableMapping
 ) -> str:
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
-    column = mapping.columns.get("level", "")
+    name = shlex.quote(f"{path.stem}-mapping.toml")
+    draft = f"--write-mapping {name} writes a mapping to fill in"
+    column = mapping.columns.get("level", "level")
     words = {row.cells.get(column, "").strip() for row in table.rows} - {""}
     if words and not any(map(mapping.level, words)):
+        none = f"as its words are none of {', '.join(LEVELS)}"
+        if column == "level":
+            return (
+                f"--map label=level, {none}, and obygaze run --task label asks for them;"
+                f" or, if they mean levels, {draft}"
+            )
         return (
-            f"leave out level={column}, as its words are none of {', '.join(LEVELS)}: the column"
-            f" stays, and obygaze run --task {shlex.quote(column)} asks for words of your own"
+            f"leave out level={column}, {none}: the column stays, and"
+            f" obygaze run --task {shlex.quote(column)} asks for words of your own"
         )
-    name = shlex.quote(f"{path.stem}-mapping.toml")
-    draft = f"--write-mapping {name} writes a mapping to fill in; or"
-    if any(name not in table.columns for name in required):
-        return (
-            f"{draft} --map TARGET=COLUMN names a column, --id FORM makes clip_id of others;"
-            f" the columns of the table: {few([*filter(None, table.columns)])}"
+    missing = [name for name in required if name not in table.columns]
+    if not missing:
+        return f"{draft}, or do what the lines above say"
+    ways = []
+    for target, source in mapping.columns.items():
+        if source in missing and target not in NEEDED:
+            ways.append(
+                f"leave out {target} = {toml_string(source)} if the table has no such column"
+            )
+    if "movie_id" in missing:
+        ways.append("--map movie_id=COLUMN names the column of the films")
+    if "clip_id" in missing:
+        ways.append(
+            "--map clip_id=COLUMN names the column of ids, and"
+            " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
-    return (
-        f"{draft} correct the cells, or --map TARGET=COLUMN;"
-        f" the columns of the table: {few([*filter(None, table.columns)])}"
-    )
+    columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
+    return "; ".join([draft, *ways, columns])
 
 
 def _values_of_clip(
@@ -546,22 +526,6 @@ def _add_titles(
     return columns
 
 
-def _changed_ids(
-    cells: Sequence[Mapping[str, str]], given_ids: Sequence[Mapping[str, str]]
-) -> list[str]:
-    """Return sentences that name the first ids that are not what the table has."""
-    rule = "ids have letters a-z, digits, . _ + - only and are unique"
-    sentences = []
-    for column in NEEDED:
-        changes: dict[str, None] = {}
-        for values, given in zip(cells, given_ids, strict=True):
-            if values[column] != given[column]:
-                changes[f"{given[column]!r} is now {values[column]!r}"] = None
-        if changes:
-            sentences.append(f"{column}: {rule}; {few(list(changes), 3)}")
-    return sentences
-
-
 def _check_totals(
     rows: Sequence[TableRow],
     cells: Sequence[Mapping[str, str]],
@@ -612,50 +576,3 @@ def _one_clip_a_film(
         f"{count(n_clips, 'clip')} of {count(n_films, 'film')}: each film has one clip; the films"
         f" are those of the column {film!r}"
     ]
-
-
-def _check_ids(
-    rows: Sequence[TableRow],
-    cells: Sequence[Mapping[str, str]],
-    given_ids: Sequence[Mapping[str, str]],
-    mapping: TableMapping,
-) -> None:
-    """Add violations: names that become one id, clip ids that several films have.
-
-    Two ids that differ by capitals alone are one film written in two ways, and one file on some
-    disks.
-    """
-    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
-    given_names: dict[tuple[str, str], str] = {}
-    first_spelling: dict[tuple[str, str], str] = {}
-    film_of_clip: dict[str, str] = {}
-    for row, values, given in zip(rows, cells, given_ids, strict=True):
-        movie_id = values["movie_id"]
-        for column in NEEDED:
-            id_ = values[column]
-            given_name = given[column]
-            first_given = given_names.setdefault((column, id_), given_name)
-            if first_given != given_name:
-                row.add(
-                    column,
-                    f"{first_given!r} and {given_name!r} both become {id_!r}; rename one",
-                )
-            spelling = first_spelling.setdefault((column, id_.casefold()), id_)
-            if spelling != id_:
-                row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
-        first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
-        if values["clip_id"] and first_film != movie_id:
-            problem = (
-                f"the clip {values['clip_id']!r} is in the film {first_film!r} too"
-            )
-            row.add(
-                "clip_id", f"{problem}; --id '{{{film}}}-{{{clip}}}' makes unique ids"
-            )
-
-
-def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
-    """Where several annotators have rows of the same clips, add the annotator to each id."""
-    ids = Counter(values["clip_id"] for values in cells)
-    if len(ids) < len(cells) and all(values.get("annotator") for values in cells):
-        for values in cells:
-            values["clip_id"] += "." + ascii_id(values["annotator"].strip())

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import Meta
+
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import require_file, write_new
-from obygaze_features.core.schema_check import Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, whole
+from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
@@ -27,11 +28,11 @@ from obygaze_features.manifest.adapters.table_times import (
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
     TARGETS,
-    concept_name,
+    ConceptName,
 )
 from obygaze_features.manifest.own_labels import has_numbers
 from obygaze_features.manifest.spans import FILM_TIMES
@@ -56,7 +57,6 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
 _OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
-FILLED_TABLE = Table(others=filled)
 
 
 @dataclass(frozen=True)
@@ -69,22 +69,20 @@ class TableMapping:
     made of columns. `times` says what 1:05 is.
     """
 
-    columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(
+    columns: Mapping[str, Filled] = field(default_factory=dict)
+    levels: Mapping[str, Annotated[str, one_of(LEVELS)]] = field(default_factory=dict)
+    concepts: Mapping[str, Filled] = field(default_factory=dict)
+    modalities: Mapping[ConceptName, Annotated[str, one_of(MODALITIES)]] = field(
         default_factory=dict
     )
-    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    modalities: Annotated[
-        Mapping[str, str], Table(others=choice(MODALITIES), names=concept_name)
-    ] = field(default_factory=dict)
-    separator: Annotated[str, filled] = "|"
-    sheet: Annotated[str, filled] = ""
-    header_row: Annotated[int | None, whole(1)] = None
-    id: Annotated[str, filled] = ""
-    times: Annotated[str, choice(SHORT_TIMES)] = ""
-    dataset: Annotated[str, filled] = ""
-    licence: Annotated[str, filled] = ""
-    citation: Annotated[str, filled] = ""
+    separator: Filled = "|"
+    sheet: Filled = ""
+    header_row: Annotated[int, Meta(ge=1)] | None = None
+    id: Filled = ""
+    times: Annotated[str, one_of(SHORT_TIMES)] = ""
+    dataset: Filled = ""
+    licence: Filled = ""
+    citation: Filled = ""
 
     def level(self, word: str) -> str | None:
         """Return the level that a word of the table means, None for an unknown word."""
@@ -118,7 +116,7 @@ def read_mapping(path: Path) -> TableMapping:
             details=open_lines,
         )
     document = read_toml(data, str(path))
-    mapping: TableMapping = document.check(table_of(TableMapping))
+    mapping = record_of(document, TableMapping, "the mapping is not valid")
     modality_of = dict(mapping.modalities)
     meanings = {}
     for word, meaning in mapping.concepts.items():
@@ -152,14 +150,25 @@ def chosen_mapping(
     if not is_workbook(table):
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
-    return replace(mapping, columns={**mapping.columns, **columns}, **given)
+    joined = {**mapping.columns, **columns}
+    # No column of a manifest, but typed as one.
+    times = columns.get("times", "times")
+    if times != "times":
+        if times not in SHORT_TIMES:
+            raise FixUsage(
+                f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",
+                hint="--map times=m:ss",
+            )
+        del joined["times"]
+        given["times"] = times
+    return replace(mapping, columns=joined, **given)
 
 
 def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
     """Return a mapping with all columns and words of a table that it, or the program, reads."""
     named = rows[0].cells if rows else {}
     columns = dict(mapping.columns)
-    for target in (*COLUMNS, "annotator", "movie_title"):
+    for target in (*CLIP_COLUMNS, "annotator", "movie_title"):
         if target in named and not (target == "clip_id" and mapping.id):
             columns.setdefault(target, target)
     levels = dict(mapping.levels)

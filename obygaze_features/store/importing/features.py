@@ -57,7 +57,7 @@ from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
-    Manifest,
+    ManifestMark,
     Origin,
     film_of_id,
 )
@@ -207,10 +207,10 @@ def import_features(
         reader.close()
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
-    elsewhere = rows_withdrawn_elsewhere(open_store(written.path), here)
-    warnings = [*imported.warnings]
-    if elsewhere:
-        warnings.append(f"{elsewhere}, and have features in this new store")
+    warnings = [
+        *imported.warnings,
+        *rows_withdrawn_elsewhere(open_store(written.path), here, "in this new store"),
+    ]
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -312,7 +312,7 @@ def _check_facts(facts: Mapping[str, str]) -> None:
 class Clips:
     """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
 
-    manifest: Manifest
+    manifest: ManifestMark
     rows: RowColumns
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
@@ -332,7 +332,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         if reader.times:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
-        record = Manifest(WITHOUT_MANIFEST, rows.clips_sha256)
+        record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -372,7 +372,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         words = "matched by the ids alone: the files do not say of which films they are"
         notes.append(f"{count(n_by_ids, 'clip')} {words}")
     return Clips(
-        manifest=Manifest(manifest.name, rows.clips_sha256),
+        manifest=ManifestMark(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,12 @@ from support.simulated_gpu import SimulatedGpu
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Clip, Failure
+from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Failure, ViewedClip
 from obygaze_features.extraction.loop import StoreFiller
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.store.sealing import seal
-from obygaze_features.video.decoded_clip import pictures_of_view
 
 N = 11
 BLOCK = 4
@@ -52,7 +52,7 @@ class World:
         self.failing: dict[int, Failure] = {}
         self.decoded: list[int] = []
 
-    def decode(self, row: int) -> Clip | Failure:
+    def decode(self, row: int) -> ViewedClip | Failure:
         self.decoded.append(row)
         failure = self.failing.get(row)
         return failure or _as_seen(row)
@@ -67,14 +67,12 @@ class World:
 
 
 @cache
-def _as_seen(row: int) -> Clip:
+def _as_seen(row: int) -> ViewedClip:
     """The clip of a row as the decoder gives it to the descriptors."""
     clip = a_clip(row)
     resize = load_backbone("descriptors").resize
     assert resize is not None
-    return Clip(
-        resize(clip.pictures), clip.rows, clip.mask, clip.time_s, clip.asked_s, 16
-    )
+    return replace(clip, pictures=resize(clip.pictures))
 
 
 def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
@@ -83,19 +81,6 @@ def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
     assert world.backbone.batches == FULL_BATCHES
     assert world.decoded == list(range(N))
     assert world.store().status().counts == {"ok": N}
-
-
-def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.run()
-    store = world.store()
-    for row in (0, 3, 4, 10):
-        seen = _as_seen(row)
-        pictures = pictures_of_view(seen.pictures, seen.rows, seen.mask)
-        pixels = world.inner.normalise(pictures)[None]
-        expected = world.inner.forward(pixels)["clip"][0]
-        np.testing.assert_array_equal(store.read("clip", [row])[0], expected)
-    np.testing.assert_array_equal(store.read("time_s", [7])[0], np.arange(16) / 25)
 
 
 def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:

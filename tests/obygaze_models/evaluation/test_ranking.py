@@ -10,9 +10,10 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from support.leaks import count_leak
 
-from obygaze_models.evaluation.metrics import GroupedStats, auc_within, evaluate
+from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
+from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.baselines import Prevalence
+from obygaze_models.models.baselines import prevalence
 from obygaze_models.runner.scores import Cell, ScoredFold
 
 
@@ -38,7 +39,7 @@ def within(
         for number, rows in enumerate(parts)
     ]
     weights = np.ones((1, len(parts))) if weights is None else weights
-    return float(auc_within(folds, weights)[0])
+    return float(auc_over_folds([fold.under(weights) for fold in folds])[0])
 
 
 def test_one_model_is_plain_auc() -> None:
@@ -129,7 +130,7 @@ def test_pooled_auc_of_what_knows_nothing_falls_below_one_half() -> None:
     # Within a film every score is the same, so what is won and lost is won and lost between films.
     for m in range(12):
         test = film == m
-        model = Prevalence().fit(np.zeros((480, 1))[~test], y[~test])
-        score[test] = model.predict_proba(np.zeros((40, 1)))[:, 1]
+        score_of = prevalence(np.zeros((440, 1)), y[~test], 0)
+        score[test] = score_of(np.zeros((40, 1)))
     assert evaluate(Predictions.of(y, score), ["auc"])["auc"] < 0.4
     assert within(y, score, film) == 0.5

@@ -96,7 +96,8 @@ export async function openClip(id) {
   const level = [levelText(clip.level), clip.concepts.join(", ")].filter(Boolean).join(": ");
   $("clip-title").textContent = clip.id;
   $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level].filter(Boolean).join("; ");
-  const more = [scoreText(clip), clip.comment, ...clip.notes];
+  const own = Object.entries(clip.own).map(([name, cell]) => cell && `${name}: ${cell}`);
+  const more = [scoreText(clip), ...own, clip.comment, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-model").textContent = clip.score === undefined ? "" : `${page.run.cells[cell]}. ${scores.text}`;
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });

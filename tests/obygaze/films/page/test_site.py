@@ -81,6 +81,13 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
 
 
+def test_a_clip_has_the_columns_of_a_person(tmp_path: Path) -> None:
+    clips = [replace(clip, extra={"Regard": "oui"}) for clip in film_clips("lake", "")]
+    clip_id = clips[0].clip_id
+    assert site(tmp_path, clips).clip(clip_id)["own"] == {"Regard": "oui"}
+    assert site(tmp_path, clips, blind=True).clip(clip_id)["own"] == {}
+
+
 def test_a_table_is_shown_once_however_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
