@@ -25,7 +25,7 @@ from obygaze_models.runner.summary import (
 )
 from obygaze_models.runner.tables import Row, Run
 from obygaze_models.zoo.info import TrainingClips
-from obygaze_models.zoo.predicting import read_features
+from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel
 
 Score = dict[str, Any]
@@ -184,7 +184,7 @@ class Explainer:
         """Return what each concept adds for a clip, and the probability."""
         info = self.model.info
         bottleneck = self.model.estimator
-        rows, _ = read_features(
+        rows = features_for_model(
             self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
         )
         if not len(rows.values):

@@ -134,7 +134,8 @@ def make_windows(
     # PyAV is loaded only where films are read, and not by the help of the command.
     from obygaze_features.extraction.windows import film_of
     from obygaze_features.video.film import film_index
-    from obygaze_features.video.pool import DecodeJob, DecodePool, in_order
+    from obygaze_features.video.pool import DecodePool, in_order
+    from obygaze_features.video.worker import DecodeJob
 
     source, folder, videos = _videos_of(films, workspace)
     indexes = workspace.folder("indexes")

@@ -18,7 +18,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
+from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
+from obygaze_features.video.worker import DecodeJob
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
 # they are not more than a share of the memory that parts may take. Half of it is for those that

@@ -32,7 +32,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
-from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_of
+from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -125,7 +125,7 @@ ConceptName = Annotated[
 
 def concept_name(value: Any) -> str | None:
     """Return what the name of a concept must be; None if it may be this one."""
-    return problem_of(value, ConceptName)
+    return problem_with(value, ConceptName)
 
 
 @dataclass(frozen=True, repr=False)

@@ -126,7 +126,7 @@ def padding_of(X: NDArray[Any]) -> Bools | None:
     return padding if padding.any() else None
 
 
-def without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
+def groups_without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
     """Yield clips with the same real frames: their rows, and these frames [clip, frame, ...].
 
     Without padding, these are all clips at once, in the same array.

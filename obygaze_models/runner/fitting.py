@@ -20,7 +20,7 @@ from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predicti
 from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import NOT_TRAINED, ONE_CLASS
@@ -406,7 +406,9 @@ def fit_perceptrons(
     features = context.features
     labels = context.labels.astype(np.int64)[features.present]
     jobs = [
-        Job(features.row_of[held.train], labels, features.row_of[held.validation], seed)
+        PerceptronJob(
+            features.row_of[held.train], labels, features.row_of[held.validation], seed
+        )
         for held in folds
     ]
     options = [
@@ -438,7 +440,9 @@ def fit_perceptrons(
     return fits
 
 
-def _fit_or_none(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe | None]:
+def _fit_or_none(
+    X: Any, jobs: Sequence[PerceptronJob], probe: MLPProbe
+) -> list[MLPProbe | None]:
     """Fit a perceptron on each job; None where it diverges, whatever the other jobs do."""
     try:
         return [*fit_many(X, jobs, probe)]
@@ -487,20 +491,16 @@ def fit_baseline(
     name: str, held: HeldOut, labels: LabelArray, table: ClipTable, seed: int
 ) -> Callable[[IntArray], FloatArray]:
     """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
-    from obygaze_models.models.baselines import BASELINES, oracle
+    from obygaze_models.models.baselines import BY_NAME
 
     y = labels[held.train].astype(np.int64)
     if name not in registry.BASELINES:
         return _own_baseline(name, held, y, table)
+    X = table.film_and_scene
     if name == "oracle":
         X = table.has_concept.astype(np.float64)
-        baseline: Any = oracle()
-    else:
-        X = table.film_and_scene
-        kind: Any = BASELINES[name]
-        baseline = kind(random_state=seed) if name == "random" else kind()
-    baseline.fit(X[held.train], y)
-    return lambda clips: baseline.predict_proba(X[clips])[:, 1]
+    score = BY_NAME[name](X[held.train], y == 1, seed)
+    return lambda clips: score(X[clips])
 
 
 def _own_baseline(

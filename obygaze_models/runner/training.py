@@ -27,7 +27,7 @@ from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
-    PUBLISHED,
+    PUBLISHED_TOLERANCE,
     default_settings,
     trainable,
 )
@@ -178,7 +178,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             " vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
-    settings = {**default_settings("svm"), "C": PUBLISHED}
+    settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
     return replace(
         honest,
         name="train-cav",
@@ -216,7 +216,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     if name == CAV:
         settings = {
             **default_settings("pcbm-lr"),
-            "tolerance": PUBLISHED,
+            "tolerance": PUBLISHED_TOLERANCE,
             "cross_fit": 0,
         }
         kind = CAV
@@ -238,6 +238,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         estimator = fitted.estimator
         found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
+        if task not in load_protocol("honest").tasks:
+            names = {"0": f"not {task}", "1": task}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"

@@ -145,11 +145,16 @@ def _with_predictions(
     features = open_store(store, workspace=root) if store else None
     explainer = None
     if saved:
-        if not features or not isinstance(saved.estimator, Bottleneck):
+        is_bottleneck = isinstance(saved.estimator, Bottleneck)
+        if not features or not is_bottleneck:
             kind = f"--model {saved.info.name} ({saved.info.kind})"
-            raise FixUsage(
-                f"{kind} must be a bottleneck, with --store",
-            )
+            hint = f"--model {saved.info.name} --store STORE"
+            if not is_bottleneck:
+                # Training a model keeps a run of its name.
+                has_run = saved.info.name in site.workspace.names("runs")
+                run_name = saved.info.name if has_run else "RUN"
+                hint = f"obygaze view {site.manifest.name} --run {run_name}, for its scores"
+            raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
         explainer = Explainer(saved, features, site.manifest)
     shown = replace(
         site,

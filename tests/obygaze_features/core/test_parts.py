@@ -332,12 +332,12 @@ class Mine(ClassifierMixin, BaseEstimator):
         ({"fitted": "1 / 0"}, "failed in fit(): ZeroDivisionError"),
         ({"predicted": "1 / 0"}, "failed in predict(): ZeroDivisionError"),
         (
-            {"predicted": "['NS'] * len(X)"},
-            "one class for each row from predict(), EN or S",
+            {"predicted": "['S'] * len(X)"},
+            "one class for each row from predict(), 0 or 1, got",
         ),
         (
             {"predicted": "np.full(len(X), 7)"},
-            "one class for each row from predict(), EN or S",
+            "one class for each row from predict(), 0 or 1",
         ),
         ({"predicted": "np.zeros(1)"}, "must return a value for each of 4 rows"),
         (
@@ -346,18 +346,18 @@ class Mine(ClassifierMixin, BaseEstimator):
         ),
         (
             {"scores": "np.full(len(X), np.nan)"},
-            "must return numbers of the shape (4,) from decision_function()",
+            "must return finite numbers of the shape (4,) from decision_function()",
         ),
         (
             {"scores": "np.zeros((len(X), 2))"},
-            "must return numbers of the shape (4,) from decision_function(), got array",
+            "must return finite numbers of the shape (4,) from decision_function(), got",
         ),
     ],
 )
 def test_what_a_model_returns_is_checked(
     here: Path, changes: dict[str, str], told: str
 ) -> None:
-    good = {"fitted": "self", "predicted": "['S'] * len(X)", "scores": "X[:, 0]"}
+    good = {"fitted": "self", "predicted": "np.zeros(len(X), int)", "scores": "X[:, 0]"}
     write(here / "model.py", MODEL.format(parameters="", **{**good, **changes}))
     trust(["model.py:Mine"])
     X = np.arange(8.0).reshape(4, 2)

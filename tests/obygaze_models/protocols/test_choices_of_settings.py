@@ -17,7 +17,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner import fitting
@@ -161,10 +161,10 @@ def test_a_fit_beside_one_that_diverges_is_the_same(
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3)).astype(np.float32)
     labels = np.arange(40) % 2
-    jobs = [Job(np.arange(20), labels, seed=seed) for seed in range(3)]
+    jobs = [PerceptronJob(np.arange(20), labels, seed=seed) for seed in range(3)]
     probe = MLPProbe((4,), max_epochs=5, min_epochs=1)
 
-    def fit(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe]:
+    def fit(X: Any, jobs: Sequence[PerceptronJob], probe: MLPProbe) -> list[MLPProbe]:
         if any(job.seed == 1 for job in jobs):
             raise FixTraining("training diverged")
         return fit_many(X, jobs, probe)
