@@ -76,16 +76,13 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json. `warnings` say of a model that was
-    pulled what was withdrawn of its training clips, and which code it needs: without it, there is
-    no estimator.
+    does not list them. `warnings` say of a model that was pulled what was withdrawn of its training
+    clips, and which code it needs: without it, there is no estimator.
     """
 
     info: ModelInfo
     estimator: Any
-    created_by: str
     folder: Path
-    sha256: str
     clips: TrainingClips | None = None
     warnings: Sequence[str | tuple[str, str]] = ()
 
@@ -271,9 +268,7 @@ def load_folder(folder: Path) -> SavedModel:
     difference = _difference(info, estimator, clips)
     if difference:
         raise Corrupt(difference, where=str(folder / MODEL_FILE))
-    return SavedModel(
-        info, estimator, document.created_by, folder, document.sha256, clips
-    )
+    return SavedModel(info, estimator, folder, clips)
 
 
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
@@ -467,9 +462,7 @@ def pull_model(
     else:
         warnings.append(distrust)
         clips = training_clips_in(folder, document)
-        pulled = SavedModel(
-            document.info, None, document.created_by, folder, document.sha256, clips
-        )
+        pulled = SavedModel(document.info, None, folder, clips)
     here = Workspace.of(workspace)
     warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
     return replace(pulled, warnings=warnings)
