@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
-from obygaze_features.core.schema_check import one_of, problem_of
+from obygaze_features.core.schema_check import one_of, problem_with
 
 Settings = dict[str, Any]
 
@@ -90,7 +90,7 @@ class Setting:
             return "must be text, a finite number, true, false, or a list or a table of those"
         # Numbers of NumPy are a subclass, which msgspec does not take.
         plain = float(value) if isinstance(value, float) else value
-        return problem_of(plain, self.type)
+        return problem_with(plain, self.type)
 
 
 @dataclass(frozen=True)

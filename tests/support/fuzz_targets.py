@@ -188,11 +188,11 @@ def _error_of(work: Callable[[], object]) -> ObygazeError | None:
 
 def read_document(files: Tree, folder: Path) -> None:
     """Read what store.json says of a store, without its other files."""
-    from obygaze_features.store.describing import describe, summary
+    from obygaze_features.store.describing import describe, facts_of_store
 
     store = open_store(MemoryFiles(files))
     _ = repr(store), store.recipe.title, store.feature_arrays
-    summary(store)
+    facts_of_store(store)
     _error_of(lambda: describe(store))
     _error_of(lambda: store.matrix(store.feature_arrays[0], missing="nan"))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
 
-from obygaze_features.core.commands import Session, command, option_group
+from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import count, silent
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
@@ -211,16 +211,13 @@ def _options_of_site(function: F) -> F:
 
 @command(open_site)
 @_options_of_site
-@option_group(
-    "Output",
-    click.option(
-        "--export",
-        "folder",
-        type=TypedPath(file_okay=False, path_type=Path),
-        help="Write the page as files, without videos and pictures, and end.",
-    ),
-    click.option("--no-browser", is_flag=True, help="Only print the address."),
+@click.option(
+    "--export",
+    "folder",
+    type=TypedPath(file_okay=False, path_type=Path),
+    help="Write the page as files, without videos and pictures, and end.",
 )
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
 def view(
     session: Session,
     /,
