@@ -16,31 +16,8 @@ TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv", "nut", "
 # make it open other files and addresses, text art turns any text into pictures.
 CONTAINERS = (
     *TIMED_CONTAINERS,
-    "avi",
-    "h264",
-    "hevc",
-    "vvc",
-    "m4v",
-    "mpegvideo",
-    "h263",
-    "h261",
-    "mjpeg",
-    "obu",
-    "av1",
-    "ivf",
-    "ogg",
-    "asf",
-    "gif",
-    "apng",
-    "mxf",
-    "rm",
-    "dv",
-    "gxf",
-    "vc1",
-    "yuv4mpegpipe",
-    "swf",
-    "dirac",
-    "cavsvideo",
+    *"avi h264 hevc vvc m4v mpegvideo h263 h261 mjpeg obu av1 ivf ogg asf gif apng mxf".split(),
+    *"rm dv gxf vc1 yuv4mpegpipe swf dirac cavsvideo".split(),
 )
 
 # The bytes that are read to tell the format of a picture, and the flag of a WebP that moves.
