@@ -20,11 +20,11 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
 from obygaze_models.protocols.splits import (
-    BoolArray,
     Split,
     film_pairs,
     rotated,

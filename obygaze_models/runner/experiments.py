@@ -214,7 +214,7 @@ def train(
     from obygaze_models.models.own import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
-    from obygaze_models.runner.tables import check_free, is_same_run
+    from obygaze_models.runner.tables import check_run_folder, is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, code_files, load_folder
 
@@ -235,7 +235,7 @@ def train(
     is_repeated = is_same_run(folder, inputs.identity)
     try:
         check_target(model_folder, model_folder.name, force=force or is_repeated)
-        check_free(folder, inputs.identity, force=force)
+        check_run_folder(folder, inputs.identity, force=force)
     except AlreadyThere as error:
         error.hint = (
             "train keeps a run and a model of one name: choose another, or --force"

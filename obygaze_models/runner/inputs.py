@@ -32,7 +32,7 @@ from obygaze_models.protocols.clips import (
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
-from obygaze_models.runner.features import CHOSEN, Features, read_features
+from obygaze_models.runner.features import CHOSEN, Features, read_stores
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def gather(
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
-    features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
+    features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)

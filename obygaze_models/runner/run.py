@@ -66,7 +66,12 @@ from obygaze_models.runner.scores import (
 )
 from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.summary import many_fits
-from obygaze_models.runner.tables import Run, check_free, prediction_rows, write_run
+from obygaze_models.runner.tables import (
+    Run,
+    check_run_folder,
+    prediction_rows,
+    write_run,
+)
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
@@ -90,7 +95,7 @@ def run_protocol(
         n_jobs: Processes that fit; 0 for one a core.
         watch: Makes a progress bar.
     """
-    check_free(folder, inputs.identity, force=force)
+    check_run_folder(folder, inputs.identity, force=force)
     watch = watch or _no_progress
     started = time.perf_counter()
     protocol = inputs.protocol
