@@ -6,8 +6,9 @@ one shows the frame; reading takes the nearest frame.
 
 import os
 import re
+import shlex
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,16 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
-from obygaze.films.elan import (
-    UNUSED,
-    ElanDocument,
-    TierMapping,
-    TierReport,
-    check_names,
-    notes_of,
-    read_tier_mapping,
-    write_elan,
-)
+from obygaze.films.elan import ElanDocument, write_elan
 from obygaze.films.film_rates import FilmRates
 from obygaze.films.film_segments import (
     FilmSegments,
@@ -44,18 +36,24 @@ from obygaze.films.mark_tables import (
     plain,
     read_marks,
 )
+from obygaze.films.tiers import (
+    TierMapping,
+    draft_of_tiers,
+    read_tier_mapping,
+)
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
-from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.table_mapping import write_draft
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
@@ -472,22 +470,27 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
 
 
 class ImportedSegments(ImportedManifest):
-    """A manifest of segments; `reports` says what became of each tier of ELAN files.
+    """A manifest of segments; `tiers` says what became of each tier of ELAN files.
 
     `rates` are the frame rates that were read from videos, by film.
     """
 
-    reports: tuple[TierReport, ...] = ()
+    tiers: tuple[dict[str, str], ...] = ()
     rates: Mapping[str, Fraction] = MappingProxyType({})
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return a line for each frame rate that was read from a video, and for each tier."""
-        of_rates = [
+        notes = [
             f"{film}: {frame_rate_text(rate)} frames per second, as its video"
             for film, rate in self.rates.items()
         ]
-        notes = [*of_rates, *notes_of(self.reports)]
+        # What is the same in several files is one line.
+        n_files = Counter((tier["tier"], tier["made_of"]) for tier in self.tiers)
+        is_one_file = len({tier["file"] for tier in self.tiers}) == 1
+        for (name, made_of), number in n_files.items():
+            files = "" if is_one_file else f" ({count(number, 'file')})"
+            notes.append(f"tier {name}: {made_of}{files}")
         if any(source.file.endswith(VTT) for source in self.manifest.header.sources):
             notes.append("WebVTT does not say what was watched: all of a film counts")
         return tuple(notes)
@@ -495,9 +498,7 @@ class ImportedSegments(ImportedManifest):
     @property
     def facts(self) -> dict[str, Any]:
         """Return what became of each tier."""
-        if not self.reports:
-            return {}
-        return {"tiers": [report.to_json() for report in self.reports]}
+        return {"tiers": list(self.tiers)} if self.tiers else {}
 
 
 def import_segments(
@@ -506,6 +507,7 @@ def import_segments(
     fps: Fps = None,
     *,
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
+    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     workspace: PathLike | None = None,
 ) -> ImportedManifest:
     """Read segments from ELAN, WebVTT, or a table of marks.
@@ -513,9 +515,9 @@ def import_segments(
     FILES are .eaf and .vtt, each called after its film, and tables of marks as for `manifest
     project`. What was watched is read from FILE.watched.csv beside a table.
 
-    A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
-    it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
-    All other tiers are not used. The output says what each tier is, and a mapping changes it.
+    ELAN files that `manifest export elan` wrote are read as they are, with what was corrected in
+    them. Of other files a mapping says what each tier is and what its words mean; --write-mapping
+    writes a draft of it. The output says what each tier is.
 
     Args:
         files: The files.
@@ -524,44 +526,80 @@ def import_segments(
             or lake=23.976 for one. A video is one that a manifest is linked to, or that lies beside
             the ELAN file which names it.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
+        write_mapping: Write a draft of a mapping of ELAN files that cannot be read without it, with
+            a ? for all that is to be said.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest import segments tt0108160.eaf -o marks
         obygaze manifest import segments lake.vtt pier.vtt --fps lake=25 --fps pier=23.976 -o cues
         obygaze manifest import segments segments/films.ada.csv -o ada
+        obygaze manifest import segments own.eaf --fps 25 --write-mapping tiers.toml -o own
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
-    paths = [Path(file) for file in files]
-    importer = _Importer(FilmRates(fps, workspace), _tier_mapping(mapping))
-    for path in own_tables(paths):
+    paths = own_tables([Path(file) for file in files])
+    if not isinstance(mapping, TierMapping):
+        mapping = read_tier_mapping(Path(mapping)) if mapping else TierMapping()
+    documents = {
+        path: ElanDocument(path, mapping) for path in paths if path.suffix == ELAN
+    }
+    try:
+        _check_tiers([*documents.values()], mapping)
+    except FixInput as error:
+        if write_mapping is not None:
+            given = " ".join(shlex.quote(str(file)) for file in files)
+            target = shlex.quote(str(write_mapping))
+            reread = f"obygaze manifest import segments {given} --mapping {target} -o"
+            tiers = [tier for one in documents.values() for tier in one.tiers]
+            draft = draft_of_tiers(tiers, mapping, f"{reread} {shlex.quote(name)}")
+            write_draft(write_mapping, draft, error)
+        raise
+    importer = _Importer(FilmRates(fps, workspace), mapping, documents)
+    for path in paths:
         importer.read(path)
-    importer.check()
+    importer.warnings += importer.rates.warnings()
     if not importer.clips:
-        raise _nothing_to_import(files, importer.reports)
+        raise FixInput(
+            "no annotation has times",
+            where=", ".join(map(str, files)),
+        )
     return importer.manifest(name, paths)
+
+
+def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> None:
+    """Raise one error of all tiers and words that are not known, or of names that no file has."""
+    names = {tier.name for document in documents for tier in document.tiers}
+    for table in ("tiers", "annotators"):
+        for name in getattr(mapping, table):
+            if name not in names:
+                raise FixInput(
+                    f"[{table}] of the mapping names the tier {name!r}, which no file has",
+                    hint=f"the tiers of the files: {few(sorted(names), 10)}",
+                )
+    raise_together(
+        "the tiers of these files are not known",
+        *(document.violations() for document in documents),
+        hint="--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it",
+    )
 
 
 class _Importer:
     """Collects the marks of files as the clips of a manifest."""
 
-    def __init__(self, rates: FilmRates, mapping: TierMapping) -> None:
+    def __init__(
+        self,
+        rates: FilmRates,
+        mapping: TierMapping,
+        documents: Mapping[Path, ElanDocument],
+    ) -> None:
         self.rates = rates
         self.mapping = mapping
+        self.documents = documents
         self.clips: list[Clip] = []
-        self.documents: list[ElanDocument] = []
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
         self.file_of: dict[str, Path] = {}
         self.sources = SourceFiles()
-
-    @property
-    def reports(self) -> list[TierReport]:
-        """What the import made of each tier."""
-        reports: list[TierReport] = []
-        for document in self.documents:
-            reports += document.reports()
-        return reports
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
@@ -572,11 +610,6 @@ class _Importer:
         else:
             shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
             raise FixUsage(f"expected a file named {shown}", where=str(path))
-
-    def check(self) -> None:
-        """Raise an error if the mapping names a tier, or --fps a film, that is in no file."""
-        check_names(self.mapping, self.documents)
-        self.warnings += self.rates.warnings()
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
@@ -602,8 +635,7 @@ class _Importer:
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         if path.suffix == ELAN:
-            document = ElanDocument(path, self.mapping)
-            self.documents.append(document)
+            document = self.documents[path]
             if document.media_name:
                 video = document.path.parent / document.media_name
             read: Iterator[ReadMark] = document.marks(self.warnings)
@@ -667,44 +699,23 @@ class _Importer:
         marked_concepts: set[str] = set()
         for clip in self.clips:
             marked_concepts.update(clip.concepts)
-        # What a mapping says is meant as it is.
-        unknown = unknown_concepts(
-            marked_concepts - set(self.mapping.concepts.values()), paths
-        )
+        given = self.mapping.modalities
+        unknown = unknown_concepts(marked_concepts - given.keys(), paths)
         if unknown:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
-        own = modalities_of(paths)
+        own = {**modalities_of(paths), **given}
         modality_of.update({name: own[name] for name in own if name in modality_of})
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
         manifest = Manifest(name, header, tuple(self.clips), EXTRA)
         imported = ImportedSegments(manifest, tuple(self.warnings))
-        imported.reports = tuple(self.reports)
+        tiers = []
+        for path, document in self.documents.items():
+            for tier in document.tiers:
+                facts = {"role": tier.role, "made_of": tier.made_of()}
+                tiers.append({"file": path.name, "tier": tier.name, **facts})
+        imported.tiers = tuple(tiers)
         imported.rates = self.rates_of_videos
         return imported
-
-
-def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
-    """Return a mapping of tiers; that of a file is read."""
-    if isinstance(mapping, str | Path):
-        return read_tier_mapping(Path(mapping))
-    return mapping or TierMapping()
-
-
-def _nothing_to_import(
-    files: Sequence[str | Path], reports: Sequence[TierReport]
-) -> FixInput:
-    """Return the error for files without a mark."""
-    where = ", ".join(map(str, files))
-    if any(report.role == UNUSED for report in reports):
-        return FixInput(
-            f"no tier has annotations that are used: {'; '.join(notes_of(reports))}",
-            where=where,
-            hint="--mapping FILE, which says under [tiers] what they are",
-        )
-    return FixInput(
-        "no annotation has times",
-        where=where,
-    )

@@ -21,7 +21,6 @@ from support.cli import call_obygaze
 from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
 from support.servers import need_program
 
-from obygaze.films.elan import TierMapping
 from obygaze.films.exchange import (
     export,
     export_segments,
@@ -30,6 +29,7 @@ from obygaze.films.exchange import (
 )
 from obygaze.films.film_segments import FilmSegments
 from obygaze.films.mark_tables import Segment, concept_of, read_marks
+from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -47,6 +47,11 @@ RATES = {
 # ELAN names its schema in each file.
 XSI = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
 DOCUMENT = f'<ANNOTATION_DOCUMENT {XSI} xsi:noNamespaceSchemaLocation="x">'
+# The linguistic types in a file of this program.
+OWN_TYPES = "".join(
+    f'<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{name}"/>'
+    for name in ("level", "concept", "comment", "watched")
+)
 COMMENT = 'a < b & "c" --> d'
 SEGMENTS = f"""movie_id,annotator,start_frame,end_frame,level,concepts,comment
 lake,ada,0,99,EN,,
@@ -246,14 +251,11 @@ def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
         shot</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION></TIER></ANNOTATION_DOCUMENT>""",
         encoding="utf-8",
     )
-    (clip,) = import_segments([path], "lake", 25).manifest.clips
+    mapping = TierMapping(tiers={"Carla": "levels", "note": "comments"})
+    (clip,) = import_segments([path], "lake", 25, mapping=mapping).manifest.clips
     # 3 s to 3.99 s at 25 frames per second; the second annotation has no end.
     assert (clip.extra["annotator"], clip.extra["start_frame"]) == ("Carla", "75")
     assert (clip.extra["end_frame"], clip.level) == ("99", "HN")
-    # The tier of notes is not used, unless a mapping says that it has comments.
-    assert clip.extra["comment"] == ""
-    mapping = TierMapping(tiers={"note": "comments"})
-    (clip,) = import_segments([path], "lake", 25, mapping=mapping).manifest.clips
     assert clip.extra["comment"] == "Wide shot"
 
 
@@ -618,7 +620,7 @@ def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(
         {
         tier("notes", "comment", reference("a3", "a2", "from the balcony"), "concepts")
     }
-        </ANNOTATION_DOCUMENT>"""
+        {OWN_TYPES}</ANNOTATION_DOCUMENT>"""
     path = tmp_path / "lake.eaf"
     path.write_text(document)
     (clip,) = import_segments([path], "marks", 24).manifest
@@ -689,7 +691,7 @@ def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
     path = tmp_path / "lake.eaf"
     path.write_text(
         f"{DOCUMENT}<HEADER/><TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
-        "</ANNOTATION_DOCUMENT>"
+        f"{OWN_TYPES}</ANNOTATION_DOCUMENT>"
     )
     call_obygaze(
         *("manifest", "import", "segments", path, "--fps", "24", "-o", "seen"),
