@@ -40,7 +40,7 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of_clip
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, own_columns
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     Span,
@@ -115,6 +115,7 @@ class Site:
             "films": films,
             "clips": [self._entry(clip) for clip in self.shown.values()],
             "view": self._view,
+            "rows": self._rows,
             "run": run_facts(self.run) if self.run else None,
             "changed": changed,
             "annotator": self.marks.annotator if self.marks else None,
@@ -213,7 +214,7 @@ class Site:
         """Return the scores of a cell of the run, and what the run says of the model."""
         if self.run is None:
             raise FixUsage("there are no scores without a run", hint="--run RUN")
-        return cell_facts(self.run, cell)
+        return cell_facts(self.run, cell, self._rows)
 
     def clip(self, clip_id: str) -> Document:
         """Return a clip: its facts, why the model decided as it did, and similar clips."""
@@ -384,6 +385,11 @@ class Site:
                 return ""
         return name.replace("_", " ")
 
+    @property
+    def _rows(self) -> str:
+        """What the rows of the manifest are called: several annotators have rows of one clip."""
+        return "rows" if "annotator" in self.manifest.columns else "clips"
+
     @cached_property
     def shown(self) -> dict[str, Clip]:
         """The clips by id; in the blind arm without labels, and no segments of annotators."""
@@ -405,6 +411,7 @@ class Site:
     def _entry(self, clip: Clip) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
         start, end = self._places.get(clip.clip_id, (None, None))
+        own = own_columns(clip.extra)
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,
@@ -415,6 +422,7 @@ class Site:
             "concepts": clip.concepts,
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
+            "own": [[name, clip.extra[name]] for name in own if clip.extra[name]],
         }
 
     def _title(self, film: str) -> str:

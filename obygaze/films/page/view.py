@@ -78,6 +78,12 @@ def open_site(
     opened_workspace = Workspace.of(workspace)
     scored = None
     if run:
+        models = opened_workspace.names("models")
+        if str(run) in models and str(run) not in opened_workspace.names("runs"):
+            raise FixUsage(
+                f"{run} is a model, not a run of an experiment",
+                hint=_way_to_scores(str(run), manifest or "MANIFEST"),
+            )
         scored = read_run(run, workspace=workspace)
     own_manifest = None
     if scored:
@@ -100,7 +106,7 @@ def open_site(
         words = ["obygaze", "view", str(own_manifest), "--run", str(run)]
         raise FixUsage(
             f"{clips.name} is not the manifest of the run, which is {made_from}",
-            hint=shlex.join(words),
+            hint=f"{shlex.join(words)}; or {_way_to_scores('MODEL', clips.name)}",
         )
     if scored:
         _refuse_other_clips(scored, clips)
@@ -123,6 +129,15 @@ def open_site(
         store=used,
         model=model,
         segments=segments,
+    )
+
+
+def _way_to_scores(model: str, clips: PathLike) -> str:
+    """Return the commands that make the scores of clips that no run tested, and show them."""
+    name = shlex.quote(str(clips))
+    return (
+        f"obygaze models predict {shlex.quote(model)} {name} -o scores.csv, then obygaze manifest"
+        f" export vtt {name} --predictions scores.csv, which players show along the film"
     )
 
 

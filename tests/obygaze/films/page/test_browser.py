@@ -527,6 +527,8 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     browser: Any, tmp_path: Path
 ) -> None:
     page = films(tmp_path)
+    clips = [replace(clip, extra={"mood": "tense"}) for clip in page.manifest]
+    page = replace(page, manifest=page.manifest.with_clips(clips))
     folder = tmp_path / "page"
     export(page, folder)
     names = {path.name for path in folder.iterdir()}
@@ -540,6 +542,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     browser.get_log("browser")
     open_page(browser, (folder / "index.html").as_uri(), "films")
     assert "10 of 10 clips" in text(browser, "#n-clips")
+    assert "mood: tense" in text(browser, ".card")
     go(browser, film="lake", t=1.2)
     wait(lambda: text(browser, "#time") == "0:00:01.200")
     wait(lambda: "clip lake-001: S sure; Look" in text(browser, "#here"))
@@ -550,6 +553,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     )
     go(browser, clip="lake-001")
     wait(lambda: browser.title.startswith("lake-001"))
+    assert text(browser, "#clip-facts").endswith("S sure: Look; mood: tense")
     assert {urlsplit(url).scheme for url in requests_of(browser)} == {"file"}
     # It has no pictures: none is asked for, and none is drawn as an empty frame.
     assert browser.get_log("browser") == []

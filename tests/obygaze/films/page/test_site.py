@@ -467,8 +467,30 @@ def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
     assert caught.value.message == (
         "myfilms is not the manifest of the run, which is made-up"
     )
-    assert caught.value.hint == "obygaze view made-up --run r"
+    scores = "obygaze models predict MODEL myfilms -o scores.csv"
+    way = "obygaze manifest export vtt myfilms --predictions scores.csv"
+    assert caught.value.hint == (
+        f"obygaze view made-up --run r; or {scores}, then {way}, which players show along the film"
+    )
+    (tmp_path / "models" / "ridge").mkdir(parents=True)
+    with pytest.raises(FixUsage, match="ridge is a model, not a run") as caught:
+        open_site("myfilms", run="ridge", workspace=tmp_path)
+    assert "obygaze models predict ridge myfilms" in str(caught.value.hint)
     assert open_site("made-up", run="r", workspace=tmp_path).run is not None
+
+
+def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
+    """A manifest of one's own labels had a page that showed none of them."""
+    extra = {"framerate": "25", "mood": "tense", "shots": "", "fold:mine": "1"}
+    clip = Clip("lake-1", "lake", extra={**extra, "annotator": "ada"})
+    manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
+    page = Site(Workspace(tmp_path), manifest)
+    overview = page.overview()
+    assert overview["clips"][0]["own"] == [["mood", "tense"]]
+    assert page.clip("lake-1")["own"] == [["mood", "tense"]]
+    # Rows of annotators are not counted as clips.
+    assert overview["rows"] == "rows"
+    assert site(tmp_path, [clip]).overview()["rows"] == "clips"
 
 
 def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
