@@ -128,7 +128,7 @@ class AnnotatorPair:
         return pooled, pooled
 
 
-def pair_of(
+def annotator_pair(
     first: Sequence[str],
     second: Sequence[str],
     *,
@@ -173,7 +173,7 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
                 if row.labelled and other_row.labelled:
                     levels.append(row.level)
                     other_levels.append(other_row.level)
-            pair = pair_of(levels, other_levels, movie_id=film, annotators=names)
+            pair = annotator_pair(levels, other_levels, movie_id=film, annotators=names)
             pairs.append(pair)
     return pairs
 

@@ -14,8 +14,14 @@ from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from obygaze.films.film_segments import FilmSegments, ReadMark
-from obygaze.films.mark_tables import WATCHED, Segment, concept_of, plain
+from obygaze.films.mark_tables import (
+    WATCHED,
+    FilmSegments,
+    ReadMark,
+    Segment,
+    concept_of,
+    plain,
+)
 from obygaze.films.tiers import OWN_TYPES, UNUSED, Annotation, Tier, TierMapping
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput

@@ -18,17 +18,17 @@ from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import ElanDocument, write_elan
-from obygaze.films.film_rates import FilmRates
-from obygaze.films.film_segments import (
-    FilmSegments,
-    ReadMark,
+from obygaze.films.film_rates import (
+    FilmRates,
     compare_with_video,
     video_of_film,
 )
 from obygaze.films.mark_tables import (
     WATCHED,
+    FilmSegments,
     Fps,
     GivenRates,
+    ReadMark,
     Segment,
     SourceFiles,
     concept_of,
@@ -240,7 +240,9 @@ def _identity_of(row: TableRow, clip: Clip) -> Identity:
     )
 
 
-def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
+def exported_files(
+    films: Sequence[FilmSegments], kind: str, folder: Path
+) -> dict[Path, bytes]:
     """Return the files of films with their contents, for ELAN or as WebVTT."""
     files: dict[Path, bytes] = {}
     for film in films:
@@ -408,7 +410,7 @@ def export_segments(
         else:
             changed = _changed_since_run(table, marked)
     of_rates = tuple(rates.warnings())  # refuses before anything is written
-    files = export(films, kind, Path(folder))
+    files = exported_files(films, kind, Path(folder))
     if not files:
         raise FixInput(
             "nothing to export: there is only time that was watched",

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze.films.clip_spans import equal_clips, read_clips, where_films_end
+from obygaze.films.clip_spans import equal_clips, read_clip_spans, where_films_end
 from obygaze.films.film_rates import FilmRates
 from obygaze.films.mark_tables import Fps, Marks, Segment, read_marks
 from obygaze.films.projection import (
@@ -210,7 +210,7 @@ def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:
     """Return the clips of a table, or those of a length."""
     if isinstance(cut, Fraction):
         return equal_clips(marks, cut)
-    return read_clips(cut, marks)
+    return read_clip_spans(cut, marks)
 
 
 def _films_without_clips(

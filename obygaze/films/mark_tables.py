@@ -10,13 +10,14 @@ Names and comments are one line: a line break is a blank. The marks of an annota
 one file: the same name in two files may be two people.
 """
 
+import math
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -51,7 +52,7 @@ TIME_COLUMNS = ("start_s", "end_s")
 MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
 NAME_FORM = "a name without blanks around it"
-SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
+FILM_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
 
 
 Fps: TypeAlias = Annotated[
@@ -157,6 +158,36 @@ class Marks:
         if rate is None:
             raise _unknown_rate(film)
         return rate
+
+
+@dataclass(frozen=True)
+class FilmSegments:
+    """The segments of one film, and the file of the film where it is known."""
+
+    movie_id: str
+    fps: Fraction
+    video: Path | None = None
+    segments: list[Segment] = field(default_factory=list)
+
+    def ms(self, frame: int) -> int:
+        """Return the first whole millisecond at which a frame is shown."""
+        return math.ceil(1000 * frame / self.fps)
+
+    @property
+    def marks(self) -> list[Segment]:
+        """The segments that say more than that they were watched."""
+        return [segment for segment in self.segments if not segment.is_watched]
+
+
+class ReadMark(NamedTuple):
+    """A mark in a file of another program, in seconds; level and comment may be empty."""
+
+    annotator: str
+    start_s: Fraction
+    end_s: Fraction
+    level: str = ""
+    concepts: tuple[str, ...] = ()
+    comment: str = ""
 
 
 def plain(text: str) -> str:
@@ -269,7 +300,7 @@ def _seen_in_marks(
     return seen
 
 
-def read_segments(path: Path, data: bytes | None = None) -> Marks:
+def read_mark_table(path: Path, data: bytes | None = None) -> Marks:
     """Return the segments of one table, without what is beside it.
 
     `data` are the bytes of the file, where they were read before.
@@ -419,8 +450,8 @@ def _frames_of(row: TableRow, rates: Mapping[str, Fraction]) -> tuple[int, int] 
     """Return the first and the last frame of a row, from its times where it has no frames."""
     if "start_frame" in row.cells or "start_s" not in row.cells:
         return row.frames()
-    start = row.matching("start_s", SECONDS, "a time in seconds")
-    end = row.matching("end_s", SECONDS, "a time in seconds")
+    start = row.matching("start_s", FILM_SECONDS, "a time in seconds")
+    end = row.matching("end_s", FILM_SECONDS, "a time in seconds")
     if start is None or end is None:
         return None
     rate = rates.get(row["movie_id"])

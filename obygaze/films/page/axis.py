@@ -96,7 +96,7 @@ class FilmAxis:
         return places
 
 
-def axis_of(
+def film_axis(
     times: FilmTimes,
     boundaries_of: Callable[[str], NDArray[np.float64] | None],
     rate_of: Callable[[str], Fraction | None],

@@ -50,7 +50,7 @@ def open_site(
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Site:
-    """Return the page of a manifest, for `server_of` or `export`.
+    """Return the page of a manifest, for `server_of` or `export_page`.
 
     Args:
         manifest: The clips, or a folder of films, of which a manifest is made. The default is those
@@ -249,7 +249,7 @@ def view(
         obygaze view films --annotate ada --blind
         obygaze view films --run honest --export page
     """
-    from obygaze.films.page.export import export
+    from obygaze.films.page.export import export_page
     from obygaze.films.page.routes import server_of
 
     console = session.console
@@ -257,7 +257,7 @@ def view(
     if site.marks is not None and not site.has_concepts:
         console.note(f"{site.manifest.name} has no concepts: marks have levels only")
     if folder is not None:
-        export(site, folder)
+        export_page(site, folder)
         index = str(folder / "index.html")
         console.show({"page": index}, index)
         return

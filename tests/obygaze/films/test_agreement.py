@@ -25,9 +25,9 @@ from obygaze.films.agreement import (
     Agreement,
     AnnotatorPair,
     agreement,
+    annotator_pair,
     mean_of_groups,
     p_value,
-    pair_of,
     pairs_of,
     shuffled_tables,
 )
@@ -44,7 +44,7 @@ DISTANCES = {
     ("HN", "S"): 0.7,
     ("NS", "S"): 0.3,
 }
-BY_HAND = pair_of(["EN", "HN", "NS", "S"], ["EN", "NS", "NS", "EN"])
+BY_HAND = annotator_pair(["EN", "HN", "NS", "S"], ["EN", "NS", "NS", "EN"])
 
 labelings = st.lists(
     st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)), min_size=1, max_size=60
@@ -82,7 +82,7 @@ def test_without_ns_by_hand() -> None:
 
 def test_the_golden_pair() -> None:
     case = json.loads(golden("projection", "g12_gamma_by_hand.json").read_text("utf-8"))
-    pair, expected = pair_of(case["u"], case["v"]), case["expect"]
+    pair, expected = annotator_pair(case["u"], case["v"]), case["expect"]
     assert pair.observed == pytest.approx(expected["observed"], abs=1e-11)
     for null, values in expected["all"].items():
         assert pair.expected(null) == pytest.approx(values["expected"], abs=1e-11)
@@ -95,13 +95,13 @@ def test_the_golden_pair() -> None:
 
 
 def test_perfect_agreement_is_one_under_every_null() -> None:
-    pair = pair_of(["EN", "S", "HN"], ["EN", "S", "HN"])
+    pair = annotator_pair(["EN", "S", "HN"], ["EN", "S", "HN"])
     assert [pair.gamma(null) for null in NULLS] == [1.0, 1.0, 1.0]
     assert pair.alpha == 1.0
 
 
 def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
-    pair = pair_of(["EN", "EN"], ["EN", "EN"])
+    pair = annotator_pair(["EN", "EN"], ["EN", "EN"])
     assert [pair.gamma(null) for null in NULLS] == [1.0, None, None]
     assert pair.alpha is None
     document = agreement([pair], permutations=10)
@@ -112,7 +112,7 @@ def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
 
 
 def test_without_clips_there_is_nothing() -> None:
-    pair = pair_of(["NS"], ["S"]).without_ns()
+    pair = annotator_pair(["NS"], ["S"]).without_ns()
     assert (pair.n, pair.observed, pair.expected("uniform"), pair.alpha) == (
         0,
         None,
@@ -126,14 +126,14 @@ def test_without_clips_there_is_nothing() -> None:
 
 def test_lists_of_other_lengths_are_refused() -> None:
     with pytest.raises(FixInput, match="got 3 and 2 levels"):
-        pair_of(["EN", "EN", "S"], ["EN", "S"])
+        annotator_pair(["EN", "EN", "S"], ["EN", "S"])
 
 
 @settings(max_examples=100)
 @given(labelings)
 def test_own_is_weighted_cohens_kappa(labels: list[tuple[str, str]]) -> None:
     cohens_kappa = pytest.importorskip("statsmodels.stats.inter_rater").cohens_kappa
-    pair = pair_of(*zip(*labels, strict=True))
+    pair = annotator_pair(*zip(*labels, strict=True))
     for each in (pair, pair.without_ns()):
         if each.gamma("own") is not None:
             kappa = cohens_kappa(
@@ -152,7 +152,7 @@ def test_alpha_is_krippendorffs(labels: list[tuple[str, str]]) -> None:
         return np.abs(one - other)
 
     position = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
-    pair = pair_of(*zip(*labels, strict=True))
+    pair = annotator_pair(*zip(*labels, strict=True))
     if pair.alpha is not None:
         data = np.array(
             [
@@ -170,7 +170,7 @@ def test_expected_disorder_is_the_mean_over_every_way_to_answer(
     labels: list[tuple[str, str]],
 ) -> None:
     first, second = zip(*labels, strict=True)
-    pair = pair_of(first, second)
+    pair = annotator_pair(first, second)
 
     def mean(ones: Any, others: Any) -> float:
         apart = [
@@ -202,8 +202,8 @@ def every_labeling(
 @pytest.mark.parametrize("null", NULLS)
 def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> None:
     labels = (["EN", "HN", "S", "S"], ["EN", "EN", "S", "HN"])
-    pair = pair_of(*labels)
-    others = [pair_of(*both).observed for both in every_labeling(labels, null)]
+    pair = annotator_pair(*labels)
+    others = [annotator_pair(*both).observed for both in every_labeling(labels, null)]
     exact = sum(other <= (pair.observed or 0) for other in others) / len(others)
     m = 20_000
     p = p_value([pair], null, permutations=m)
@@ -213,20 +213,20 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
 
 def test_p_values_are_as_small_as_they_can_be_where_chance_never_agrees() -> None:
     labels = ["EN", "HN", "NS", "S"] * 20
-    pair = pair_of(labels, labels)
+    pair = annotator_pair(labels, labels)
     assert [p_value([pair], null, permutations=99) for null in NULLS] == [0.01] * 3
 
 
 def test_where_every_draw_is_the_same_p_is_one() -> None:
     # A constant labeling cannot be shuffled into another: ties count as agreeing as well.
-    pair = pair_of(["EN", "EN", "S"], ["EN", "EN", "EN"])
+    pair = annotator_pair(["EN", "EN", "S"], ["EN", "EN", "EN"])
     assert p_value([pair], "own", permutations=50) == 1.0
 
 
 def test_the_p_value_of_the_mean_counts_films_together() -> None:
     labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
-    one = pair_of(*labels, movie_id="one")
-    ten = [pair_of(*labels, movie_id=f"film{i}") for i in range(10)]
+    one = annotator_pair(*labels, movie_id="one")
+    ten = [annotator_pair(*labels, movie_id=f"film{i}") for i in range(10)]
     single, together = (
         p_value(films, "own", permutations=999) for films in ([one], ten)
     )
@@ -237,10 +237,10 @@ def test_the_p_value_of_the_mean_counts_films_together() -> None:
 def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
     good, bad = ["EN", "S", "HN"], ["S", "EN", "HN"]
     pairs = [
-        pair_of(good, good, movie_id="a"),
-        pair_of(good, bad, movie_id="b", annotators=("x", "y")),
-        pair_of(good, good, movie_id="b", annotators=("x", "z")),
-        pair_of(good, bad, movie_id="b", annotators=("y", "z")),
+        annotator_pair(good, good, movie_id="a"),
+        annotator_pair(good, bad, movie_id="b", annotators=("x", "y")),
+        annotator_pair(good, good, movie_id="b", annotators=("x", "z")),
+        annotator_pair(good, bad, movie_id="b", annotators=("y", "z")),
     ]
     low = 1 - (2 / 3) / 0.425
     expected = (1 + (low + 1 + low) / 3) / 2
@@ -316,7 +316,7 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> Non
         n_samples=len(samples),
         sampler=Replayed(samples),
     )
-    pair = pair_of(*labels)
+    pair = annotator_pair(*labels)
     # It computes in single precision.
     assert result.observed_disorder == pytest.approx(pair.observed, abs=1e-6)
     assert result.expected_disorder == pytest.approx(pair.expected(null), abs=1e-6)
@@ -532,7 +532,7 @@ def test_a_clip_without_a_label_is_called_so_for_each_annotator(tmp_path: Path) 
 
 
 def test_9999_draws_unless_others_are_asked_for() -> None:
-    pairs = [pair_of(["EN", "S", "HN", "S"], ["EN", "S", "S", "HN"])]
+    pairs = [annotator_pair(["EN", "S", "HN", "S"], ["EN", "S", "S", "HN"])]
     measures = agreement(pairs)
     assert (measures["permutations"], measures["seed"]) == (9999, 0)
     expected = p_value(pairs, "own", 9999)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from obygaze.films.exchange import (
-    export,
+    exported_files,
     import_segments,
 )
-from obygaze.films.film_segments import FilmSegments
-from obygaze.films.mark_tables import Segment
+from obygaze.films.mark_tables import FilmSegments, Segment
 from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput
 
@@ -98,7 +97,7 @@ def test_a_mapping_says_what_each_tier_is(tmp_path: Path) -> None:
 def test_a_tier_that_was_added_to_a_file_of_ours_is_asked_for(tmp_path: Path) -> None:
     """It was left out; what it is, only its author can say."""
     film = FilmSegments("lake", Fraction(25), None, [Segment("lake", "ada", 0, 9, "S")])
-    ((path, data),) = export([film], "elan", tmp_path).items()
+    ((path, data),) = exported_files([film], "elan", tmp_path).items()
     tier = '<TIER TIER_ID="mine" LINGUISTIC_TYPE_REF="own"><ANNOTATION>'
     tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="a9" TIME_SLOT_REF1="ts1"'
     tier += ' TIME_SLOT_REF2="ts2"><ANNOTATION_VALUE>S</ANNOTATION_VALUE>'
@@ -138,7 +137,7 @@ def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
     """The tier of comments was read as one of levels: each comment became a mark of its own."""
     segment = Segment("lake", "ada", 25, 49, "HN", ("Look",), comment)
     film = FilmSegments("lake", Fraction(25), None, [segment])
-    ((path, data),) = export([film], "elan", tmp_path).items()
+    ((path, data),) = exported_files([film], "elan", tmp_path).items()
     path.write_bytes(data)
     (clip,) = import_segments([path], "marks", 25).manifest
     assert (clip.level, clip.concepts) == ("HN", ("Look",))
@@ -157,7 +156,7 @@ def test_a_concept_with_a_comma_comes_back_as_one(tmp_path: Path, concept: str) 
     pytest.importorskip("pympi")
     segment = Segment("lake", "ada", 0, 9, "S", (concept, "Body"))
     film = FilmSegments("lake", Fraction(10), segments=[segment])
-    for path, data in export([film], "elan", tmp_path).items():
+    for path, data in exported_files([film], "elan", tmp_path).items():
         path.write_bytes(data)
     imported = import_segments([tmp_path / "lake.eaf"], "back", 10).manifest
     assert [clip.concepts for clip in imported] == [(concept, "Body")]

@@ -22,13 +22,12 @@ from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_fo
 from support.servers import need_program
 
 from obygaze.films.exchange import (
-    export,
     export_segments,
+    exported_files,
     films_of,
     import_segments,
 )
-from obygaze.films.film_segments import FilmSegments
-from obygaze.films.mark_tables import Segment, concept_of, read_marks
+from obygaze.films.mark_tables import FilmSegments, Segment, concept_of, read_marks
 from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.frame_rate import frame_rate
@@ -136,7 +135,7 @@ def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) 
     segments = [
         Segment("film", "ada", first, first, "S", ("Body",)) for first in starts
     ]
-    (path, data), *_ = export(
+    (path, data), *_ = exported_files(
         [FilmSegments("film", RATES[shown], None, segments)], kind, tmp_path
     ).items()
     path.write_bytes(data)

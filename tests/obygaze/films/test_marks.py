@@ -33,12 +33,12 @@ from support.run_tables import Clips, MadeCell, made_run
 from support.videos import write_video
 
 from obygaze.films import marks as marks_module
-from obygaze.films.mark_tables import read_segments
+from obygaze.films.mark_tables import read_mark_table
 from obygaze.films.marks import (
     MarkTable,
     Outdated,
+    WatchedTable,
 )
-from obygaze.films.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip
 
@@ -77,7 +77,7 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
         **{"when": saved["when"], "mark": mark(1)["mark"]},
         **{"framerate": "", "start_s": "", "end_s": ""},
     }
-    assert [one.concepts for one in read_segments(marks.path).segments] == [
+    assert [one.concepts for one in read_mark_table(marks.path).segments] == [
         ("Look", "Body")
     ]
 
@@ -400,7 +400,7 @@ def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
 def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
     marks.save(mark(1))
     assert os.access(marks.path, os.R_OK)
-    assert [one.annotator for one in read_segments(marks.path).segments] == [
+    assert [one.annotator for one in read_mark_table(marks.path).segments] == [
         segment(0, 1).annotator
     ]
 

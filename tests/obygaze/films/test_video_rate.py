@@ -10,7 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.film_segments import video_rate
+from obygaze.films.film_rates import video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)

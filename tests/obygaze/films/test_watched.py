@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from obygaze.films.watched import WatchedTable
+from obygaze.films.marks import WatchedTable
 from obygaze_features.core.errors import FixInput
 
 HEADER = "movie_id,annotator,start_frame,end_frame,level,concepts"

@@ -37,7 +37,7 @@ from support.film_pages import film_clips, segment, served, site
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
-from obygaze.films.page.export import export
+from obygaze.films.page.export import export_page
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import leading_page
 from obygaze_features.core.errors import AlreadyThere
@@ -530,7 +530,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     clips = [replace(clip, extra={"mood": "tense"}) for clip in page.manifest]
     page = replace(page, manifest=page.manifest.with_clips(clips))
     folder = tmp_path / "page"
-    export(page, folder)
+    export_page(page, folder)
     names = {path.name for path in folder.iterdir()}
     assert names == {"index.html", "page.css", "page.js", "data.js"}
     data = (folder / "data.js").read_text("utf-8")
@@ -560,7 +560,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     assert browser.find_elements("css selector", ".card img, .blank") == []
     (folder / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
-        export(page, folder)
+        export_page(page, folder)
     assert (folder / "thesis.txt").read_text("utf-8") == "mine"
 
 
