@@ -10,7 +10,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "doctor": (
         "obygaze.doctor:doctor",
-        "Show versions, codecs, caches, leftovers, and what is missing.",
+        "Show versions, devices, leftovers, and what is missing.",
         "Start here",
     ),
     "manifest": (

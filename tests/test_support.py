@@ -16,7 +16,7 @@ from support.kills import kill_at
 from support.servers import free_port, need_program, wait_for_port, wait_until
 from support.videos import encode_video, write_video
 
-from obygaze_features.video import DecodeJob, DecodePool, View
+from obygaze_features.video import DecodeJob, DecodePool, PictureView
 
 # Skipped and Failed are what pytest raises; neither is an Exception.
 SKIPPED, FAILED = pytest.skip.Exception, pytest.fail.Exception
@@ -93,7 +93,9 @@ def test_a_fork_of_a_process_that_has_started_decode_workers_starts_its_own(
 
     def decode() -> None:
         with DecodePool(1) as pool:
-            assert pool.submit(DecodeJob(path, (View(1),))).result().error is None
+            assert (
+                pool.submit(DecodeJob(path, (PictureView(1),))).result().error is None
+            )
 
     decode()
     assert not kill_at(10**9, decode)

@@ -28,12 +28,12 @@ Read = Callable[[str, int], Sequence[Pixels]]
 def _obygaze() -> Read:
     from obygaze_features.video.container import av
     from obygaze_features.video.decode import decode_clip
-    from obygaze_features.video.decoded_clip import View
+    from obygaze_features.video.decoded_clip import PictureView
 
     av()
 
     def read(path: str, count: int) -> Sequence[Pixels]:
-        return list(decode_clip(path, View(count)).pictures)
+        return list(decode_clip(path, PictureView(count)).pictures)
 
     return read
 

@@ -134,26 +134,33 @@ def audit_levels(
 
 @done_in("obygaze.audits.reliability")
 def audit_reliability(
-    source: TextSource,
+    source: TextSource | Manifest,
     *,
-    raters: str | Sequence[str],
+    raters: str | Sequence[str] | None = None,
+    column: str | None = None,
     cluster: str | Sequence[str] | None = None,
+    workspace: str | Path | None = None,
 ) -> ReliabilityAudit:
     """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
 
     The table has a row for each item and a column of numbers for each rater. Items that not all
     raters have rated are left out. Krippendorff's alpha of the same numbers is beside it.
+    In a manifest, rows of several annotators may have the numbers in one column. Two words, such
+    as yes and no, are numbers too.
 
     Args:
-        source: A table.
-        raters: The columns of the raters, or of the prompts.
+        source: A table, or a manifest.
+        raters: The columns of the raters, or of the prompts; with `column`, annotators.
+        column: The column of a manifest in which each annotator has rated the clips.
         cluster: The columns of the film or image; by default each item is its own cluster.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_reliability("ratings.csv", raters="ada,ben,cleo", cluster="film")
 
     Commands:
         obygaze audit reliability ratings.csv --raters ada,ben,cleo --cluster film
+        obygaze audit reliability films --column Rating --cluster movie_id
         obygaze audit reliability prompts.csv --raters 'a photo,an image,a picture' --json
     """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,10 @@ from obygaze.audits.texts import (
     read_records,
     source_name,
 )
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import clips_of_rows
 
 if TYPE_CHECKING:
     from obygaze_models.evaluation.bootstrap import Interval as BootstrappedInterval
@@ -81,13 +85,22 @@ class ReliabilityAudit(Audit):
 
 
 def audit_reliability(
-    source: TextSource,
+    source: TextSource | Manifest,
     *,
-    raters: str | Sequence[str],
+    raters: str | Sequence[str] | None = None,
+    column: str | None = None,
     cluster: str | Sequence[str] | None = None,
+    workspace: str | Path | None = None,
 ) -> ReliabilityAudit:
     """Measure whether several raters or prompts measure one thing: Cronbach's alpha."""
     names = column_names(raters)
+    if column is None and not names:
+        raise FixUsage(
+            "expected the columns of the raters, or the column that annotators filled in",
+            hint="--raters ada,ben of a table, or --column Rating of a manifest with annotators",
+        )
+    records, title, annotators = _records_of(source, column, workspace)
+    names = names or annotators
     if len(names) < 2:
         raise FixInput(
             f"expected at least two raters, got {len(names)}", hint="--raters ada,ben"
@@ -97,7 +110,7 @@ def audit_reliability(
     n_incomplete = 0
     cluster_columns = column_names(cluster)
     needed = (*names, *cluster_columns)
-    for record in read_records(source, needed, hint="--raters, --cluster"):
+    for record in read_records(records, needed, hint="--raters, --cluster"):
         numbers = [_number(record.cells[name], name, record.where) for name in names]
         rated = [number for number in numbers if number is not None]
         if len(rated) < len(names):
@@ -108,15 +121,69 @@ def audit_reliability(
     if len(rows) < 2:
         raise FixInput(
             f"expected at least two items that all raters have rated, got {len(rows)}",
-            where=source_name(source),
+            where=title,
         )
     return reliability_of(
         np.array(rows),
         names,
         clusters,
-        source=source_name(source),
+        source=title,
         n_incomplete=n_incomplete,
     )
+
+
+def _records_of(
+    source: TextSource | Manifest, column: str | None, workspace: str | Path | None
+) -> tuple[TextSource, str, tuple[str, ...]]:
+    """Return a table with a column for each rater, its title, and the annotators of a manifest."""
+    if isinstance(source, Manifest):
+        manifest = source
+    elif not isinstance(source, str | Path):
+        return source, source_name(source), ()
+    else:
+        path = Path(source)
+        is_table = path.exists() or path.suffix not in ("", ".toml")
+        if is_table and column is None:
+            return source, source_name(source), ()
+        manifest = read_manifest(source, workspace=workspace)
+    if column is None:
+        return [_cells(clip) for clip in manifest], manifest.name, ()
+    rows, annotators = _rated_clips(manifest, column)
+    return rows, f"{manifest.name}, {column}", annotators
+
+
+def _cells(clip: Clip) -> dict[str, str]:
+    return {"clip_id": clip.clip_id, "movie_id": clip.movie_id, **clip.extra}
+
+
+def _rated_clips(
+    manifest: Manifest, column: str
+) -> tuple[list[dict[str, str]], tuple[str, ...]]:
+    """Return a row for each clip with a column for each annotator, and the annotators."""
+    clips = [clip for clip in manifest if clip.values(column)]
+    words = sorted({"|".join(clip.values(column)) for clip in clips})
+    # The alphas of two words are the same, whatever their numbers.
+    number_of = (
+        {word: str(n) for n, word in enumerate(words)} if len(words) == 2 else {}
+    )
+    annotators: dict[str, None] = {}
+    rows = []
+    for rows_of_clip in clips_of_rows(clips):
+        cells = _cells(rows_of_clip[0])
+        for clip in rows_of_clip:
+            annotator = clip.extra.get("annotator", "").strip()
+            if not annotator or annotator in cells:
+                raise FixInput(
+                    f"expected a row of each annotator, got {annotator!r} again",
+                    where=f"{manifest.name}: {clip.clip_id}",
+                    hint="--raters names the columns, if each annotator has a column",
+                )
+            word = "|".join(clip.values(column))
+            cells[annotator] = number_of.get(word, word)
+            annotators[annotator] = None
+        rows.append(cells)
+    everyone = dict.fromkeys(annotators, "")
+    return [{**everyone, **cells} for cells in rows], tuple(sorted(annotators))
 
 
 def reliability_of(

@@ -7,7 +7,6 @@ from typing import Any
 
 from obygaze.audits.figure import Plot, save_plot
 from obygaze_features.core.console import table as aligned
-from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_bytes, write_new
 
 
@@ -84,12 +83,11 @@ class DrawnAudit(Audit):
         Args:
             table: The CSV file for the table, at full precision.
             force: Replace files that have other contents.
-            figure: The figure: PATH.svg and PATH.png.
+            figure: Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.
         """
         written = super().write(table=table, force=force)
         if figure is not None:
-            stem = figure_stem(Path(figure))
-            written += save_plot(self.plot(), stem, force=force)
+            written += save_plot(self.plot(), Path(figure), force=force)
         return written
 
 

@@ -9,8 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, NotFound, near
 from obygaze_features.core.tables import read_table
 
 WordLists = Mapping[str, frozenset[str]]

@@ -16,6 +16,7 @@ each pair of levels occurs. So chance is simulated by random tables of these cou
 the distribution is the same, and the cost does not grow with the number of clips.
 """
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from obygaze.films.labels import (
     Tables,
     project_tables,
     table_names,
+    table_path,
 )
 from obygaze.films.mark_tables import Fps
 from obygaze.films.projection import (
@@ -43,10 +45,10 @@ from obygaze.films.projection import (
     threshold_text,
 )
 from obygaze_features.core.console import few, table
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.model import LEVELS, own_columns
 
 Ints = NDArray[np.int64]
 Values = dict[str, float | None]
@@ -306,6 +308,7 @@ def measure_agreement(
 ) -> Agreement:
     """Measure the agreement of the annotators."""
     share = as_threshold(threshold)
+    _refuse_ratings(segments, workspace)
     projected = project_tables(segments, clips, every, fps, share, workspace)
     pairs = pairs_of(projected.projection, projected.spans)
     if not any(pair.n for pair in pairs):
@@ -324,6 +327,25 @@ def measure_agreement(
     assumed = projected.projection.assumed
     warnings = (*projected.warnings, *_films_of_one_annotator(projected, pairs))
     return Agreement(share, measures, warnings, assumed)
+
+
+def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
+    """Raise an error for a manifest without levels, which may have ratings."""
+    for name in table_names(segments):
+        path = table_path(name, workspace).with_suffix(".toml")
+        if not path.is_file():
+            continue
+        manifest = read_manifest(path)
+        own = own_columns(manifest.columns)
+        if own and not any(clip.level for clip in manifest):
+            options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
+            if "annotator" in manifest.columns:
+                options = f"--column {' or '.join(map(shlex.quote, own))}"
+            raise FixInput(
+                "agreement is measured on levels, and no clip has one",
+                where=manifest.name,
+                hint=f"obygaze audit reliability {shlex.quote(manifest.name)} {options}",
+            )
 
 
 def _films_of_one_annotator(

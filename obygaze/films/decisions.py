@@ -14,12 +14,12 @@ from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
+from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
-    metric_name,
     value_text,
     without_value,
 )
@@ -192,7 +192,7 @@ class Explainer:
             raise NotFound(f"no features of {clip_id}")
         x = as_float32(rows.values).astype(np.float64)
         n = len(info.concepts)
-        probabilities = bottleneck.proba_of_margins(bottleneck.margins(x), x)
+        probabilities = bottleneck.predict_proba(x)
         base, parts = bottleneck.contributions(x)
         concepts = []
         for column, name in enumerate(info.concepts):

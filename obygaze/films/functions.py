@@ -33,6 +33,7 @@ def measure_agreement(
     is '-' where agreement by chance is complete. Krippendorff's alpha is beside it.
     Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
     `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
+    Of ratings and words of your own, see `obygaze audit reliability --help`.
 
     Args:
         segments: One or more such tables, or names of manifests.

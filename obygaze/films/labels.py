@@ -22,10 +22,9 @@ from obygaze.films.projection import (
 )
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import view_words
@@ -154,7 +153,7 @@ def project_tables(
     """Read the tables and project the segments on the clips, or on clips of equal length."""
     cut = _clips_or_length(clips, every, workspace)
     names = table_names(segments)
-    paths = [_table_path(name, workspace) for name in names]
+    paths = [table_path(name, workspace) for name in names]
     rates = FilmRates(fps, workspace)
     marks = read_marks(paths, fps=rates)
     for segment in marks.segments:
@@ -164,7 +163,7 @@ def project_tables(
     view_of: dict[PathLike, str] = {}
     of_clips = [] if clips is None else [clips]
     for name in [*of_clips, *names]:
-        path = _table_path(name, workspace)
+        path = table_path(name, workspace)
         view_of[name] = "raw"
         if path != Path(name):  # a manifest
             view_of[name] = read_manifest(path.with_suffix(".toml")).header.view
@@ -235,7 +234,7 @@ def _clips_or_length(
             hint="--clips FILE, a table or manifest of clips with times, or --every 30",
         )
     if clips is not None:
-        return _table_path(clips, workspace)
+        return table_path(clips, workspace)
     if not _LENGTH.fullmatch(str(every)):
         raise FixUsage(
             f"--every must be a number of seconds, got {every!r}", hint="--every 30"
@@ -270,7 +269,7 @@ def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
     return warnings
 
 
-def _table_path(name: PathLike, workspace: PathLike | None) -> Path:
+def table_path(name: PathLike, workspace: PathLike | None) -> Path:
     """Return the path of a table, or that of the rows of a manifest of that name."""
     path = Path(name)
     is_table = path.suffix == ".csv" or bool(path.parent.name) or path.is_file()

@@ -12,10 +12,8 @@ from typing import Annotated, NamedTuple
 from obygaze.films.mark_tables import WATCHED, plain
 from obygaze_features.core.console import count
 from obygaze_features.core.files import require_file
-from obygaze_features.core.schema_check import Table, read_toml
-from obygaze_features.core.schema_rules import choice
+from obygaze_features.core.schema_check import Filled, one_of, read_toml
 from obygaze_features.manifest.adapters.table_mapping import (
-    FILLED_TABLE,
     OPEN,
     WordMapping,
     checked_mapping,
@@ -47,10 +45,8 @@ class TierMapping(WordMapping):
     `tiers` has the role of a tier by its name, `annotators` who made it.
     """
 
-    tiers: Annotated[Mapping[str, str], Table(others=choice(ROLES))] = field(
-        default_factory=dict
-    )
-    annotators: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
+    tiers: Mapping[str, Annotated[str, one_of(ROLES)]] = field(default_factory=dict)
+    annotators: Mapping[str, Filled] = field(default_factory=dict)
 
 
 def read_tier_mapping(path: Path) -> TierMapping:

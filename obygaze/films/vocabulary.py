@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from obygaze_features.core.schema_check import read_toml, table_of
-from obygaze_features.core.schema_rules import choice
+from obygaze_features.core.schema_check import Record, one_of, read_toml
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
@@ -26,18 +25,16 @@ SCHEMA = "obygaze-vocabulary/1"
 _NAME = re.compile(r"[^\s|][^|\x00-\x1f\x7f]{0,118}[^\s|]|[^\s|]")
 
 
-@dataclass(frozen=True)
-class Concept:
+class Concept(Record, frozen=True):
     """A concept; `above` is a concept of the manifest, or "", and `modality` may be "", too."""
 
     name: str
     definition: str = ""
     above: str = ""
-    modality: Annotated[str, choice(MODALITIES, may_be_empty=True)] = ""
+    modality: Annotated[str, one_of(("", *MODALITIES))] = ""
 
 
-@dataclass(frozen=True)
-class VocabularyFile:
+class VocabularyFile(Record, frozen=True):
     """The content of a file."""
 
     concepts: tuple[Concept, ...] = ()
@@ -77,7 +74,7 @@ def read_vocabulary(path: Path, known: Collection[str] | None = None) -> Vocabul
         return Vocabulary()
     document = read_toml(path.read_bytes(), path.name)
     document.require_schema(SCHEMA, "vocabulary")
-    content: VocabularyFile | None = document.check(table_of(VocabularyFile))
+    content = document.check(VocabularyFile)
     concepts: dict[str, Concept] = {}
     written = content.concepts if content else ()
     for number, concept in enumerate(written):

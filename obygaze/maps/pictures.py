@@ -11,7 +11,7 @@ from obygaze_features.backbones.cards import find_card, refuse_code_of_store
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
-from obygaze_features.extraction.clips import PlannedClip, clips_of, facts_of
+from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
@@ -21,7 +21,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store import Store
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 
 
@@ -86,14 +86,14 @@ def _backbone_name(recipe: dict[str, Any]) -> str:
 def _clip_of(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
     """Return a clip of a store from the current manifest."""
     path = workspace.existing_manifest(store.record.manifest.name)
-    for clip in clips_of(read_manifest(path)):
+    for clip in planned_clips(read_manifest(path)):
         if clip.clip_id == clip_id:
             return clip
     raise Mismatch(f"the manifest has no clip {clip_id!r}", where=str(path))
 
 
 def _decode(
-    clip: PlannedClip, view: View, grid: Grid | None, indexes: Path
+    clip: PlannedClip, view: PictureView, grid: Grid | None, indexes: Path
 ) -> DecodedClip:
     if grid is None or clip.window is None:
         return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)

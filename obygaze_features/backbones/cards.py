@@ -9,7 +9,7 @@ from msgspec import Meta, structs
 
 from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, near
 from obygaze_features.core.parts import is_own_code
 from obygaze_features.core.schema_check import (
     Count,
@@ -19,7 +19,6 @@ from obygaze_features.core.schema_check import (
     read_toml,
     record_of,
 )
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"

@@ -46,7 +46,7 @@ _EPS_OVER_FRAMES = 1e-12
 # --- Modules ---
 
 
-class Attention(nn.Module):
+class JointAttention(nn.Module):
     """Attention whose queries, keys and values come from one product, as in training."""
 
     def __init__(self, width: int, heads: int, kind: str) -> None:
@@ -80,7 +80,7 @@ class ResidualLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.ln_1 = nn.LayerNorm(width, eps)
-        self.attn = Attention(width, heads, attention)
+        self.attn = JointAttention(width, heads, attention)
         self.ln_2 = nn.LayerNorm(width, eps)
         self.mlp = nn.ModuleDict(
             {"c_fc": nn.Linear(width, hidden), "c_proj": nn.Linear(hidden, width)}

@@ -385,10 +385,10 @@ def card_of_code(name: str) -> Card:
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, part=part))
     origin = str(part.files[0]) if part.files else part.package
-    return replace(card, origin=origin, code=code_of(part))
+    return replace(card, origin=origin, code=recorded_code(part))
 
 
-def code_of(part: Part) -> dict[str, dict[str, str]]:
+def recorded_code(part: Part) -> dict[str, dict[str, str]]:
     """Return what recipes record of own code: its files, and the packages that they import.
 
     Files have their sha256 by their place relative to the main file; packages have their versions.

@@ -1,7 +1,8 @@
 """Errors, each named after what the user can do about it, with its exit code."""
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.outside import one_line
@@ -21,6 +22,13 @@ def without_secrets(text: str) -> str:
 def _line(text: str) -> str:
     """Return text as one line without secrets."""
     return one_line(without_secrets(text))
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``."""
+    folded = {item.casefold(): item for item in words}
+    similar = difflib.get_close_matches(word.casefold(), folded, 1, 0.6)
+    return f" (did you mean {folded[similar[0]]!r}?)" if similar else ""
 
 
 class ObygazeError(Exception):

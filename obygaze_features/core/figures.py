@@ -1,13 +1,21 @@
-"""Figures in one style; the same data give the same bytes."""
+"""Figures in one style, drawn by matplotlib; the same data give the same bytes.
 
+A figure is written as SVG, PNG or PDF with the colours of paper. On a page it is an element whose
+colours are variables of the page, so that they follow the scheme of the reader, light or dark.
+"""
+
+import json
+import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from obygaze_features.core.files import write_all_new
+from obygaze_features.core.outside import safe_text
 
 # Ordered from absence to presence, distinct in print and to colour-blind eyes.
 LEVEL_COLORS = {"EN": "#d4d4d0", "HN": "#7fa8c9", "NS": "#e3a857", "S": "#a8324a"}
@@ -25,74 +33,290 @@ def level_words(levels: Iterable[str]) -> str:
     return f"levels: {', '.join(words)}"
 
 
-INK = "#2b2b2b"
-MUTED = "#77756f"
-PALE = "#ecebe7"
+COLORS = {
+    "ink": "#26251f",
+    "paper": "#ffffff",
+    "muted": "#68655c",
+    "line": "#dedbd2",
+    "model": "#2f5d8a",
+    "guess": "#97948b",
+    "wrong": "#c9711f",
+}
+DARK_COLORS = {
+    "ink": "#e8e6df",
+    "paper": "#191815",
+    "muted": "#a19e94",
+    "line": "#3b3a35",
+    "model": "#7fb2e3",
+    "guess": "#8d8a81",
+    "wrong": "#eb9a4d",
+}
+FONT = "DejaVu Sans"  # comes with matplotlib, which measures texts in it
+FONTS_OF_READERS = f"system-ui, '{FONT}', Verdana, sans-serif"
+POINTS = 72  # to an inch
+WIDTH = 520  # of a figure, in points
+LABEL_WIDTH = 140  # to the left of rows
+RIGHT_OF_ROWS = 16
+BELOW_ROWS = 36
+LETTERS_OF_LABEL = 24
+SUFFIXES = (".svg", ".png", ".pdf")
 
+_SVG = "{http://www.w3.org/2000/svg}"
 _STYLE = {
-    "font.family": ["DejaVu Sans"],
+    "font.family": [FONT],
     "font.size": 9,
-    "text.color": INK,
+    "text.color": COLORS["ink"],
     "text.parse_math": False,  # names are text, whatever signs they hold
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
+    "figure.facecolor": COLORS["paper"],
+    "axes.facecolor": "none",
+    "axes.labelcolor": COLORS["muted"],
+    "axes.labelsize": 8,
+    "axes.edgecolor": COLORS["muted"],
     "axes.linewidth": 0.7,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
-    "xtick.color": MUTED,
-    "ytick.color": INK,
+    "grid.color": COLORS["line"],
+    "grid.linewidth": 0.7,
+    "xtick.color": COLORS["muted"],
+    "xtick.labelsize": 8,
+    "ytick.color": COLORS["ink"],
     "legend.frameon": False,
+    "legend.fontsize": 8,
+    "legend.labelcolor": COLORS["muted"],
     "svg.fonttype": "none",
     "svg.hashsalt": "obygaze",
+    "pdf.fonttype": 42,  # text that other programs can edit
 }
 
 
 @contextmanager
-def canvas(width: float, height: float, **layout: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a figure and its axes in the common style, without a screen."""
+def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure of some points and its axes in the common style, without a screen.
+
+    Axes are placed beside their labels, unless `gridspec_kw` has their margins.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        layout: Any = None if "gridspec_kw" in axes else "constrained"
+        figure = Figure(figsize=(width / POINTS, height / POINTS), layout=layout)
         FigureCanvasAgg(figure)
-        yield figure, figure.subplots(**layout)
+        yield figure, figure.subplots(**axes)
 
 
-def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
-    """Write a finished figure as SVG and PNG, without dates, and return both paths.
+@contextmanager
+def row_canvas(
+    height: float, top: float, limits: tuple[float, float], xlabel: str
+) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure and axes for labelled rows; upwards, the axes count points from their top.
+
+    Args:
+        height: The points of all rows.
+        top: The points above them.
+        limits: The ends of the horizontal axis.
+        xlabel: The name of the horizontal axis.
+    """
+    total = top + height + BELOW_ROWS
+    margins = {
+        "left": LABEL_WIDTH / WIDTH,
+        "right": 1 - RIGHT_OF_ROWS / WIDTH,
+        "bottom": BELOW_ROWS / total,
+        "top": 1 - top / total,
+    }
+    with canvas(WIDTH, total, gridspec_kw=margins) as (figure, axes):
+        axes.set(xlim=limits, ylim=(height, 0), xlabel=xlabel, yticks=[])
+        axes.spines[["left", "bottom"]].set_visible(False)
+        axes.tick_params(axis="x", length=0)
+        draw_grid(axes)
+        yield figure, axes
+
+
+def draw_label(axes: Any, y: float, label: str) -> None:
+    """Write the label of a row to the left of the axes, in up to two lines."""
+    axes.annotate(
+        wrapped(label, LETTERS_OF_LABEL),
+        (0, y),
+        xytext=(-10, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="right",
+        va="center_baseline",
+    )
+
+
+def wrapped(text: str, letters: int) -> str:
+    """Return text from outside in up to two lines."""
+    safe = safe_text(text, "terminal")
+    return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=" …"))
+
+
+def draw_dots(
+    axes: Any,
+    x: Sequence[float],
+    y: Sequence[float],
+    color: str,
+    size: float,
+    *,
+    alpha: float = 1,
+    is_open: bool = False,
+    about: Sequence[str] = (),
+    **style: Any,
+) -> None:
+    """Draw dots of one colour.
+
+    Args:
+        axes: The matplotlib axes.
+        x: The places of the dots.
+        y: Their rows.
+        color: The name of the colour.
+        size: Their points across.
+        alpha: How much they cover.
+        is_open: Draw a ring.
+        about: What each is about; in SVG, a reader who points at it sees this.
+        style: What else matplotlib has for dots.
+    """
+    from matplotlib.colors import to_rgba
+
+    look = {"clip_on": False, "zorder": 3, **style}
+    look["facecolor"] = [to_rgba(COLORS[color], 0 if is_open else alpha)]
+    look["edgecolor"] = COLORS[color]
+    look["linewidth"] = size / 4.5 if is_open else 0
+    dots = axes.scatter(x, y, s=size**2, **look)
+    if about:
+        dots.set_gid(json.dumps([safe_text(text, "terminal") for text in about]))
+
+
+# What a dot of a legend looks like: its colour, its points across, and what else.
+Look = tuple[str, float, Mapping[str, Any]]
+
+
+def draw_legend(figure: Any, entries: Mapping[str, Look]) -> None:
+    """Write what dots mean in one line at the top of a figure."""
+    (axes,) = figure.axes
+    for label, (color, size, style) in entries.items():
+        draw_dots(axes, [], [], color, size, label=label, **style)
+    figure.legend(
+        loc="upper left",
+        ncols=len(entries),
+        handletextpad=0,
+        columnspacing=1,
+        borderaxespad=0.2,
+    )
+
+
+def save(figure: Any, path: Path, *, force: bool = True) -> tuple[Path, ...]:
+    """Write a figure, as SVG and PNG unless its name says one format, and return the paths.
 
     Args:
         figure: The matplotlib figure.
-        stem: The path without its suffix.
+        path: A name with .svg, .png or .pdf, or without one of these.
         force: Replace files that have other contents.
     """
+    paths = [path]
+    if path.suffix not in SUFFIXES:
+        paths = [path.with_name(f"{path.name}{suffix}") for suffix in (".svg", ".png")]
+    files = {path: drawn(figure, path.suffix) for path in paths}
+    write_all_new(files, force=force)
+    return tuple(paths)
+
+
+def drawn(figure: Any, suffix: str, title: str = "") -> bytes:
+    """Return a figure as a file of one format, without dates.
+
+    Args:
+        figure: The matplotlib figure.
+        suffix: .svg, .png or .pdf.
+        title: What it shows, for readers who do not see it.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    if suffix == ".png":
+        figure.set_dpi(160)
+        return _printed(figure, FigureCanvasAgg(figure).print_png, "Software")
+    if suffix == ".pdf":
+        left_out = ("CreationDate", "Creator", "Producer")
+        return _printed(figure, FigureCanvasPdf(figure).print_pdf, *left_out)
+    svg = ElementTree.tostring(_svg(figure, title), "unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{svg}\n'.encode()
+
+
+def page_markup(file: bytes, key: str) -> str:
+    """Return a figure as an element of a page that has the colours as variables.
+
+    Args:
+        file: The figure as an SVG file.
+        key: A word for this figure that no other one of the page has.
+    """
+    svg = ElementTree.fromstring(file)
+    for size in ("width", "height"):  # that of the page
+        del svg.attrib[size]
+    for element in svg.iter():
+        for name, value in element.attrib.items():
+            if name == "id":
+                element.set(name, f"{key}-{value}")
+            elif name == "style":
+                element.set(name, _with_variables(value))
+            else:
+                # Another element of the figure, as a link or as an address.
+                linked = value.replace("url(#", f"url(#{key}-")
+                if name.endswith("href"):
+                    linked = f"#{key}-{value.removeprefix('#')}"
+                element.set(name, linked)
+    return ElementTree.tostring(svg, "unicode")
+
+
+def _with_variables(style: str) -> str:
+    for name, color in COLORS.items():
+        style = style.replace(color, f"var(--{name})")
+    return style
+
+
+def _svg(figure: Any, title: str) -> ElementTree.Element:
+    """Return a figure as SVG in which dots have titles, and no more elements than it needs."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    # The printers of the canvases draw once; `savefig` draws everything twice.
-    drawn = {"svg": _printed(FigureCanvasSVG(figure).print_svg, "Date", "Creator")}
-    # The layout of the SVG, which is not computed again.
-    figure.set(layout_engine="none", dpi=160)
-    drawn["png"] = _printed(FigureCanvasAgg(figure).print_png, "Software")
-    files = {
-        stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()
-    }
-    write_all_new(files, force=force)
-    first, second = files
-    return first, second
+    ElementTree.register_namespace("", _SVG.strip("{}"))
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    canvas = FigureCanvasSVG(figure)
+    svg = ElementTree.fromstring(_printed(figure, canvas.print_svg, "Date", "Creator"))
+    # Instead of a style sheet, which would change other figures of a page.
+    joins = {"stroke-linejoin": "round", "stroke-linecap": "butt"}
+    svg.attrib |= {"role": "img", "aria-label": safe_text(title, "terminal"), **joins}
+    for element in list(svg):
+        is_style = element.find(f"{_SVG}style") is not None
+        if is_style or element.tag == f"{_SVG}metadata":
+            svg.remove(element)
+    for group in svg.iter(f"{_SVG}g"):
+        name = group.attrib.pop("id", "")
+        if name.startswith("["):  # see `draw_dots`
+            dots = group.iter(f"{_SVG}use")
+            for dot, text in zip(dots, json.loads(name), strict=True):
+                ElementTree.SubElement(dot, f"{_SVG}title").text = text
+        for dot in group.findall(f"{_SVG}use"):  # all of one colour
+            group.set("style", dot.attrib.pop("style"))
+    for text in svg.iter(f"{_SVG}text"):
+        style = text.attrib["style"].replace(f"'{FONT}'", FONTS_OF_READERS)
+        text.set("style", style)
+    return svg
 
 
-def _printed(write: Callable[..., Any], *left_out: str) -> bytes:
+def _printed(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
+    """Return what a canvas prints; its printers draw once, while `savefig` draws twice."""
+    import matplotlib
+
     stream = BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), matplotlib.rc_context(_STYLE):
         # Missing characters in the font, and labels too long for the layout, are not errors.
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
         write(stream, metadata=dict.fromkeys(left_out))
+    # The layout is not computed again for another format.
+    figure.set(layout_engine="none")
     return stream.getvalue()
 
 
@@ -117,9 +341,9 @@ def spread_dots(values: Sequence[float], least: float) -> list[float]:
     return moved
 
 
-def draw_grid(axes: Any, direction: str = "x") -> None:
-    """Draw light lines behind the data, at the ticks of one axis."""
-    getattr(axes, f"{direction}axis").grid(visible=True, color=PALE, lw=0.7)
+def draw_grid(axes: Any) -> None:
+    """Draw light lines behind the data, at the ticks of the horizontal axis."""
+    axes.xaxis.grid(visible=True)
     axes.set_axisbelow(True)
 
 
@@ -138,12 +362,8 @@ def label_rows(
         upwards: Whether row 0 is at the bottom.
         style: The style of the labels.
     """
-    axes.set_yticks(range(len(names)), names, **style)
+    safe = [safe_text(name, "terminal") for name in names]
+    axes.set_yticks(range(len(names)), safe, **style)
     axes.tick_params(axis="y", length=0)
     ends = (-0.6, max(len(names), 1) - 0.4)
     axes.set_ylim(ends if upwards else ends[::-1])
-
-
-def figure_stem(path: Path) -> Path:
-    """Return the path without .svg or .png; a figure is written as both."""
-    return path.with_suffix("") if path.suffix in {".svg", ".png"} else path

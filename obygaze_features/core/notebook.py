@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from obygaze_features.core.errors import UnknownName
+from obygaze_features.core.errors import UnknownName, near
 from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import visible
-from obygaze_features.core.schema_rules import near
 
 MAX_REPR = 120
 

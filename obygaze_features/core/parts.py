@@ -25,11 +25,10 @@ from threading import Lock, get_ident
 from types import ModuleType
 from typing import Any, TypeVar
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.foreign import INSTALLED, OURS, call_foreign, short_value
 from obygaze_features.core.imported_files import files_of_code
-from obygaze_features.core.schema_rules import near
 
 T = TypeVar("T")
 _FILE = r"(?P<file>[^\s'\"\[\]{},=]+\.py)"

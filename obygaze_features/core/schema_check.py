@@ -1,81 +1,60 @@
-"""Check TOML and JSON files against a declared schema and report every violation at once.
+"""Read TOML and JSON files into records of msgspec, and say which keys are wrong, in plain words.
 
-A schema is a `Table`: the keys of a table, each with its rule. A rule is a function that takes a
-value and returns None, or what the value must be (see core.schema_rules). A `Table` inside a table,
-`Rows` (a list) are rules too; `Typed` is the rule of a type of msgspec:
-
-    SOURCE = Table({"file": filled, "sha256": matching("[0-9a-f]{64}", "64 hexadecimal digits")})
-    FILM = Table({"title": text, "year": whole(1888), "sources": Rows(SOURCE)}, ("title",))
-
-    document = read_toml(data, "film.toml")
-    document.require_schema("obygaze-film/1", "film")
-    values = document.check(FILM)
-    if values["year"] > 2100:                      # checks that need several keys
-        document.add("year", "must be at most 2100")
-    document.raise_if_any("the film is not valid")
-
-The error lists one line a violation: `film.toml:3: year: must be a whole number, at least 1888, got
-'x'`, or `film.toml:4: unknown key 'titel' (did you mean 'title'?)`. Where a dataclass or a `Record`
-has the same fields, `table_of(Film)` makes the table from its annotations, and `check` returns a
-`Film`:
+    class Source(Record, frozen=True):
+        file: str
+        sha256: Sha256 = ""
 
     class Film(Record, frozen=True):
         title: str
         year: Annotated[int, Meta(ge=1888)] = 1888
         sources: tuple[Source, ...] = ()
 
+    document = read_toml(data, "film.toml")
+    document.require_schema("obygaze-film/1", "film")
     film = record_of(document, Film, "the film is not valid")
 
-A description in `Meta(description=...)` says in errors what a value must be; without one, msgspec
-does.
+The error lists one line a violation, such as `film.toml:3: year: must be a whole number at least
+1888, got 3` or `film.toml:4: titel: unknown key 'titel' (did you mean 'title'?)`. A description in
+`Meta(description=...)` says what a value must be; without one, msgspec does. Checks that need
+several keys come between:
+
+    film = document.check(Film)
+    if film and film.year > 2100:
+        document.add("year", "must be at most 2100")
+    document.raise_if_any("the film is not valid")
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import (
     Annotated,
     Any,
     Literal,
-    TypeAlias,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, inspect
 
-from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
+from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError, near
 from obygaze_features.core.files import parse_json
-from obygaze_features.core.schema_rules import (
-    Rule,
-    any_of,
-    anything,
-    boolean,
-    choice,
-    list_of,
-    near,
-    nothing,
-    number,
-    text,
-    whole,
-)
 
-AnyRule: TypeAlias = "Rule | Table | Rows"
 MAX_LISTED = 1000
 # A value may be as long as a file; the message keeps its start and its end.
 MAX_MESSAGE = 300
-_GOT = re.compile(r", got `[^`]*`")
-_INVALID: Any = object()
 T = TypeVar("T")
 Sha256 = Annotated[
     str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="64 hexadecimal digits")
@@ -84,6 +63,25 @@ Count = Annotated[
     int,
     Meta(ge=0, lt=10**9, description="a whole number, at least 0, at most 999999999"),
 ]
+Filled = Annotated[str, Meta(min_length=1, description="a string that is not empty")]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.+-]{0,79}\Z",
+        description="a name of letters, digits, blanks, . _ + -",
+    ),
+]
+# How msgspec says what it expected, and what it got, which is said with its value.
+_EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(, got .*)?")
+_NOUNS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,49 +171,6 @@ def raise_together(
     )
 
 
-@dataclass(frozen=True)
-class Table:
-    """The rules of a table: of its keys, of the values of all `others`, of the `names` of those.
-
-    Without `others`, a key that is not in `keys` is a violation; with `ignore_unknown` it is left
-    out. `build` makes the result of `check` from the values, as keyword arguments.
-    """
-
-    keys: Mapping[str, AnyRule] = field(default_factory=dict)
-    required: Collection[str] = ()
-    others: AnyRule | None = None
-    names: Rule | None = None
-    ignore_unknown: bool = False
-    build: Callable[..., Any] = dict
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rule of a list of items, such as [[name]] in TOML; it becomes a tuple."""
-
-    item: AnyRule
-
-
-@dataclass(frozen=True)
-class Typed:
-    """The rule of a value that msgspec converts to a type."""
-
-    type: Any
-
-    def __call__(self, value: Any) -> str | None:
-        """Return what the value must be; None where it can be converted."""
-        try:
-            msgspec.convert(value, self.type)
-        except msgspec.ValidationError as error:
-            for meta in get_args(self.type)[1:]:
-                if isinstance(meta, Meta) and meta.description:
-                    return f"must be {meta.description}"
-            # What was got is said behind it, with its value.
-            message = _GOT.sub("", str(error))
-            return message[0].lower() + message[1:]
-        return None
-
-
 class Document:
     """One TOML or JSON file while it is checked: its tree and the violations found in it.
 
@@ -264,13 +219,13 @@ class Document:
                 return
         self.violations.add(self._line_of(key_path), None, f"{key_path}: {message}")
 
-    def check(self, table: Table) -> Any:
-        """Return the values that keep the rules of a table; the others become violations.
-
-        Lists become tuples. None where a required key of the document itself is missing.
-        """
-        values = self._table(self.tree, table, "")
-        return None if values is _INVALID else values
+    def check(self, kind: type[T]) -> T | None:
+        """Return the record of the file; None if it has violations, which are added."""
+        n_before = len(self.violations)
+        self._compare_keys(self.tree, kind, "")
+        if len(self.violations) > n_before:
+            return None
+        return msgspec.convert(self.tree, kind)
 
     def unknown(
         self, key_path: str, name: str, names: Iterable[str], noun: str = "key"
@@ -280,62 +235,39 @@ class Document:
         meant = near(name, names) or f"; known: {', '.join(names)}"
         self.add(key_path, f"unknown {noun} {name!r}{meant}")
 
-    def _table(self, value: Any, table: Table, key_path: str) -> Any:
-        if not isinstance(value, Mapping):
-            self.add(key_path, f"must be a table, got {value!r}")
-            return _INVALID
-        values = {}
-        for key, item in value.items():
-            inner = f"{key_path}.{key}" if key_path else str(key)
-            checked = self._item(key, item, table, inner)
-            if checked is not _INVALID:
-                values[key] = checked
-        for key in table.required:
-            if key not in value:
-                self.add(
-                    f"{key_path}.{key}" if key_path else key, "required key is missing"
-                )
-        if not values.keys() >= set(table.required):
-            return _INVALID
-        return table.build(**values)
+    def _compare_keys(
+        self, table: Mapping[str, Any], kind: type, key_path: str
+    ) -> None:
+        """Add a violation for each unknown or missing key, and each wrong value of the others."""
+        hints, required = _keys_of(kind)
+        prefix = f"{key_path}." if key_path else ""
+        for key, value in table.items():
+            if key in hints:
+                self._compare(value, hints[key], f"{prefix}{key}")
+            else:
+                self.unknown(f"{prefix}{key}", key, hints)
+        for key in required:
+            if key not in table:
+                self.add(f"{prefix}{key}", "required key is missing")
 
-    def _item(self, key: str, value: Any, table: Table, key_path: str) -> Any:
-        """Return the value of one key of a table, _INVALID if it is left out."""
-        rule = table.keys.get(key, table.others)
-        if rule is None:
-            if not table.ignore_unknown:
-                self.unknown(key_path, key, table.keys)
-            return _INVALID
-        if key not in table.keys and table.names:
-            reason = table.names(key)
-            if reason:
-                self.add(key_path, f"{reason}, got {key!r}")
-        return self._value(value, rule, key_path)
-
-    def _value(self, value: Any, rule: AnyRule, key_path: str) -> Any:
-        if isinstance(rule, Table):
-            return self._table(value, rule, key_path)
-        if isinstance(rule, Rows):
-            return self._rows(value, rule, key_path)
-        reason = rule(value)
-        if reason:
-            self.add(key_path, f"{reason}, got {value!r}")
-            return _INVALID
-        if isinstance(rule, Typed):
-            return msgspec.convert(value, rule.type)
-        return tuple(value) if isinstance(value, list) else value
-
-    def _rows(self, value: Any, rows: Rows, key_path: str) -> Any:
-        if not isinstance(value, list):
-            of_tables = " of tables" if isinstance(rows.item, Table) else ""
-            self.add(key_path, f"must be a list{of_tables}, got {value!r}")
-            return _INVALID
-        items = []
-        for index, item in enumerate(value):
-            checked = self._value(item, rows.item, f"{key_path}[{index}]")
-            if checked is not _INVALID:
-                items.append(checked)
-        return tuple(items)
+    def _compare(self, value: Any, hint: Any, key_path: str) -> None:
+        """Add a violation for each place where a value is not of a type."""
+        origin = get_origin(hint)
+        inner = get_args(hint)
+        is_table = isinstance(value, Mapping)
+        if is_table and isinstance(hint, type) and _is_record(hint):
+            self._compare_keys(value, hint, key_path)
+        elif is_table and origin in (dict, Mapping):
+            for key, item in value.items():
+                self._compare(key, inner[0], f"{key_path}.{key}")
+                self._compare(item, inner[1], f"{key_path}.{key}")
+        elif isinstance(value, list) and origin is tuple and inner[-1] is ...:
+            for number, item in enumerate(value):
+                self._compare(item, inner[0], f"{key_path}[{number}]")
+        else:
+            problem = problem_of(value, hint)
+            if problem:
+                self.add(key_path, f"{problem}, got {value!r}")
 
     def _line_of(self, key_path: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""
@@ -404,84 +336,69 @@ def line_numbers(toml: str) -> dict[str, int]:
     return line_of
 
 
+def one_of(words: Iterable[str]) -> Meta:
+    """Return what a string must be: one of some words, of which "" is not named in errors."""
+    known = list(words)
+    pattern = "|".join(map(re.escape, known))
+    named = [word for word in known if word]
+    return Meta(
+        pattern=rf"^(?:{pattern})\Z",
+        description=f"one of {', '.join(named)}",
+        extra={"words": named},
+    )
+
+
 def record_of(document: Document, kind: type[T], summary: str) -> T:
     """Return the record of a document, or raise one error that lists every violation."""
-    record: T = document.check(table_of(kind))
+    record = document.check(kind)
     document.raise_if_any(summary)
-    return record
+    return cast(T, record)
 
 
-def table_of(kind: type, **rules: AnyRule) -> Table:
-    """Return the table of a dataclass or record: fields without a default are required keys.
+def problem_of(value: Any, hint: Any) -> str | None:
+    """Return what a value must be; None if it is of a type.
 
-    The rule of a field is that of `rules`, else the rule in `Annotated[type, rule]`, else the one
-    of its type: str, bool, int, float, a type of msgspec, another dataclass or record, or a tuple,
-    a mapping or an optional value of these.
-
-    >>> @dataclass
-    ... class Film:
-    ...     title: str
-    ...     year: Annotated[int, whole(1888)] = 1888
-    >>> Document({"title": "Alien"}, "alien.toml").check(table_of(Film))
-    Film(title='Alien', year=1888)
+    >>> problem_of(3, str), problem_of("rd", Literal["red", "blue"])
+    ('must be a string', "must be one of red, blue (did you mean 'red'?)")
     """
-    hints = _hints(kind)
-    keys = {name: rules.get(name) or _rule_of(hint) for name, hint in hints.items()}
-    return Table(keys, _required(kind), build=kind)
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        return _in_words(str(error), hint, value)
+    return None
+
+
+def _in_words(message: str, hint: Any, value: Any) -> str:
+    """Return what a value must be, from a message of msgspec."""
+    is_union = get_origin(hint) in (Union, UnionType)
+    for part in (hint, *get_args(hint)) if is_union else (hint,):
+        for meta in getattr(part, "__metadata__", ()):
+            if meta.description:
+                words = (meta.extra or {}).get("words", ())
+                return f"must be {meta.description}{near(str(value), words)}"
+    if get_origin(hint) is Literal:
+        words = [word for word in get_args(hint) if word]
+        return f"must be one of {', '.join(words)}{near(str(value), words)}"
+    expected = _EXPECTED.fullmatch(message)
+    if expected is None:
+        return message[0].lower() + message[1:]
+    nouns = [_NOUNS.get(name, name) for name in expected[1].split(" | ")]
+    if nouns == ["a list"] and isinstance(value, str | int | float):
+        return f"must be a list, such as {json.dumps([value])}"
+    bounds = expected[2]
+    for sign, words in _BOUNDS.items():
+        bounds = bounds.replace(f" {sign} ", f" {words} ")
+    return f"must be {' or '.join(nouns)}{bounds}"
+
+
+def _is_record(kind: type) -> bool:
+    return is_dataclass(kind) or issubclass(kind, msgspec.Struct)
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    """Return the type of each key of a dataclass or record."""
+def _keys_of(kind: type) -> tuple[dict[str, Any], list[str]]:
+    """Return the type of each key of a record or dataclass, and the keys that are required."""
     hints = get_type_hints(kind, include_extras=True)
-    if is_dataclass(kind):
-        names = [a_field.name for a_field in fields(kind) if a_field.init]
-    else:
-        names = [a_field.name for a_field in msgspec.structs.fields(kind)]
-    return {name: hints[name] for name in names}
-
-
-@cache
-def _required(kind: type) -> list[str]:
-    """Return the keys of a dataclass or record that have no default."""
-    if not is_dataclass(kind):
-        of_record = msgspec.structs.fields(kind)
-        return [a_field.name for a_field in of_record if a_field.required]
-    required = []
-    for a_field in fields(kind):
-        if a_field.init and a_field.default is a_field.default_factory is MISSING:
-            required.append(a_field.name)
-    return required
-
-
-def _rule_of(hint: Any) -> Any:
-    """Return the rule of a field from its type annotation."""
-    plain: dict[Any, Rule] = {
-        str: text,
-        bool: boolean,
-        int: whole(None),
-        float: number(),
-        Any: anything,
-        NoneType: nothing,
-    }
-    origin = get_origin(hint)
-    inner = get_args(hint)
-    if origin is Annotated:
-        rule = hint.__metadata__[0]
-        return Typed(hint) if isinstance(rule, Meta) else rule
-    if origin is Literal:
-        return choice([word for word in inner if word != ""], may_be_empty="" in inner)
-    if origin in (Union, UnionType):
-        return any_of(*map(_rule_of, inner))
-    if origin is tuple and inner[-1] is not ...:
-        return Typed(hint)
-    if origin is tuple:
-        item = _rule_of(inner[0])
-        is_plain = not isinstance(item, Table | Typed)
-        return list_of(item, unique=False) if is_plain else Rows(item)
-    if origin in (dict, Mapping):
-        names = None if inner[0] is str else _rule_of(inner[0])
-        return Table(others=_rule_of(inner[1]), names=names)
-    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Record)):
-        return table_of(hint)
-    return plain[hint]
+    info: Any = inspect.type_info(kind)
+    required = [one.name for one in info.fields if one.required]
+    return {one.name: hints[one.name] for one in info.fields}, required

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from obygaze_features.core.console import count, human
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    ObygazeWarning,
+    near,
+)
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workbooks import (
     READ,
     Sheet,

@@ -13,7 +13,7 @@ import click
 
 from obygaze_features.core import system
 from obygaze_features.core.clip_ids import clip_ids, ids_of_word, is_file_name
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import near
 
 
 class WholeNumber(click.IntRange):

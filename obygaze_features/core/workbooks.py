@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line, near
 from obygaze_features.core.files import SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
-from obygaze_features.core.schema_rules import near
 
 READ = (".xlsx", ".xlsm")
 EXTRA = "tables"

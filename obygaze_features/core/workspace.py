@@ -9,10 +9,9 @@ from typing import Self, TypeAlias
 
 from obygaze_features.core import system
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
+from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
 from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.files import VIDEO_SUFFIXES
-from obygaze_features.core.schema_rules import near
 
 PathLike: TypeAlias = str | os.PathLike[str]
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clips import Facts, PlannedClip, stored_hash
-from obygaze_features.extraction.stored import Stored
+from obygaze_features.extraction.stored import StoreState
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
@@ -218,7 +218,7 @@ class Work:
                 )
 
 
-def compare(wanted: Wanted, stored: Stored | None) -> Work:
+def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
     """Return what is to compute so that a store has what is wanted of it."""
     found: dict[Case, list[str]] = defaultdict(list)
     rows: list[Row] = []
@@ -281,7 +281,7 @@ def case_of_row(
     row: Row,
     clip: PlannedClip | None,
     wanted: Wanted,
-    stored: Stored,
+    stored: StoreState,
     *,
     is_planned: bool,
 ) -> tuple[Case, str]:
@@ -322,7 +322,7 @@ def _case_without_features(
     row: Row,
     clip: PlannedClip,
     wanted: Wanted,
-    stored: Stored,
+    stored: StoreState,
     *,
     is_planned: bool,
 ) -> tuple[Case, str]:
@@ -345,7 +345,7 @@ def _case_without_features(
 
 
 def case_of_new_clip(
-    clip: PlannedClip, wanted: Wanted, stored: Stored
+    clip: PlannedClip, wanted: Wanted, stored: StoreState
 ) -> tuple[Case, str]:
     """Return the case of a clip that a store does not have, and its line."""
     name = clip.clip_id
@@ -357,14 +357,14 @@ def case_of_new_clip(
     return NEW, name
 
 
-def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: Stored) -> bool:
+def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:
     for identity in clip.identities(wanted.facts):
         if stored.withdrawals.find(identity, clip.movie_id).reason:
             return True
     return False
 
 
-def _cases_of_recipe(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
+def _cases_of_recipe(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case, str]]:
     # The bytes of the weights count, whatever was known of where they came from.
     recipe = wanted.recipe.as_claimed_by(stored.recipe)
     case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
@@ -395,13 +395,13 @@ def _cases_of_further_arrays(
                 yield CANNOT_GET_ARRAY, f"{row.clip_id}: its video is not there"
 
 
-def _cases_of_makers(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str]]:
+def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case, str]]:
     """Yield what computed the rows, where it is not what computes now."""
     here = wanted.kind
     for kind in dict.fromkeys(stored.kinds):
         if kind == here:
             continue
-        line = f"{words_of(kind)} there, {words_of(here)} here"
+        line = f"{kind_in_words(kind)} there, {kind_in_words(here)} here"
         is_version_alone = kind == Kind(kind.program, here.device, here.precision)
         if wanted.mixed:
             yield MIXED, line
@@ -411,7 +411,7 @@ def _cases_of_makers(wanted: Wanted, stored: Stored) -> Iterator[tuple[Case, str
             yield ANOTHER_MAKER, line
 
 
-def words_of(kind: Kind) -> str:
+def kind_in_words(kind: Kind) -> str:
     """Return what computes, in a few words."""
     program = " on ".join(part for part in (kind.program, kind.device) if part)
     return f"{program}, {kind.precision}" if kind.precision else program

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import Film
 from obygaze_features.store.rows import NO_VIDEO
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -67,7 +67,7 @@ def stored_hash(quick_hash: str) -> str:
     return quick_hash[:16]
 
 
-def clips_of(manifest: Manifest) -> list[PlannedClip]:
+def planned_clips(manifest: Manifest) -> list[PlannedClip]:
     """Return the clips of a manifest in the order of a store, with the paths of their videos."""
     folder = manifest.header.video_root
     if isinstance(manifest.clips, Windows):
@@ -128,31 +128,24 @@ def films_of_parts(clips: Sequence[PlannedClip]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Clip:
-    """The pictures of one view of a clip.
+class ViewedClip:
+    """What one view sees of a clip.
 
     Args:
         pictures: The pictures [n, h, w, 3] that this view may share with others.
         rows: For each frame of this view, its row in `pictures`.
         mask: Which frames are real; the others do not exist, and are black.
-        time_s: When each frame is shown; NaN where there is none.
-        asked_s: When the frame that was asked for is shown.
+        arrays: The arrays of a store beside those of features, such as the times of the frames.
         total: How many pictures of the video the clip has.
         remark: What a reader of the store should know of the frames.
-        is_clean: Whether no picture of this view is damaged, and none of the clip is missing.
-            Damage elsewhere in the film does not count.
-        span_s: The start and the end of a window in its film.
     """
 
     pictures: npt.NDArray[np.uint8]
     rows: npt.NDArray[np.int64]
     mask: npt.NDArray[np.bool_]
-    time_s: npt.NDArray[np.float64]
-    asked_s: npt.NDArray[np.float64]
+    arrays: Mapping[str, npt.NDArray[Any]]
     total: int = 0
     remark: str = ""
-    is_clean: bool = True
-    span_s: tuple[float, float] | None = None
 
 
 def repeated(n_pictures: int, n_frames: int) -> str:
@@ -161,7 +154,7 @@ def repeated(n_pictures: int, n_frames: int) -> str:
 
 
 class Failure(NamedTuple):
-    """Why there are no pictures: the status of the row, and one sentence."""
+    """Why a view sees nothing of a clip: the status of the row, and one sentence."""
 
     status: str
     reason: str
@@ -176,6 +169,11 @@ class Source(NamedTuple):
     n_bytes: int | None = None
     quick_hash: str = ""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the video was read."""
+        return self.n_bytes is not None
+
 
 @dataclass(frozen=True)
 class Decoded:
@@ -184,22 +182,17 @@ class Decoded:
     row: int
     source: Source
     seconds: float
-    views: Mapping[View, Clip | Failure] = field(repr=False)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a view has no pictures."""
-        return bool(self.reasons)
+    views: Mapping[PictureView, ViewedClip | Failure] = field(repr=False)
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons of the views that have no pictures."""
+        """The reasons of the views that see nothing."""
         views = self.views.values()
         return [view.reason for view in views if isinstance(view, Failure)]
 
 
 class RowJob(NamedTuple):
-    """A row to decode, and what its stores need of it."""
+    """A row to decode, and the views that its stores need of it."""
 
     row: int
-    views: tuple[View, ...]
+    views: tuple[PictureView, ...]

@@ -27,7 +27,7 @@ from obygaze_features.backbones.backbone import (
 )
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
-from obygaze_features.extraction.clips import Clip
+from obygaze_features.extraction.clips import ViewedClip
 from obygaze_features.store.layout import Array
 from obygaze_features.video.decoded_clip import pictures_of_view
 
@@ -60,14 +60,14 @@ class Computer(ABC):
     specs: Sequence[Array]
 
     @abstractmethod
-    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
         """Start to compute clips; return a function that waits for their features."""
 
     @abstractmethod
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of one `start`, and how many starts there may be at once."""
 
-    def compute_all(self, clips: Sequence[Clip]) -> list[Computed]:
+    def compute_all(self, clips: Sequence[ViewedClip]) -> list[Computed]:
         """Compute clips at once, and wait for them."""
         n_clips = self.split(len(clips))[0]
         results = [
@@ -105,7 +105,7 @@ class ThreadComputer(Computer):
 
     pool: Executor
 
-    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
         """Start to compute one clip."""
         (clip,) = clips
         return partial(_awaited, self.pool.submit(self._compute, clip))
@@ -115,7 +115,7 @@ class ThreadComputer(Computer):
         # Code of the user may not work in several threads.
         return 1, 1 if self.backbone.card.code else at_once
 
-    def _compute(self, clip: Clip) -> Computed:
+    def _compute(self, clip: ViewedClip) -> Computed:
         pictures = pictures_of_view(clip.pictures, clip.rows, clip.mask)
         exact = as_arrays(self.forward(pictures, [clip.mask]))
         arrays = {}
@@ -141,7 +141,7 @@ class Uploads:
     # By the number of the decoded pictures, which another array may have later.
     _copies: dict[int, tuple[weakref.ref[Any], Tensor]] = field(default_factory=dict)
 
-    def pictures(self, clips: Sequence[Clip]) -> Tensor:
+    def pictures(self, clips: Sequence[ViewedClip]) -> Tensor:
         """Return the pictures of clips one after another on the device; the host waits for no copy.
 
         All clips together take a few kernels, whatever their number is.
@@ -208,7 +208,7 @@ class BatchComputer(Computer):
         self.uploads = uploads or Uploads(self.device)
         self.outgoing = cuda.Stream(self.device)
 
-    def start(self, clips: Sequence[Clip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
         """Start to compute a batch."""
         import torch
 
@@ -296,7 +296,7 @@ def measured_clip_bytes(computer: BatchComputer) -> int:
     return measured or backbone.activation_bytes
 
 
-def black_clip(backbone: Backbone) -> Clip:
+def black_clip(backbone: Backbone) -> ViewedClip:
     """Return a clip of a backbone's size whose pictures are black."""
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
@@ -306,7 +306,7 @@ def black_clip(backbone: Backbone) -> Clip:
     pictures = backbone.resize(pictures)
     places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
-    return Clip(pictures, places, is_real, places / 25, places / 25, n_frames)
+    return ViewedClip(pictures, places, is_real, {})
 
 
 def computer_for(

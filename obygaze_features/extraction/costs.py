@@ -2,14 +2,14 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Decoded, RowJob
+from obygaze_features.extraction.clips import Decoded, RowJob, ViewedClip
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Resources,
@@ -17,9 +17,9 @@ from obygaze_features.extraction.compute import (
     clip_threads,
     computer_for,
 )
-from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.functions import (
-    Arrays,
+    ArrayNames,
     Backbones,
     Device,
     Precision,
@@ -30,7 +30,7 @@ from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
-    chosen_targets,
+    chosen_backbones,
     plan_stores,
 )
 from obygaze_features.extraction.results import OF_MAPPING, WRONG_TIMES
@@ -115,7 +115,7 @@ def plan_extraction(
     manifest: PathLike | Manifest,
     backbones: Backbones = (),
     *,
-    arrays: Arrays = (),
+    arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",
@@ -125,20 +125,15 @@ def plan_extraction(
     """Count what is missing, and measure one clip."""
     here = Workspace.of(workspace)
     clips = read_manifest(manifest, workspace=here)
-    targets = chosen_targets(
+    chosen = chosen_backbones(
         backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
     )
-    plan = plan_stores(clips, targets, here, device=device)
+    plan = plan_stores(clips, chosen, here, device=device)
     plan.refuse_changes()
-    cost = cost_of(plan, here)
-    long = long_clips(clips)
-    warnings = (*plan.notes, long) if long else plan.notes
-    return replace(cost, warnings=tuple(warnings))
-
-
-def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:
-    """Decode one clip, compute it with each backbone, and count."""
-    stores = []
+    videos = {clip.video for clip in plan.clips}
+    files = {video for video in videos if video and Path(video).is_file()}
+    decoded, decode_failure = _timed_clip(plan, files, here)
+    costs = []
     for store in plan.stores:
         n_bytes = store.n_computed * store.row_bytes
         cost = StoreCost(
@@ -147,34 +142,62 @@ def cost_of(plan: ExtractionPlan, workspace: Workspace) -> Cost:
             to_extract=store.n_computed,
             n_bytes=n_bytes,
             disk_bytes=n_bytes if has_links(store.path.parent) else 2 * n_bytes,
-            forward_s=seconds_of_a_clip(store),
+            forward_s=_seconds_to_compute(store, decoded),
             sentences=store.work.sentences,
         )
-        stores.append(cost)
-    is_file = _are_files(clip.video for clip in plan.clips)
-    decode_s, decode_failure = _decode_seconds(plan, is_file, workspace)
+        costs.append(cost)
+    long = long_clips(clips)
     return Cost(
         clips=len(plan.clips),
-        with_video=sum(is_file[clip.video] for clip in plan.clips),
-        decode_s=decode_s,
-        stores=stores,
+        with_video=sum(clip.video in files for clip in plan.clips),
+        decode_s=decoded.seconds if decoded else None,
+        stores=costs,
+        warnings=[*plan.notes, long] if long else plan.notes,
         decode_failure=decode_failure,
     )
 
 
-def _are_files(videos: Iterable[str]) -> dict[str, bool]:
-    """Return which of these videos are there."""
-    return {video: bool(video) and Path(video).is_file() for video in set(videos)}
+def _timed_clip(
+    plan: ExtractionPlan, files: Collection[str], workspace: Workspace
+) -> tuple[Decoded | None, str]:
+    """Decode a clip as a run does, for all backbones; if none can be, return the commonest reason.
+
+    It is one of the middle of its film, since films begin with black pictures.
+    """
+    views = tuple(dict.fromkeys(store.view for store in plan.stores))
+    rows_of_video: dict[str, list[int]] = {}
+    for row, clip in enumerate(plan.clips):
+        is_read = all(is_kept(clip.clip_id, view, plan.kept) for view in views)
+        if is_read or clip.video in files:
+            rows_of_video.setdefault(clip.video, []).append(row)
+    jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]
+    reasons: Counter[str] = Counter()
+    with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
+        indexes = str(workspace.folder("indexes"))
+        decoder = RowDecoder(
+            plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
+        )
+        for job in jobs[:_MOST_TRIED]:
+            # The first time, the worker starts, and the index of the film is made.
+            (decoded,) = decoder.rows([job])
+            if not decoded.reasons:
+                (decoded,) = decoder.rows([job])
+                return decoded, ""
+            reasons.update(decoded.reasons)
+    commonest = [reason for reason, _ in reasons.most_common(1)]
+    return None, "".join(commonest)
 
 
-def seconds_of_a_clip(store: StorePlan) -> float:
-    """Return the seconds that a backbone needs for one clip of made-up pictures.
+def _seconds_to_compute(store: StorePlan, decoded: Decoded | None) -> float:
+    """Return the seconds that a backbone needs for a clip; without one, for black pictures.
 
     A GPU computes a whole batch in much less time than its clips one by one.
     """
+    clip = decoded.views[store.view] if decoded else None
+    if not isinstance(clip, ViewedClip):
+        clip = black_clip(store.backbone)
     names = store.work.computes
     computes = [array for array in store.arrays if array.name in names]
-    clip = black_clip(store.backbone)
     with clip_threads(1) as threads:
         computer = computer_for(store.backbone, computes, threads)
         clips = [clip]
@@ -187,46 +210,3 @@ def seconds_of_a_clip(store: StorePlan) -> float:
         started = time.monotonic()
         computer.compute_all(clips)
     return (time.monotonic() - started) / len(clips)
-
-
-def _decode_seconds(
-    plan: ExtractionPlan, is_file: Mapping[str, bool], workspace: Workspace
-) -> tuple[float | None, str]:
-    """Return the seconds to decode one clip for all backbones: the first that can be decoded.
-
-    It is one of the middle of its film, since films begin with black pictures. If none can be
-    decoded, return None and the commonest reason.
-    """
-    views = tuple(dict.fromkeys(store.view for store in plan.stores))
-    rows_of_video: dict[str, list[int]] = {}
-    for row, clip in enumerate(plan.clips):
-        if is_file[clip.video] or is_kept(RowJob(row, views), clip, plan.kept):
-            rows_of_video.setdefault(clip.video, []).append(row)
-    jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]
-    reasons: Counter[str] = Counter()
-    with DecodePool(1, timeout_s=_TIMEOUT_S) as pool:
-        for job in jobs[:_MOST_TRIED]:
-            # The first time, the worker starts, and the index of the film is made.
-            decoded = _decoded(job, plan, pool, workspace)
-            if not decoded.has_failed:
-                return _decoded(job, plan, pool, workspace).seconds, ""
-            reasons.update(decoded.reasons)
-    commonest = [reason for reason, _ in reasons.most_common(1)]
-    return None, "".join(commonest)
-
-
-def _decoded(
-    job: RowJob, plan: ExtractionPlan, pool: DecodePool, workspace: Workspace
-) -> Decoded:
-    """Decode one row as a run does."""
-    (decoded,) = decode_ahead(
-        [job],
-        plan.clips,
-        pool,
-        most_clips=1,
-        most_bytes=0,
-        indexes=str(workspace.folder("indexes")),
-        grid=plan.grid,
-        kept=plan.kept,
-    )
-    return decoded

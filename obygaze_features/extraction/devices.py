@@ -24,7 +24,7 @@ _NVIDIA_SMI_S = 30
 _POLL_S = 0.2
 
 # Is called with what a device is to do, the flag that stops it, and what hears of its work.
-Work = Callable[[Any, StopFlag, Listener], Any]
+WorkOfDevice = Callable[[Any, StopFlag, Listener], Any]
 
 
 def devices_of(text: str) -> list[str]:
@@ -99,7 +99,7 @@ def _used_mb() -> dict[str, int]:
 
 
 def work_on_devices(
-    work: Work,
+    work: WorkOfDevice,
     of_devices: Sequence[tuple[str, Any]],
     stop: StopFlag,
     listener: Listener,
@@ -171,7 +171,9 @@ def _died(process: SpawnProcess) -> ObygazeError:
     )
 
 
-def _started(work: Work, device: str, task: Any) -> tuple[Connection, SpawnProcess]:
+def _started(
+    work: WorkOfDevice, device: str, task: Any
+) -> tuple[Connection, SpawnProcess]:
     """Start a process, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, sender = spawn.Pipe(duplex=False)
@@ -202,7 +204,7 @@ class _Sender:
         self.send("note", text)
 
 
-def _work(work: Work, task: Any, messages: Connection) -> None:
+def _work(work: WorkOfDevice, task: Any, messages: Connection) -> None:
     sender = _Sender(messages)
     # If the process that listens was killed, this one ends with its next word.
     with stop_on_signals() as stop, suppress(BrokenPipeError):

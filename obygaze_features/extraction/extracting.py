@@ -5,7 +5,7 @@ run does stands below it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -27,18 +27,18 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Decoded, PlannedClip, RowJob
+from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
     clip_threads,
     computer_for,
 )
-from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.extraction.devices import devices_of, work_on_devices
 from obygaze_features.extraction.functions import (
     TIMEOUT_S,
-    Arrays,
+    ArrayNames,
     Backbones,
     Device,
     Precision,
@@ -47,10 +47,10 @@ from obygaze_features.extraction.functions import (
 )
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
+    ChosenBackbone,
     ExtractionPlan,
     StorePlan,
-    Target,
-    chosen_targets,
+    chosen_backbones,
     open_filling,
     plan_stores,
     store_path,
@@ -94,7 +94,7 @@ def extract(
     as_planned: bool = False,
     accept_damaged: bool = False,
     timeout_s: float = TIMEOUT_S,
-    arrays: Arrays = (),
+    arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",
@@ -119,7 +119,7 @@ def extract(
         )
     here = Workspace.of(workspace)
     with stop_on_signals(note) as stop:
-        targets = chosen_targets(
+        targets = chosen_backbones(
             backbones, arrays=arrays, weights=weights, stores=stores, dtype=dtype
         )
         clips = read_manifest(manifest, workspace=here)
@@ -154,7 +154,7 @@ class Run:
     """What a run extracts, and how; its resources do not change the features."""
 
     manifest: Manifest
-    targets: Sequence[Target]
+    targets: Sequence[ChosenBackbone]
     workspace: Workspace
     resources: Resources
     timeout_s: float
@@ -404,22 +404,17 @@ def _fill(
             stores.append(filler)
         # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a
         # batch is computed.
-        most_clips = 2 * resources.workers + max(batches)
-
-        def decode(jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
-            return decode_ahead(
-                jobs,
-                clips,
-                pool,
-                most_clips=most_clips,
-                most_bytes=resources.bytes_of_clips_ahead,
-                indexes=str(run.workspace.folder("indexes")),
-                accept_damaged=run.accept_damaged,
-                grid=plan.grid,
-                kept=plan.kept,
-            )
-
-        with closing(fill(stores, decode, stop)) as filled:
+        decoder = RowDecoder(
+            clips,
+            pool,
+            most_clips=2 * resources.workers + max(batches),
+            most_bytes=resources.bytes_of_clips_ahead,
+            indexes=str(run.workspace.folder("indexes")),
+            accept_damaged=run.accept_damaged,
+            grid=plan.grid,
+            kept=plan.kept,
+        )
+        with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
                 listener.row(rows[row].clip_id, row, failed)
 

@@ -36,7 +36,7 @@ Backbones: TypeAlias = Annotated[
     str | Sequence[str],
     Option("-b --backbone", metavar="NAME", group=FEATURES, is_repeated=True),
 ]
-Arrays: TypeAlias = Annotated[
+ArrayNames: TypeAlias = Annotated[
     Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
 ]
 Weights: TypeAlias = Annotated[
@@ -58,7 +58,7 @@ def plan_extraction(
     manifest: PathLike | Manifest,
     backbones: Backbones = (),
     *,
-    arrays: Arrays = (),
+    arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",
@@ -98,7 +98,7 @@ def extract(
     as_planned: Annotated[bool, Option(group=CLIPS)] = False,
     accept_damaged: Annotated[bool, Option(group=CLIPS)] = False,
     timeout_s: Annotated[float, Option("--timeout", above=0, group=CLIPS)] = TIMEOUT_S,
-    arrays: Arrays = (),
+    arrays: ArrayNames = (),
     weights: Weights = (),
     stores: Stores = None,
     dtype: Precision = "float32",

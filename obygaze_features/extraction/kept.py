@@ -19,13 +19,13 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import (
-    Clip,
     Decoded,
     Facts,
     Failure,
     PlannedClip,
     RowJob,
     Source,
+    ViewedClip,
     repeated,
 )
 from obygaze_features.extraction.recipes import (
@@ -34,10 +34,10 @@ from obygaze_features.extraction.recipes import (
     sampling_recipe,
 )
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.layout import BEFORE, NEXT, PICTURES, STORE_JSON
+from obygaze_features.store.layout import BEFORE, MASK, NEXT, PICTURES, STORE_JSON
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import Row
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class KeptFrames:
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
-    def serves(self, view: View, grid: Grid | None) -> bool:
+    def serves(self, view: PictureView, grid: Grid | None) -> bool:
         """Return whether the pictures of a view are among those of the store."""
         recipe = self.store.recipe.to_json()
         n_frames = recipe["sampling"]["frames"]
@@ -63,38 +63,29 @@ class KeptFrames:
         is_resized_so: bool = recipe["preprocessing"] == view.resize.recipe()
         return is_sampled_so and is_decoded_so and is_resized_so
 
-    def clip(self, clip_id: str, view: View, *, is_window: bool) -> Clip:
+    def clip(self, clip_id: str, view: PictureView) -> ViewedClip:
         """Return the pictures of a view as the decoder gave them."""
-        row = [self.row_of_clip[clip_id]]
-        pictures = self.store.read(PICTURES, row)[0]
-        time_s = self.store.read("time_s", row)[0]
-        asked_s = self.store.read("asked_s", row)[0]
-        span_s = None
-        if is_window:
-            start_s = float(self.store.read("start_s", row)[0])
-            end_s = float(self.store.read("end_s", row)[0])
-            span_s = (start_s, end_s)
-        kept = self.store.rows[row[0]]
+        row = self.row_of_clip[clip_id]
+        values = {}
+        for array in self.store.record.arrays:
+            values[array.name] = self.store.read(array, [row])[0]
+        pictures = values.pop(PICTURES)
+        places = np.arange(0, len(pictures), len(pictures) // view.count)
+        for name in ("time_s", "asked_s"):
+            values[name] = values[name][places]
+        mask = ~np.isnan(values["time_s"])
+        values[MASK] = mask
+        kept = self.store.rows[row]
         n_pictures = kept.pictures or 0
         remark = ""
         # A still picture is repeated without a remark.
         if kept.reason and n_pictures < view.count:
             remark = repeated(n_pictures, view.count)
-        places = np.arange(0, len(pictures), len(pictures) // view.count)
-        return Clip(
-            pictures=pictures,
-            rows=places,
-            mask=~np.isnan(time_s[places]),
-            time_s=time_s[places],
-            asked_s=asked_s[places],
-            total=n_pictures,
-            remark=remark,
-            span_s=span_s,
-        )
+        return ViewedClip(pictures, places, mask, values, n_pictures, remark)
 
 
 # For each view whose frames were kept: the store that has them.
-KeptViews = Mapping[View, KeptFrames]
+KeptViews = Mapping[PictureView, KeptFrames]
 
 
 def stores_of_frames(
@@ -126,9 +117,9 @@ def find_kept(
     stores: Iterable[Store],
     clips: Sequence[PlannedClip],
     facts: Facts,
-    views: Iterable[View],
+    views: Iterable[PictureView],
     grid: Grid | None,
-) -> dict[View, KeptFrames]:
+) -> dict[PictureView, KeptFrames]:
     """Return for each view the store that has most of its frames, if one has any.
 
     Args:
@@ -139,7 +130,7 @@ def find_kept(
         grid: How the films are cut, if the clips are windows.
     """
     kept = [_kept_of(store, clips, facts) for store in stores]
-    kept_views: dict[View, KeptFrames] = {}
+    kept_views: dict[PictureView, KeptFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]
         if serving:
@@ -180,21 +171,18 @@ def refuse_changed_clips(kept: KeptFrames) -> None:
         )
 
 
-def is_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> bool:
-    """Return whether the frames of a row are kept for all its views."""
-    return all(
-        view in kept and clip.clip_id in kept[view].row_of_clip for view in job.views
-    )
+def is_kept(clip_id: str, view: PictureView, kept: KeptViews) -> bool:
+    """Return whether the frames of a clip are kept for a view."""
+    return view in kept and clip_id in kept[view].row_of_clip
 
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     """Return a row from kept frames, as the pool would have decoded it."""
     started = time.monotonic()
-    is_window = clip.window is not None
-    views = {}
+    views: dict[PictureView, ViewedClip | Failure] = {}
     for view in job.views:
         try:
-            views[view] = kept[view].clip(clip.clip_id, view, is_window=is_window)
+            views[view] = kept[view].clip(clip.clip_id, view)
         except Corrupt as error:
             place = shlex.quote(kept[view].store.location)
             error.hint = (
@@ -204,23 +192,4 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     first = kept[job.views[0]]
     row = first.store.rows[first.row_of_clip[clip.clip_id]]
     source = Source(row.video_bytes, row.video_hash)
-    return Decoded(job.row, source, time.monotonic() - started, dict(views))
-
-
-def with_kept(decoded: Decoded, clip: PlannedClip, kept: KeptViews) -> Decoded:
-    """Return a row in which views that failed have their kept frames, where there are some."""
-    failed = []
-    for view, pictures in decoded.views.items():
-        if isinstance(pictures, Failure) and is_kept(
-            RowJob(decoded.row, (view,)), clip, kept
-        ):
-            failed.append(view)
-    if not failed:
-        return decoded
-    from_kept = read_kept(RowJob(decoded.row, tuple(failed)), clip, kept)
-    is_known = decoded.source.n_bytes is not None
-    return replace(
-        decoded,
-        source=decoded.source if is_known else from_kept.source,
-        views={**decoded.views, **from_kept.views},
-    )
+    return Decoded(job.row, source, time.monotonic() - started, views)

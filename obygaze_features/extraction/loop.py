@@ -1,7 +1,7 @@
 """The loop of an extraction: rows still to compute, decoded, in batches, computed, in blocks.
 
-`_fill_once` reads like the list that it is; what each step does stands below it. A block is begun
-when its first row is to be decoded. A batch ends with its block, so that the numbers of a block do
+`fill` reads like the list that it is; what each step does stands below it. A block is begun when
+its first row is to be decoded. A batch ends with its block, so that the numbers of a block do
 not depend on the blocks before it.
 """
 
@@ -24,19 +24,21 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from obygaze_features.core.errors import FixInput, ObygazeError, first_line
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
-from obygaze_features.extraction.clips import Clip, Decoded, Failure, RowJob, Source
+from obygaze_features.extraction.clips import (
+    Decoded,
+    Failure,
+    RowJob,
+    Source,
+    ViewedClip,
+)
 from obygaze_features.extraction.compute import Computed, Computer
-from obygaze_features.extraction.recipes import CLEAN
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store.filling import BlockWriter, Filling, choose_block
-from obygaze_features.store.layout import MASK
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, Row
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # A device that gives no numbers for so many clips in a row is broken.
 BROKEN_AFTER = 8
@@ -61,41 +63,35 @@ def fill(
         stop: The flag that stops the loop.
     """
     while not stop and any(store.misses_blocks() for store in stores):
-        too_large = yield from _fill_once(stores, decode, stop)
+        too_large = ""
+        try:
+            with closing(decode(rows_to_compute(stores))) as clips:
+                for decoded in clips:
+                    for store in stores:
+                        store.add(decoded)
+                        yield from store.rows_without_numbers()
+                    yield decoded.row, bool(decoded.reasons)
+                    if stop:
+                        break
+                for store in stores:
+                    store.finish()
+                    yield from store.rows_without_numbers()
+        except BatchTooLarge as error:
+            too_large = str(error)
+        except RuntimeError as error:
+            if not is_device_error(error):
+                raise
+            raise ObygazeError(
+                f"the GPU failed: {first_line(error)}",
+                where=stores[0].computer.backbone.placement.device,
+                hint="the same command goes on from the finished blocks; if it fails again, look"
+                " at nvidia-smi, or use another --device",
+            ) from error
+        finally:
+            for store in stores:
+                store.drop_all()
         if too_large:
             halve_batches(stores, too_large)
-
-
-def _fill_once(
-    stores: Sequence[StoreFiller], decode: Decode, stop: StopFlag
-) -> Generator[tuple[int, bool], None, str]:
-    """Compute missing blocks; return the backbone whose batch does not fit into memory, or ""."""
-    rows = rows_to_compute(stores)
-    try:
-        with closing(decode(rows)) as clips:
-            for decoded in clips:
-                for store in stores:
-                    store.add_to_batch(decoded)
-                    if store.batch_is_complete(decoded.row):
-                        store.start_batch()
-                    yield from store.rows_without_numbers()
-                yield decoded.row, decoded.has_failed
-                if stop:
-                    break
-            for store in stores:
-                store.finish()
-                yield from store.rows_without_numbers()
-    except BatchTooLarge as error:
-        return str(error)
-    except RuntimeError as error:
-        if not is_device_error(error):
-            raise
-        devices = [store.computer.backbone.placement.device for store in stores]
-        raise _broken_device(error, ", ".join(dict.fromkeys(devices))) from error
-    finally:
-        for store in stores:
-            store.drop_all()
-    return ""
 
 
 # --- Rows still to compute ---
@@ -148,7 +144,7 @@ class _Waiting(NamedTuple):
     """A clip that waits for the other clips of its batch."""
 
     row: int
-    clip: Clip
+    clip: ViewedClip
     source: Source
 
 
@@ -196,7 +192,7 @@ class StoreFiller:
         self,
         filling: Filling,
         maker: Maker,
-        view: View,
+        view: PictureView,
         computer: Computer,
         batch: int,
         writing: ThreadPoolExecutor,
@@ -261,23 +257,31 @@ class StoreFiller:
 
     # Clips of a block become batches.
 
-    def add_to_batch(self, decoded: Decoded) -> None:
-        """Add the next decoded row to its batch; one that failed is finished."""
+    def add(self, decoded: Decoded) -> None:
+        """Add the next decoded row to its batch; one that failed is finished.
+
+        A batch that is complete is computed: it has as many clips as fit, or the last of its block.
+        """
         block = self._block_of(decoded.row)
         if self._block is not block:
             # The other rows of that block were not decoded: another process has finished it.
             self._waiting = []
         self._block = block
-        # Another store may need a row, also in this view, that this one does not compute.
-        if block is None or not self.filling.computed[decoded.row]:
+        if block is None:
             return
-        clip = self._checked(decoded.views[self.view])
-        if isinstance(clip, Failure):
-            self._finish_row(block, decoded.row, decoded.source, clip)
-        else:
-            self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
+        # Another store may need a row, also in this view, that this one does not compute.
+        if self.filling.computed[decoded.row]:
+            clip = self._checked(decoded.views[self.view])
+            if isinstance(clip, Failure):
+                self._finish_row(block, decoded.row, decoded.source, clip)
+            else:
+                self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
+        n_clips, _ = self.computer.split(self.batch)
+        is_last = decoded.row == block.writer.rows[-1]
+        if self._waiting and (is_last or len(self._waiting) == n_clips):
+            self._start_batch()
 
-    def _checked(self, clip: Clip | Failure) -> Clip | Failure:
+    def _checked(self, clip: ViewedClip | Failure) -> ViewedClip | Failure:
         """Return a clip, or why a backbone without a mask cannot take it."""
         backbone = self.computer.backbone
         if isinstance(clip, Failure) or clip.mask.all() or backbone.takes_mask:
@@ -289,16 +293,9 @@ class StoreFiller:
             f" {backbone.card.label} needs all of them",
         )
 
-    def batch_is_complete(self, row: int) -> bool:
-        """Return whether the batch has all its clips: as many as fit, or the last of its block."""
-        if self._block is None or not self._waiting:
-            return False
-        n_clips, _ = self.computer.split(self.batch)
-        return row == self._block.writer.rows[-1] or len(self._waiting) == n_clips
-
     # Batches become features.
 
-    def start_batch(self) -> None:
+    def _start_batch(self) -> None:
         """Start to compute the clips that wait, as soon as not too many others are computed."""
         _, most_running = self.computer.split(self.batch)
         while len(self._running) >= most_running:
@@ -374,7 +371,7 @@ class StoreFiller:
         block: _Block,
         number: int,
         source: Source,
-        clip: Clip | Failure,
+        clip: ViewedClip | Failure,
         features: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a finished row to its block: its features, or why it has none."""
@@ -388,16 +385,7 @@ class StoreFiller:
         else:
             row = row._replace(reason=clip.remark, pictures=clip.total)
             # A store keeps those that it has arrays for.
-            values: dict[str, Any] = {
-                "time_s": clip.time_s,
-                "asked_s": clip.asked_s,
-                MASK: clip.mask,
-                CLEAN: np.array(clip.is_clean, dtype="bool"),
-                **(features or {}),
-            }
-            if clip.span_s is not None:
-                values["start_s"] = np.array(clip.span_s[0], dtype="float64")
-                values["end_s"] = np.array(clip.span_s[1], dtype="float64")
+            values = {**clip.arrays, **(features or {})}
             block.finished[number] = _WrittenRow(row, values)
         self._write(block)
 
@@ -474,7 +462,7 @@ def _drop(writer: BlockWriter) -> None:
         pass
 
 
-# --- Too little memory, and a device that is broken ---
+# --- Too little memory ---
 
 
 class BatchTooLarge(Exception):
@@ -494,11 +482,3 @@ def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
-
-def _broken_device(error: RuntimeError, device: str) -> ObygazeError:
-    return ObygazeError(
-        f"the GPU failed: {first_line(error)}",
-        where=device,
-        hint="the same command goes on from the finished blocks; if it fails again, look at"
-        " nvidia-smi, or use another --device",
-    )

@@ -10,11 +10,10 @@ from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import named_values
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_features.extraction.cases import Wanted, Work, compare
-from obygaze_features.extraction.clips import PlannedClip, clips_of, facts_of
+from obygaze_features.extraction.cases import Wanted, Work, compare_with_store
+from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
 from obygaze_features.extraction.kept import (
     KeptViews,
     find_kept,
@@ -27,7 +26,7 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.stored import Stored, read_stored
+from obygaze_features.extraction.stored import StoreState, read_stored
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
@@ -36,13 +35,13 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.store.records import Manifest as ManifestRecord
 from obygaze_features.store.rows import RowColumns
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # --- What a person names ---
 
 
 @dataclass(frozen=True)
-class Target:
+class ChosenBackbone:
     """A backbone with its settings, and the store of its features (MANIFEST.NAME by default)."""
 
     backbone: str
@@ -52,14 +51,14 @@ class Target:
     dtype: str = "float32"
 
 
-def chosen_targets(
+def chosen_backbones(
     backbones: str | Sequence[str],
     *,
     arrays: Sequence[str],
     weights: Sequence[str] | Mapping[str, PathLike],
     stores: Mapping[str, PathLike] | None,
     dtype: str,
-) -> list[Target]:
+) -> list[ChosenBackbone]:
     """Return the targets of backbones; `weights` and `stores` are by their names."""
     names = [backbones] if isinstance(backbones, str) else list(backbones)
     weights_of = _weights_by_name(weights, names)
@@ -72,7 +71,7 @@ def chosen_targets(
             )
     targets = []
     for name in names:
-        target = Target(
+        target = ChosenBackbone(
             name,
             store=os.fspath(stores_of.get(name, "")),
             weights=weights_of.get(name),
@@ -99,7 +98,9 @@ def _weights_by_name(
     return named_values(words, "--weights")
 
 
-def store_path(target: Target, manifest: Manifest, workspace: Workspace) -> Path:
+def store_path(
+    target: ChosenBackbone, manifest: Manifest, workspace: Workspace
+) -> Path:
     """Return the folder of a target's store: MANIFEST.NAME by default."""
     name = target.store
     if not name:
@@ -135,10 +136,10 @@ class StorePlan:
         seal: The seal of the finished store; "" if there is none.
     """
 
-    target: Target
+    target: ChosenBackbone
     path: Path
     backbone: Backbone
-    view: View
+    view: PictureView
     arrays: tuple[Array, ...]
     recipe: Recipe
     maker: Maker
@@ -195,7 +196,7 @@ class ExtractionPlan:
 
 def plan_stores(
     manifest: Manifest,
-    targets: Sequence[Target],
+    targets: Sequence[ChosenBackbone],
     workspace: Workspace,
     *,
     device: str = "cpu",
@@ -217,7 +218,7 @@ def plan_stores(
         raise FixUsage(
             "each backbone needs a store of its own", where=", ".join(map(str, paths))
         )
-    clips = clips_of(manifest)
+    clips = planned_clips(manifest)
     grid = manifest.clips.grid if isinstance(manifest.clips, Windows) else None
     stored_at = [read_stored(path) for path in paths]
     frames, notes = stores_of_frames(manifest.name, workspace)
@@ -273,7 +274,7 @@ def plan_stores(
             mixed=mixed,
             as_planned=as_planned,
         )
-        work = compare(wanted, stored)
+        work = compare_with_store(wanted, stored)
         filling = None
         seal = ""
         if stored:
@@ -297,7 +298,9 @@ def plan_stores(
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
 
 
-def _all_arrays(arrays: Sequence[Array], stored: Stored | None) -> tuple[Array, ...]:
+def _all_arrays(
+    arrays: Sequence[Array], stored: StoreState | None
+) -> tuple[Array, ...]:
     """Return the arrays that a store has, and behind them those that it does not have yet."""
     if stored is None:
         return tuple(arrays)

@@ -6,14 +6,13 @@ from typing import Any
 import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.card import Card
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_version
-from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.picture import conversion_sha256
 
 # The rule by which frames are found; raise it with any change that could give other frames.
@@ -30,11 +29,11 @@ CLEAN = "clean"
 PACKAGES = ("av", "numpy", "torch", "transformers")
 
 
-def view_of(source: Backbone | Card) -> View:
+def view_of(source: Backbone | Card) -> PictureView:
     """Return what a backbone sees of a clip; a card tells it without the weights."""
     card = source if isinstance(source, Card) else source.card
     resize = card.family.resize(card) if isinstance(source, Card) else source.resize
-    return View(source.geometry.frames, card.input.sampling, resize)
+    return PictureView(source.geometry.frames, card.input.sampling, resize)
 
 
 def arrays_of(
@@ -69,7 +68,9 @@ def arrays_of(
     return chosen
 
 
-def recipe_of(backbone: Backbone, view: View, grid: Grid | None = None) -> Recipe:
+def recipe_of(
+    backbone: Backbone, view: PictureView, grid: Grid | None = None
+) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
         sampling=sampling_recipe(view, grid),
@@ -78,7 +79,7 @@ def recipe_of(backbone: Backbone, view: View, grid: Grid | None = None) -> Recip
     )
 
 
-def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
+def sampling_recipe(view: PictureView, grid: Grid | None) -> dict[str, Any]:
     """Return the section of a recipe on which pictures of a clip or of a window are chosen."""
     sampling: dict[str, Any] = {
         "rule": SAMPLING_RULES[view.sampling],

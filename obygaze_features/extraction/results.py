@@ -11,9 +11,9 @@ from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeErro
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import NO_FILE
 from obygaze_features.extraction.planning import (
+    ChosenBackbone,
     ExtractionPlan,
     StorePlan,
-    Target,
     store_path,
 )
 from obygaze_features.extraction.stopping import StopFlag
@@ -231,7 +231,7 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
 
 
 def states_of(
-    manifest: Manifest, targets: Sequence[Target], workspace: Workspace
+    manifest: Manifest, targets: Sequence[ChosenBackbone], workspace: Workspace
 ) -> list[StoreStatus]:
     """Return how far the stores of some targets are, as far as they are there."""
     states = []

@@ -26,7 +26,7 @@ from obygaze_features.extraction.functions import extract
 from obygaze_features.extraction.planning import (
     ExtractionPlan,
     StorePlan,
-    chosen_targets,
+    chosen_backbones,
     plan_stores,
 )
 from obygaze_features.manifest.io import read_manifest
@@ -125,7 +125,7 @@ def _checked_plan(run_words: Sequence[str], workspace: Path) -> ExtractionPlan:
     if values["device"] != "cuda:all":
         # How many GPUs are idle is known on their node alone.
         devices_of(values["device"])
-    targets = chosen_targets(
+    targets = chosen_backbones(
         values.get("backbones", ()),
         arrays=values.get("arrays", ()),
         weights=values.get("weights", ()),

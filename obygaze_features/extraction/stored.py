@@ -29,7 +29,7 @@ SHOWN_CLIPS = 20
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoreState:
     """What is there: a finished store, or one that is being filled.
 
     Args:
@@ -70,7 +70,7 @@ class Stored:
         return self.filling.plan.computes if self.filling else self.array_names
 
 
-def read_stored(path: Path) -> Stored | None:
+def read_stored(path: Path) -> StoreState | None:
     """Return what is there of a store: its filling, else the finished store; None if nothing is."""
     while True:
         finish_waiting(path)
@@ -95,9 +95,9 @@ def read_stored(path: Path) -> Stored | None:
                 raise
 
 
-def _finished(store: Store) -> Stored:
+def _finished(store: Store) -> StoreState:
     record = store.record
-    return Stored(
+    return StoreState(
         recipe=store.recipe,
         arrays=record.arrays,
         rows=store.rows,
@@ -108,7 +108,7 @@ def _finished(store: Store) -> Stored:
     )
 
 
-def _being_filled(filling: Filling, seal: str) -> Stored:
+def _being_filled(filling: Filling, seal: str) -> StoreState:
     """Return the rows of a store that is being filled, as far as they are known."""
     plan = filling.plan
     rows = [row._replace(status=FAILED, reason=NOT_EXTRACTED) for row in filling.rows]
@@ -131,7 +131,7 @@ def _being_filled(filling: Filling, seal: str) -> Stored:
                 video_hash=done.video_hash,
                 pictures=done.pictures,
             )
-    return Stored(
+    return StoreState(
         recipe=Recipe.from_json(plan.recipe),
         arrays=plan.arrays,
         rows=rows,

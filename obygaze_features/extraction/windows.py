@@ -15,7 +15,7 @@ import numpy as np
 
 from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
@@ -34,7 +34,7 @@ class WantedWindow(NamedTuple):
     """The number of a window in its film, and the views that see it."""
 
     number: int
-    views: tuple[View, ...]
+    views: tuple[PictureView, ...]
 
 
 def decode_windows(
@@ -69,7 +69,7 @@ def decode_windows(
             error = reason
     if error is not None:
         for _ in windows:
-            yield DecodeResult(job, None, error, 0.0)
+            yield DecodeResult(job, {}, error, 0.0)
         return
     sweep = _Sweep(grid, index, pool, job, most_bytes)
     for result in sweep.results(windows, size):
@@ -108,7 +108,7 @@ class _Window:
     """
 
     ranks: Ints
-    samples: Mapping[View, SampledRanks]
+    samples: Mapping[PictureView, SampledRanks]
     needed: Ints
     span_s: tuple[float, float]
 
@@ -169,7 +169,7 @@ class _Sweep:
     ) -> Iterator[_DecodedPart]:
         """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
         # How each view sees one picture; views that differ in their sampling may see it alike.
-        kinds: dict[View, None] = {}
+        kinds: dict[PictureView, None] = {}
         for window in windows:
             for view in window.samples:
                 kinds.setdefault(_pictures(view, 1))
@@ -198,10 +198,10 @@ class _Sweep:
         for part, result in parts:
             yield _DecodedPart(part, result)
 
-    def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
+    def _job(self, ranks: Ints, views: Iterable[PictureView]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
-    def _window(self, number: int, views: tuple[View, ...]) -> _Window:
+    def _window(self, number: int, views: tuple[PictureView, ...]) -> _Window:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {
@@ -216,7 +216,7 @@ class _Sweep:
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""
-        clips = dict[View, DecodedClip]()
+        clips = dict[PictureView, DecodedClip]()
         for view in window.samples:
             clip = self._clip(window, view)
             if clip is None:
@@ -228,13 +228,10 @@ class _Sweep:
         start_s = window.span_s[0] + float(self.index.times_s[0])
         job = replace(self._job(window.ranks, window.samples), start_s=start_s)
         alone = self.pool.submit(job).result()
-        clips = {
-            view: self._placed(clip, window)
-            for view, clip in (alone.clips or {}).items()
-        }
-        return replace(alone, clips=clips or None, seconds=seconds + alone.seconds)
+        clips = {view: self._placed(clip, window) for view, clip in alone.clips.items()}
+        return replace(alone, clips=clips, seconds=seconds + alone.seconds)
 
-    def _clip(self, window: _Window, view: View) -> DecodedClip | None:
+    def _clip(self, window: _Window, view: PictureView) -> DecodedClip | None:
         """Return what a view sees of a window; None if a picture is missing or damaged."""
         sampled = window.samples[view]
         wanted, inverse = np.unique(sampled.index, return_inverse=True)
@@ -244,7 +241,7 @@ class _Sweep:
             if not len(inside):
                 continue
             rows = np.searchsorted(part.ranks, inside)
-            clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
+            clip = part.result.clips.get(_pictures(view, len(part.ranks)))
             if clip is None or clip.is_incomplete or clip.substituted[rows].any():
                 return None
             pieces.append((clip.shared_pictures, rows))
@@ -301,7 +298,7 @@ def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
     return pieces
 
 
-def _pictures(view: View, count: int) -> View:
+def _pictures(view: PictureView, count: int) -> PictureView:
     """Return the view of a list of pictures as this view sees each of them."""
     return replace(view, count=count, sampling="even")
 

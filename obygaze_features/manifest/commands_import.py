@@ -23,7 +23,6 @@ from obygaze_features.core.parts import (
     label_of,
     trust,
 )
-from obygaze_features.core.tables import TABLE_ENDINGS
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.own import read_own
@@ -108,7 +107,7 @@ class _ImportGroup(FunctionGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names, which may be an own function or a table."""
-        if args[0].endswith(TABLE_ENDINGS) and Path(args[0]).is_file():
+        if not is_own_code(args[0]) and Path(args[0]).is_file():
             args = ["csv", *args]
         if is_own_code(args[0]):
             return args[0], self.get_command(ctx, args[0]), args[1:]

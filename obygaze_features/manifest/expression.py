@@ -24,8 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.figures import (
+    COLORS,
     LEVEL_COLORS,
     LEVEL_NAMES,
-    MUTED,
+    WIDTH,
     canvas,
     draw_grid,
-    figure_stem,
     label_rows,
     save,
     spread_dots,
@@ -34,22 +34,20 @@ def draw_stats(
 
     Args:
         stats: The counts.
-        figure: Draw the counts as PATH.svg and PATH.png.
+        figure: Draw the counts as PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one
+            file.
         force: Replace the output if it exists.
     """
     if figure is None:
         return ()
-    stem = figure_stem(Path(figure))
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
-    with canvas(7.2, 2.1 + 0.42 * n_rows, nrows=2, height_ratios=[1.4, n_rows]) as (
-        page,
-        axes,
-    ):
+    rows = {"nrows": 2, "height_ratios": [1.4, n_rows]}
+    with canvas(WIDTH, 150 + 30 * n_rows, **rows) as (page, axes):
         page.suptitle(stats.title, x=0.01, ha="left", weight="bold")
         _draw_levels(axes[0], stats)
         _draw_concepts(axes[1], stats, concepts)
-        return save(page, stem, force=force)
+        return save(page, Path(figure), force=force)
 
 
 def _concepts(stats: Stats) -> list[str]:
@@ -99,7 +97,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     largest_share = max(map(max, shares_of_concept), default=1.0)
     for row, shares in enumerate(shares_of_concept):
         axes.plot(
-            [min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1
+            [min(shares), max(shares)], [row, row], color=COLORS["line"], lw=3, zorder=1
         )
         moved = spread_dots(shares, DOT * largest_share)
         for level, share, step in zip(levels, shares, moved, strict=True):
@@ -115,13 +113,17 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
     draw_grid(axes)
-    axes.set_xlabel(f"% of {stats.unit}s with the concept", color=MUTED)
+    axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
     axes.set_title("Concepts over levels")
     if levels:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)
     else:
         axes.text(
-            0.5, 0, "no clip with a level has a concept", ha="center", color=MUTED
+            0.5,
+            0,
+            "no clip with a level has a concept",
+            ha="center",
+            color=COLORS["muted"],
         )
 
 

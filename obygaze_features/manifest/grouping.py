@@ -15,17 +15,17 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
-from obygaze_features.core.schema_check import Table, read_toml
-from obygaze_features.core.schema_rules import list_of, near, text
+from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     LEVELS,
     NO_LEVEL,
     Clip,
+    ConceptName,
     Manifest,
     concept_name,
     view_words,
@@ -173,9 +173,10 @@ def _clips_with(
     return {**by_level, NO_LEVEL: counts[""], ALL: counts[ALL]}
 
 
-_GROUPS = Table(
-    {"groups": Table(others=list_of(text, least=1), names=concept_name)}, ("groups",)
-)
+class GroupsFile(Record, frozen=True):
+    """The content of a file of groups: the concepts of each."""
+
+    groups: Mapping[ConceptName, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -301,10 +302,7 @@ def _read_groups(path: Path) -> Groups:
     """Return the groups of a TOML file."""
     require_file(path)
     document = read_toml(path.read_bytes(), str(path))
-    checked = document.check(_GROUPS)
-    document.raise_if_any("the groups are not valid")
-    groups: Groups = checked["groups"]
-    return groups
+    return record_of(document, GroupsFile, "the groups are not valid").groups
 
 
 def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:

@@ -19,15 +19,20 @@ from typing import Annotated, Any, Literal, Self, get_args
 from msgspec import Meta, structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, UnknownName
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    ObygazeWarning,
+    UnknownName,
+    near,
+)
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.notebook import (
     data_frame,
     short_repr,
     unknown_name,
 )
-from obygaze_features.core.schema_check import Record, Sha256
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_of
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -108,23 +113,19 @@ def own_columns(columns: Iterable[str]) -> list[str]:
 
 
 # In the column `concepts`, names are joined with '|'.
-_CONCEPT = r"^[^|]*[^|\s][^|]*\Z"
-_A_CONCEPT = "a name that is not blank and has no '|'"
-_MODALITIES = (*MODALITIES, "unknown")
-Modality = Annotated[
+Modality = Annotated[str, one_of((*MODALITIES, "unknown"))]
+ConceptName = Annotated[
     str,
     Meta(
-        pattern=rf"^({'|'.join(_MODALITIES)})\Z",
-        description=f"one of {', '.join(_MODALITIES)}",
+        pattern=r"^[^|]*[^|\s][^|]*\Z",
+        description="a name that is not blank and has no '|'",
     ),
 ]
-ConceptName = Annotated[str, Meta(pattern=_CONCEPT, description=_A_CONCEPT)]
 
 
 def concept_name(value: Any) -> str | None:
-    """Allow the name of a concept."""
-    valid = isinstance(value, str) and re.match(_CONCEPT, value)
-    return None if valid else f"must be {_A_CONCEPT}"
+    """Return what the name of a concept must be; None if it may be this one."""
+    return problem_of(value, ConceptName)
 
 
 @dataclass(frozen=True, repr=False)
@@ -550,6 +551,21 @@ def clock(seconds: float, decimals: int = 0) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
 
 
+# Letters that Unicode does not take apart as it does accents.
+_LETTERS = str.maketrans(
+    {
+        "ß": "ss",
+        "ẞ": "SS",
+        "œ": "oe",
+        "Œ": "OE",
+        "æ": "ae",
+        "Æ": "AE",
+        "ø": "o",
+        "Ø": "O",
+    }
+)
+
+
 @lru_cache(maxsize=1024)
 def ascii_id(text: str) -> str:
     """Return text as an id: without accents, other characters than those of ids become `_`.
@@ -559,11 +575,14 @@ def ascii_id(text: str) -> str:
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'
+    >>> ascii_id("Große Sœur")
+    'Grosse_Soeur'
     >>> ascii_id("Зеркало 1975")
     '1975-e57df8'
     """
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
+    letters = letters.translate(_LETTERS)
     readable_id = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".")
     has_lost_letters = any(
         letter.isalnum() and not letter.isascii() for letter in letters

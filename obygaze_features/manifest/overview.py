@@ -25,7 +25,13 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import manifest_columns, title_of
-from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
+from obygaze_features.manifest.model import (
+    Clip,
+    Manifest,
+    SourceFile,
+    clock,
+    own_columns,
+)
 
 SHOWN_CLIPS = 20
 
@@ -280,6 +286,10 @@ def _clip_table(clips: Sequence[Clip]) -> str:
         "concepts": [", ".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],
     }
+    if not any(columns["level"]) and clips:
+        # The labels are columns of the person's own.
+        for name in own_columns(clips[0].extra):
+            columns[name] = [clip.extra.get(name) for clip in clips]
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     return table(tuple(filled), zip(*filled.values(), strict=True))
 

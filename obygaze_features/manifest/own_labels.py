@@ -2,15 +2,17 @@
 
 import shlex
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
+from obygaze_features.core.console import count
 from obygaze_features.manifest.expression import NUMBER, plain_value
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
 
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # of a column that becomes a task for each word
+MOST_COUNTED = 6  # of a column whose words are counted in a line
 # A column with this many numbers for each other word is one of numbers.
 MOST_NUMBERS = 4
 
@@ -44,6 +46,31 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
         elif len(words) == 2:
             tasks.append(f"{column}={words[0]}")
     return tasks + to_correct
+
+
+def counted_words(clips: Sequence[Clip], column: str) -> str:
+    """Return how many clips have each word of a column, if it has few words, each several times."""
+    n_of_word = Counter(clip.extra.get(column, "") for clip in clips)
+    n_empty = n_of_word.pop("", 0)
+    if not 1 < len(n_of_word) <= min(MOST_COUNTED, len(clips) / 2):
+        return ""
+    counts = [f"{word} {n}" for word, n in sorted(n_of_word.items())]
+    if n_empty:
+        counts.append(f"empty {n_empty}")
+    return ", ".join(counts)
+
+
+def column_words(clips: Sequence[Clip], column: str) -> str:
+    """Return what a column has: its words with their counts, its numbers, or how many texts."""
+    counted = counted_words(clips, column)
+    if counted:
+        return counted
+    cells = [cell for clip in clips for cell in clip.values(column)]
+    n_empty = sum(not clip.values(column) for clip in clips)
+    empty = f", empty {n_empty}" if n_empty else ""
+    if cells and all(map(NUMBER.fullmatch, cells)):
+        return f"numbers from {min(cells, key=float)} to {max(cells, key=float)}{empty}"
+    return f"{count(len(set(cells)), 'text')}{empty}"
 
 
 def first_run(manifest: Manifest, place: str, stores: Sequence[str]) -> str:

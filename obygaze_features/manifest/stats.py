@@ -21,8 +21,10 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     View,
+    own_columns,
     view_words,
 )
+from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import film_facts
 
@@ -46,6 +48,7 @@ class Stats:
     `films` has title, year and genres of the films that are known. `title` names what was counted.
     `concepts_without_level` counts the concepts of the clips without a level. Rows of several
     annotators are counted each; `different_clips` counts the clips that they are about.
+    `own_columns` says what each column of a person's own has.
     """
 
     clips: int
@@ -62,6 +65,7 @@ class Stats:
     clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
+    own_columns: Mapping[str, str]
     view: str = "raw"
     unit: str = "clip"
     title: str = ""
@@ -83,10 +87,13 @@ class Stats:
         parts = [
             f"{count(self.clips, unit)} of {count(self.n_films, 'film')}, {view_words(self.view)},"
             f" {self.without_video} without video{self._not_linked()}",
-            self._level_table(),
         ]
+        if self._has_levels or not self.own_columns:
+            parts.append(self._level_table())
         if any(self.concepts.values()) or self.concepts_without_level:
             parts.append(self._concept_table())
+        if self.own_columns:
+            parts.append(table(("column", "values"), self.own_columns.items()))
         parts.append(self._film_table())
         if self.folds:
             parts.append(self._split_table())
@@ -103,6 +110,10 @@ class Stats:
                 f"annotators have rows of the same {self.unit}s: {n_clips} in all"
             )
         return notes
+
+    @property
+    def _has_levels(self) -> bool:
+        return self.without_level < self.clips
 
     def _not_linked(self) -> str:
         """Return that the files of the other clips were not looked for, where that is so."""
@@ -141,12 +152,16 @@ class Stats:
         for film, levels in self.by_film.items():
             facts = self.films.get(film, {})
             n_clips = self.clips_by_film[film]
-            counts = [n_clips, *levels.values()]
-            if self.without_level:
+            counts = [n_clips]
+            if self._has_levels:
+                counts += levels.values()
+            if self._has_levels and self.without_level:
                 counts.append(n_clips - sum(levels.values()))
             genres = ", ".join(facts.get("genres", ()))
             rows.append((film, *counts, facts.get("title"), facts.get("year"), genres))
         counted = [*LEVELS, NO_LEVEL] if self.without_level else LEVELS
+        if not self._has_levels:
+            counted = []
         headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
         lines = [table(headers, rows), *self._genre_lines()]
         return "\n".join(lines)
@@ -223,6 +238,10 @@ def compute_stats(
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
         films=_facts_of_films(clips_of_film),
+        own_columns={
+            column: column_words(clips, column)
+            for column in own_columns(manifest.columns)
+        },
         view=manifest.header.view,
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),

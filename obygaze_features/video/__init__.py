@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from obygaze_features.video.decode import decode_clip as decode_clip
     from obygaze_features.video.decode import decode_views as decode_views
     from obygaze_features.video.decoded_clip import DecodedClip as DecodedClip
-    from obygaze_features.video.decoded_clip import View as View
+    from obygaze_features.video.decoded_clip import PictureView as PictureView
     from obygaze_features.video.files import SavedFrames as SavedFrames
     from obygaze_features.video.film import VideoInfo as VideoInfo
     from obygaze_features.video.functions import probe_video as probe_video
@@ -23,7 +23,7 @@ else:
     _EXPORTS = {
         "obygaze_features.video.container": ("BadVideo",),
         "obygaze_features.video.decode": ("decode_clip", "decode_views"),
-        "obygaze_features.video.decoded_clip": ("DecodedClip", "View"),
+        "obygaze_features.video.decoded_clip": ("DecodedClip", "PictureView"),
         "obygaze_features.video.files": ("SavedFrames",),
         "obygaze_features.video.film": ("VideoInfo",),
         "obygaze_features.video.functions": ("probe_video", "save_frames"),

@@ -73,7 +73,7 @@ REASONS = {
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 
 # Called again and again during a long task.
-Progress = Callable[[], None]
+OnProgress = Callable[[], None]
 
 
 class CountErrors(Protocol):

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.container import BadVideo, Progress, no_progress
+from obygaze_features.video.container import BadVideo, OnProgress, no_progress
 from obygaze_features.video.decoded_clip import (
     Allocate,
     Canvas,
     DecodedClip,
-    View,
+    PictureView,
     new_arrays,
 )
 from obygaze_features.video.film import distrust, exact_index, open_film
@@ -23,12 +23,12 @@ from obygaze_features.video.index import (
     overshoot,
     span_of,
 )
-from obygaze_features.video.source import FilmChanged, Outcome, VideoSource
+from obygaze_features.video.source import DecodedRun, FilmChanged, VideoSource
 
 
 def decode_clip(
     path: Path | str,
-    view: View,
+    view: PictureView,
     *,
     start_s: float | None = None,
     end_s: float | None = None,
@@ -61,15 +61,15 @@ def decode_clip(
 
 def decode_views(
     path: Path | str,
-    views: Iterable[View],
+    views: Iterable[PictureView],
     *,
     start_s: float | None = None,
     end_s: float | None = None,
     ranks: Sequence[int] | None = None,
     allocate: Allocate = new_arrays,
     indexes: Path | str | None = None,
-    progress: Progress = no_progress,
-) -> dict[View, DecodedClip]:
+    progress: OnProgress = no_progress,
+) -> dict[PictureView, DecodedClip]:
     """Decode several views of a video, or of a part of it, in one pass over its pictures.
 
     Damage is marked but raises no error: call `check` on each clip.
@@ -117,14 +117,14 @@ class _ClipDecoder:
     """
 
     source: VideoSource
-    views: Sequence[View]
+    views: Sequence[PictureView]
     start_s: float | None
     end_s: float | None
     ranks: Ints | None
     allocate: Allocate
     is_light: bool = False
 
-    def clips(self) -> dict[View, DecodedClip]:
+    def clips(self) -> dict[PictureView, DecodedClip]:
         """Decode from key frames; the position of its packet identifies each picture.
 
         A film has one index for all its clips: by the times of packets where they are reliable,
@@ -159,7 +159,7 @@ class _ClipDecoder:
                 message, path=self.source.path, stage="decode", reason="order"
             )
 
-    def _decode_run(self, canvas: Canvas, run: PacketRun) -> Outcome:
+    def _decode_run(self, canvas: Canvas, run: PacketRun) -> DecodedRun:
         """Decode a run from a key frame that is one to the decoder, and from before if in doubt.
 
         A decoder may report pictures that need what is before the key frame it began at: only an
@@ -239,7 +239,7 @@ class _ClipDecoder:
             )
         return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 
-    def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
+    def _finish(self, canvas: Canvas) -> dict[PictureView, DecodedClip]:
         index = canvas.index
         start_s = self.start_s
         end_s = self.end_s

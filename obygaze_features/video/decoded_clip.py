@@ -43,7 +43,7 @@ def new_arrays(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
 
 
 @dataclass(frozen=True)
-class View:
+class PictureView:
     """What one model sees of a clip: how many pictures, by which rule, and how they are resized.
 
     Without `resize` the pictures have their full size.
@@ -163,7 +163,7 @@ class Canvas:
         source: VideoSource,
         index: FrameIndex,
         span: tuple[int, int],
-        views: Sequence[View],
+        views: Sequence[PictureView],
         allocate: Allocate,
         listed: Ints | None = None,
     ) -> None:

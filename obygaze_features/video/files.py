@@ -12,7 +12,7 @@ from obygaze_features.core.files import write_new
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import (
     DecodedClip,
-    View,
+    PictureView,
     contact_sheet,
 )
 from obygaze_features.video.film import VideoInfo, probe
@@ -52,7 +52,7 @@ def save_frames(
     if suffix not in (".npz", ".png"):
         raise FixUsage("the output must end in .npz or .png", where=str(output))
     clip = decode_clip(
-        file, View(count), start_s=start_s, end_s=end_s, accept_damaged=True
+        file, PictureView(count), start_s=start_s, end_s=end_s, accept_damaged=True
     )
     if suffix == ".png":
         content = contact_sheet(clip)

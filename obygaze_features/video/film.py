@@ -15,8 +15,8 @@ from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.importing.reader import DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
+    OnProgress,
     OpenVideo,
-    Progress,
     av,
     no_progress,
     open_video,
@@ -29,7 +29,7 @@ from obygaze_features.video.index import (
 )
 from obygaze_features.video.packets import (
     DecodedOrder,
-    Film,
+    IndexedFilm,
     read_packets,
     reorder_depth,
 )
@@ -47,7 +47,7 @@ _INDEX = tuple(item.name for item in fields(FrameIndex))
 Values = dict[str, Any]
 T = TypeVar("T")
 
-_FILMS: dict[tuple[str, int, tuple[int, int], Path | None], Film] = {}
+_FILMS: dict[tuple[str, int, tuple[int, int], Path | None], IndexedFilm] = {}
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class VideoInfo:
 def open_film(
     path: Path,
     indexes: Path | None = None,
-    progress: Progress = no_progress,
+    progress: OnProgress = no_progress,
 ) -> Iterator[VideoSource]:
     """Open a video whose packets have been read once; the index of a large one is remembered.
 
@@ -153,7 +153,7 @@ def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
         )
 
 
-def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> None:
+def make_index(path: Path, indexes: Path, progress: OnProgress = no_progress) -> None:
     """Make the index of a film if it is missing; without times, decode the film for it."""
     with open_film(path, indexes, progress) as source:
         if not source.film.index.timed:
@@ -186,7 +186,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
     return replace(exact, key=index.key & key if index.key.any() else key)
 
 
-def distrust(film: Film) -> None:
+def distrust(film: IndexedFilm) -> None:
     """Read a film from its beginning from now on; if it was read so, forget its index."""
     # Seeking shows other packets in some files. If reading does so too, the index is wrong.
     if film.seekable:
@@ -242,10 +242,10 @@ def _decode_whole(source: VideoSource) -> Values:
     }
 
 
-def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
+def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm:
     """Return what is known of a film, from the folder of its index if there is one."""
 
-    def read() -> Film:
+    def read() -> IndexedFilm:
         with open_video(path) as video:
             return _read(path, video, progress).film
 
@@ -279,11 +279,11 @@ def _index_file(path: Path, indexes: Path) -> Path:
     return indexes / sha256_bytes(state.encode()) / "index.npz"
 
 
-def _unpacked_film(values: Values, folder: Path) -> Film:
+def _unpacked_film(values: Values, folder: Path) -> IndexedFilm:
     index = FrameIndex(
         **{name: value for name, value in values.items() if name in _INDEX}
     )
-    return Film(
+    return IndexedFilm(
         index,
         values["is_broken"],
         values["declared_s"],
@@ -293,7 +293,7 @@ def _unpacked_film(values: Values, folder: Path) -> Film:
     )
 
 
-def _read(path: Path, video: OpenVideo, progress: Progress) -> VideoSource:
+def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
     """Read the packets of an open video; correct its index where decoding shows it to be wrong."""
     packets: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
     film = read_packets(path, video, packets, progress)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from obygaze_features.video.container import (
     TIMED_CONTAINERS,
     BadVideo,
+    OnProgress,
     OpenVideo,
-    Progress,
     av,
     demux,
     logged_errors,
@@ -64,7 +64,7 @@ class DecodedOrder:
 
 
 @dataclass
-class Film:
+class IndexedFilm:
     """What is known of a video file without opening it.
 
     `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
@@ -153,8 +153,8 @@ class Film:
 
 
 def read_packets(
-    path: Path, video: OpenVideo, packets: list[Any] | None, progress: Progress
-) -> Film:
+    path: Path, video: OpenVideo, packets: list[Any] | None, progress: OnProgress
+) -> IndexedFilm:
     """Read all packets of an open video into an index, and into `packets` if it is a list.
 
     `progress` is called for each packet.
@@ -180,7 +180,7 @@ def read_packets(
     broken = seen.is_broken or bool(index.broken.any())
     slots = table["dts"][table["shown"]]
     index.lost[lost_in_time(index, slots, table["duration"])] = True
-    return Film(index, broken, declared_s, table["offset"].copy())
+    return IndexedFilm(index, broken, declared_s, table["offset"].copy())
 
 
 def _declared_s(container: Any, stream: Any) -> float:
@@ -207,7 +207,7 @@ class _Seen:
     pictures: H264Pictures | HevcPictures | None
 
 
-def _with_errors_at_opening(path: Path, seen: _Seen, progress: Progress) -> _Seen:
+def _with_errors_at_opening(path: Path, seen: _Seen, progress: OnProgress) -> _Seen:
     """Return the packets of a film of which errors were reported when it was opened.
 
     FFmpeg reads the first packets then, and does not repeat what it reports of them unless they are
@@ -232,7 +232,7 @@ def _with_errors_at_opening(path: Path, seen: _Seen, progress: Progress) -> _See
 
 
 def _read_packets(
-    container: Any, stream: Any, packets: list[Any] | None, progress: Progress
+    container: Any, stream: Any, packets: list[Any] | None, progress: OnProgress
 ) -> _Seen:
     """Read every packet of a stream."""
     codec = stream.codec_context.codec.canonical_name

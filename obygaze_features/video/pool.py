@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -29,7 +29,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.worker import SharedMemory, decoded, unpacked
 
 Job = TypeVar("Job")
@@ -57,7 +57,7 @@ class DecodeJob:
     """
 
     path: Path | str
-    views: tuple[View, ...]
+    views: tuple[PictureView, ...]
     start_s: float | None = None
     end_s: float | None = None
     indexes: str | None = None
@@ -78,10 +78,16 @@ class DecodeResult:
     """
 
     job: DecodeJob
-    clips: dict[View, DecodedClip] | None
+    clips: Mapping[PictureView, DecodedClip]
     error: BadVideo | None
     seconds: float
     file_facts: tuple[int, str] | None = None
+
+    def clip(self, view: PictureView) -> DecodedClip:
+        """Return what a view sees of the clip, or raise the error of the job."""
+        if self.error is not None:
+            raise self.error
+        return self.clips[view]
 
 
 class DecodePool(AbstractContextManager["DecodePool"]):
@@ -181,7 +187,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             return _decoded_here(job)
         film = os.fspath(job.path)
         if film in self._late and job.is_of_many:
-            return DecodeResult(job, None, self._late[film], 0.0)
+            return DecodeResult(job, {}, self._late[film], 0.0)
         worker = self._worker(slot)
         started = time.monotonic()
         try:
@@ -212,7 +218,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             error = BadVideo(message, path=job.path, stage="worker", reason=reason)
             if late and job.is_of_many:
                 self._late[film] = error
-            result = DecodeResult(job, None, error, 0.0)
+            result = DecodeResult(job, {}, error, 0.0)
         return replace(result, seconds=time.monotonic() - started)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
@@ -237,8 +243,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         release = partial(self._free.append, number)
         if "error" in reply:
             release()
-            return DecodeResult(job, None, BadVideo(**reply["error"]), 0.0)
-        clips: dict[View, DecodedClip] = {}
+            return DecodeResult(job, {}, BadVideo(**reply["error"]), 0.0)
+        clips: dict[PictureView, DecodedClip] = {}
         if reply["shapes"]:
             pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
             clips = unpacked(reply, job.views, pictures)
@@ -272,7 +278,7 @@ def _decoded_here(job: DecodeJob) -> DecodeResult:
             indexes=job.indexes,
         )
     except BadVideo as error:
-        return DecodeResult(job, None, error, time.monotonic() - started)
+        return DecodeResult(job, {}, error, time.monotonic() - started)
     return DecodeResult(job, clips, None, time.monotonic() - started, facts)
 
 

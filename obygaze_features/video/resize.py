@@ -190,8 +190,8 @@ def resize_crop(
         rows = nearest_of(n_rows, size[0])
         columns = nearest_of(n_columns, size[1])
         return pictures[:, rows[top : top + height]][:, :, columns[left : left + width]]
-    down = axis_of(n_rows, size[0], top, height, kernel)
-    across = axis_of(n_columns, size[1], left, width, kernel)
+    down = resize_axis(n_rows, size[0], top, height, kernel)
+    across = resize_axis(n_columns, size[1], left, width, kernel)
     resized = []
     for picture in pictures:
         resized.append(_down(_across(picture[down.chosen], across), down))
@@ -204,7 +204,7 @@ def nearest_of(n_in: int, n_out: int) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Axis:
+class ResizeAxis:
     """How pictures are resized along an axis.
 
     The inputs that count, the first one of them for each output, and the weights from there on,
@@ -218,12 +218,14 @@ class Axis:
 
 
 @lru_cache(maxsize=64)
-def axis_of(n_in: int, n_out: int, start: int, length: int, kernel: str) -> Axis:
+def resize_axis(
+    n_in: int, n_out: int, start: int, length: int, kernel: str
+) -> ResizeAxis:
     """Return how a part of the output is made."""
     if n_in == n_out:
         nothing = np.zeros((0, 0), np.int32)
         part = slice(start, start + length)
-        return Axis(part, np.zeros(0, np.int64), nothing, None)
+        return ResizeAxis(part, np.zeros(0, np.int64), nothing, None)
     index, weights = pillow_taps(n_in, n_out, kernel)
     index = index[start : start + length]
     weights = weights[start : start + length]
@@ -231,10 +233,10 @@ def axis_of(n_in: int, n_out: int, start: int, length: int, kernel: str) -> Axis
     stop = int(index.max()) + 1
     matrix = _matrix(index - begin, weights, stop - begin)
     padded = compiled_resize.padded(weights)
-    return Axis(slice(begin, stop), index[:, 0] - begin, padded, matrix)
+    return ResizeAxis(slice(begin, stop), index[:, 0] - begin, padded, matrix)
 
 
-def _across(picture: Pixels, axis: Axis) -> Pixels:
+def _across(picture: Pixels, axis: ResizeAxis) -> Pixels:
     """Resize one picture across."""
     part = picture[:, axis.chosen]
     if axis.matrix is None:
@@ -246,7 +248,7 @@ def _across(picture: Pixels, axis: Axis) -> Pixels:
     return _weighted(axis.matrix, part.swapaxes(0, 1)).swapaxes(0, 1)
 
 
-def _down(part: Pixels, axis: Axis) -> Pixels:
+def _down(part: Pixels, axis: ResizeAxis) -> Pixels:
     """Resize one picture, of which only the rows that count are there, down."""
     if axis.matrix is None:
         return part

@@ -10,14 +10,14 @@ from typing import Any
 from obygaze_features.video.container import (
     BadVideo,
     CountErrors,
-    Progress,
+    OnProgress,
     av,
     demux,
     logged_errors,
     open_video,
 )
 from obygaze_features.video.index import NO_PTS, PacketRun
-from obygaze_features.video.packets import Film
+from obygaze_features.video.packets import IndexedFilm
 from obygaze_features.video.picture import PictureGeometry, geometry_of
 
 # How many key frames are tried for a first picture before a file counts as having none.
@@ -31,7 +31,7 @@ Sink = Callable[[int, Any], bool | None]
 # Containers in which seeking to a byte does not work; they have a table of pictures.
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
 # How many packets before the wanted one are read where a container cannot begin in between.
-BEFORE = (2, 32)
+PACKETS_BEFORE = (2, 32)
 # How many pictures a decoder of AV1 keeps for later ones.
 _STORED_BY_AV1 = 8
 # What a decoder checks: checksums, and whether the bits of a packet can be those of a picture. It
@@ -45,14 +45,14 @@ _WHOLE = (0, 1)
 class FilmChanged(BadVideo):
     """The packets of a film are not those of its index."""
 
-    def __init__(self, film: Film, path: Path) -> None:
+    def __init__(self, film: IndexedFilm, path: Path) -> None:
         message = "the file changes while it is read"
         super().__init__(message, path=path, stage="decode", reason="unreadable")
         self.film = film
 
 
 @dataclass
-class Outcome:
+class DecodedRun:
     """What came of a run: the positions of its pictures, as they came out, and what was reported.
 
     `keys` are the positions of pictures that are key frames according to the decoder, `corrupt`
@@ -107,7 +107,7 @@ class _BegunRun:
 
     start: int
     pictures: Sequence[tuple[int, Any]]
-    outcome: Outcome
+    outcome: DecodedRun
 
     def is_beginning_of(self, run: PacketRun) -> bool:
         """Return whether the decoder got no other packets than the first ones of a run."""
@@ -136,10 +136,10 @@ class VideoSource:
     def __init__(
         self,
         path: Path,
-        film: Film,
+        film: IndexedFilm,
         container: Any,
         stream: Any,
-        progress: Progress,
+        progress: OnProgress,
         in_memory: Sequence[Any] | None = None,
     ) -> None:
         self.path = path
@@ -236,7 +236,7 @@ class VideoSource:
             # Some containers cannot be read from every place that seeking leads to.
             with suppress(av().FFmpegError):
                 # The first packets after seeking may be parts of pictures.
-                for packet in islice(packets, 2 * BEFORE[-1]):
+                for packet in islice(packets, 2 * PACKETS_BEFORE[-1]):
                     position = self.film.position_of(packet)
                     if position is not None and position > start:
                         break
@@ -250,7 +250,7 @@ class VideoSource:
         if not film.seekable:
             return
         formats = self.container.format.name.split(",")
-        offsets = [int(film.offset[max(0, start - n)]) for n in (0, *BEFORE)]
+        offsets = [int(film.offset[max(0, start - n)]) for n in (0, *PACKETS_BEFORE)]
         if any(name in _WITHOUT_BYTES for name in formats):
             offsets = []
         seeks = [(offset, True) for offset in offsets if offset >= 0]
@@ -267,14 +267,14 @@ class VideoSource:
                 )
                 yield demux(self.container, self.stream)
 
-    def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> Outcome:
+    def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> DecodedRun:
         """Decode a run, pass each picture to `sink`, and return what came of it.
 
         With `twice`, the decoder gets the first packet twice.
         """
         begun = self._begun
         self._begun = None
-        outcome = Outcome(self.late)
+        outcome = DecodedRun(self.late)
         first = run.start
         if begun is not None and begun.is_beginning_of(run) and not twice:
             outcome = begun.outcome
@@ -298,7 +298,7 @@ class VideoSource:
                 continue
         return outcome
 
-    def run_with_early(self, run: PacketRun, sink: Sink) -> Outcome:
+    def run_with_early(self, run: PacketRun, sink: Sink) -> DecodedRun:
         """Decode a run like `run`, and read the pictures shown before its key frame, if possible.
 
         A decoder skips them unread where it begins, as it lacks a picture before the key frame.
@@ -324,7 +324,7 @@ class VideoSource:
         packet: Any,
         position: int,
         sink: Sink,
-        outcome: Outcome,
+        outcome: DecodedRun,
         count_errors: CountErrors,
     ) -> bool:
         """Decode one packet, or with None the rest; return whether the run is finished."""

@@ -28,9 +28,9 @@ import numpy as np
 from obygaze_features.core import system
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import file_facts
-from obygaze_features.video.container import BadVideo, Progress, av, no_progress
+from obygaze_features.video.container import BadVideo, OnProgress, av, no_progress
 from obygaze_features.video.decode import decode_views
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import make_index
 from obygaze_features.video.resize import Pixels
 
@@ -89,13 +89,13 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
 
 
 def _decode(
-    request: Mapping[str, Any], memory: SharedMemory, progress: Progress
+    request: Mapping[str, Any], memory: SharedMemory, progress: OnProgress
 ) -> dict[str, Any]:
     path = request["path"]
     try:
         clips, facts = decoded(
             path,
-            [View.from_json(view) for view in request["views"]],
+            [PictureView.from_json(view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
             ranks=request["ranks"],
@@ -117,12 +117,12 @@ def _decode(
 
 def decoded(
     path: Path | str,
-    views: Sequence[View],
+    views: Sequence[PictureView],
     *,
     indexes: str | None,
-    progress: Progress = no_progress,
+    progress: OnProgress = no_progress,
     **options: Any,
-) -> tuple[dict[View, DecodedClip], tuple[int, str] | None]:
+) -> tuple[dict[PictureView, DecodedClip], tuple[int, str] | None]:
     """Decode a clip in this process; return its views, and the facts of the file before that.
 
     Without views, make the index of the film. Each error is a `BadVideo`: no file may end a run.
@@ -184,7 +184,7 @@ class SharedMemory:
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
+def _packed(clips: Mapping[PictureView, DecodedClip]) -> dict[str, Any]:
     """Return clips as JSON, with the shapes of their pictures and not the pictures."""
     layers = list(
         {
@@ -208,8 +208,8 @@ def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
 
 
 def unpacked(
-    reply: Mapping[str, Any], views: Iterable[View], layers: Sequence[Pixels]
-) -> dict[View, DecodedClip]:
+    reply: Mapping[str, Any], views: Iterable[PictureView], layers: Sequence[Pixels]
+) -> dict[PictureView, DecodedClip]:
     """Return the clips of a reply to a request for views, given the pictures of its shapes."""
     clips = {}
     for view, packed in zip(dict.fromkeys(views), reply["clips"], strict=True):

@@ -28,7 +28,12 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, replicate
+from obygaze_models.evaluation.metrics import (
+    METRICS,
+    PREVALENCE,
+    RANKING_METRICS,
+    replicate,
+)
 from obygaze_models.evaluation.predictions import (
     BoolArray,
     FloatArray,
@@ -102,7 +107,7 @@ def estimate(
     names = list(names)
 
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
-        return replicate(predictions, weights, [*names, "prevalence"])
+        return replicate(predictions, weights, [*names, PREVALENCE.name])
 
     drawn = resample(
         statistics,
@@ -119,7 +124,7 @@ def estimate(
         value = float(point[name][0])
         interval = drawn[name]
         if name in RANKING_METRICS:
-            n_clips = clips_behind(name, predictions.y)
+            n_clips = RANKING_METRICS[name].n_behind(predictions.y)
             interval = not_narrower_than_clips(interval, value, n_clips)
         estimates[name] = Estimate(name, value, interval)
     return estimates
@@ -137,12 +142,6 @@ def reuse_inflation(n_folds: int | None) -> float:
     if n_folds < 2:
         raise FixInput(f"n_folds must be at least 2, got {n_folds}")
     return 1 + n_folds / (n_folds - 1)
-
-
-def clips_behind(metric: str, y: BoolArray) -> int:
-    """Return the clips whose mean a metric is: of the rarer class for AUC, positive ones for AP."""
-    n_positive = int(y.sum())
-    return n_positive if metric == "ap" else min(n_positive, len(y) - n_positive)
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:
@@ -187,21 +186,15 @@ def effective_groups(y: ArrayLike, groups: ArrayLike) -> dict[str, float]:
     labels = np.asarray(y, dtype=np.float64)
     names = np.asarray(groups)
     _, codes = as_codes(names, names.size)
-    sizes = np.bincount(codes)
+    sizes = np.bincount(codes).astype(np.float64)
     k = len(sizes)
     if k < FEW_GROUPS:
         return {}
-    n_positive = np.bincount(codes, weights=labels)
-    effective = {"auc": (k * _effective_number(sizes)) ** 0.5}
-    if n_positive.any():
-        effective["ap"] = _effective_number(n_positive)
-    return effective
-
-
-def _effective_number(sizes: ArrayLike) -> float:
-    """Return how many parts of equal size have the same sum of squared shares."""
-    values = np.asarray(sizes, dtype=np.float64)
-    return float(values.sum() ** 2 / (values**2).sum())
+    n_positive = np.asarray(np.bincount(codes, weights=labels), dtype=np.float64)
+    return {
+        name: ranking.n_groups(sizes, n_positive)
+        for name, ranking in RANKING_METRICS.items()
+    }
 
 
 def resample(
@@ -232,9 +225,9 @@ def resample(
     point = statistics(np.ones((1, codes.size)))
     drawn = draw(statistics, codes, n_replicates, seed)
     k = int(codes.max()) + 1
-    if within_unit and "prevalence" in drawn and k >= MANY_GROUPS:
+    if within_unit and PREVALENCE.name in drawn and k >= MANY_GROUPS:
         factor = (label_inflation / inflation) ** 0.5
-        shares = drawn["prevalence"]
+        shares = drawn[PREVALENCE.name]
         drawn = {
             name: _with_labels(values, shares, factor) for name, values in drawn.items()
         }

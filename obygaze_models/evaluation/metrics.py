@@ -1,96 +1,140 @@
-"""Metrics of binary predictions, for one row of weights or for thousands.
-
-Every metric is a function of sums over clips, and a resampling weights whole units (films or
-clips). The sums of each unit are computed once; each row of weights has one entry for each unit, so
-that many resamplings are one product of matrices.
+"""Metrics of binary predictions: a record for each, which has all that is known of it.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
-without clips of both classes are NaN. There are no warnings.
-
-Tied scores say nothing about the order of their clips. AP is its mean over all orders within ties,
-and a tied pair counts one half in AUC: so the same scores for all clips have the AP of a random
-order.
+without clips of both classes are NaN. There are no warnings. Another metric is one more record in
+`METRICS`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, NamedTuple, Self
+from functools import cache, cached_property, partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
-from obygaze_features.core.parts import Part, find_part, is_own_code
-from obygaze_features.core.schema_rules import near
-from obygaze_models.evaluation.predictions import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Predictions,
+from obygaze_features.core.parts import Part, find_part, is_own_code, label_of
+from obygaze_models.evaluation.grouped_stats import (
+    Confusion,
+    DrawnSums,
+    GroupedStats,
+    Sums,
+    auc_over_folds,
+    auc_within_units,
+    divide,
+    mean_over_folds,
+    mean_within_units,
+    precision_of_ties,
 )
+from obygaze_models.evaluation.predictions import BoolArray, FloatArray, Predictions
 
 Values = dict[str, FloatArray]
 
 
-def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatArray:
-    """Return `top / bottom`, and `empty` where `bottom` is 0."""
-    out = np.full_like(top, empty, dtype=np.float64)  # in the memory order of `top`
-    np.divide(top, bottom, out=out, where=bottom != 0)
-    return out
+@dataclass(frozen=True)
+class RandomOrder:
+    """Clips in random order, of which a share is called positive.
 
-
-def precision_of_ties(
-    positive: FloatArray,
-    total: FloatArray,
-    n_clips: FloatArray,
-    positive_above: FloatArray | float = 0.0,
-    total_above: FloatArray | float = 0.0,
-) -> FloatArray:
-    """Return the sum of the precisions at the positive clips of a tie, the mean over its orders.
-
-    It is the closed form of McSherry and Najork (2008). A clip that is drawn several times has one
-    place. Where the clips of a tie have other weights than each other, each place has the mean.
-
-    Args:
-        positive: The weight of the positive clips of the tie.
-        total: The weight of all its clips.
-        n_clips: How many clips have a weight.
-        positive_above: The weight of the positive clips with higher scores.
-        total_above: The weight of all clips with higher scores.
+    Attributes:
+        prevalence: The share of positive clips, an entry for each resampling; NaN without clips.
+        n: The number of distinct clips: a clip that is drawn twice has one rank.
+        share: The share that is called positive.
     """
-    from scipy.special import digamma  # takes longer to import than NumPy
 
-    weight = divide(total, n_clips, 1.0)
-    # Beside a positive clip, the share of positives among the other clips of the tie.
-    share = (positive / weight - 1) / np.maximum(n_clips - 1, 1)
-    share = np.clip(share, 0.0, 1.0)
-    n_above = total_above / weight
-    first_place = n_above + 1
-    # The sum of 1 / place over the places of the tie.
-    inverse_places = digamma(first_place + n_clips) - digamma(first_place)
-    at_first_place = positive_above / weight + 1 - share * first_place
-    precisions = share * n_clips + at_first_place * inverse_places
-    return np.asarray(positive * precisions / np.maximum(n_clips, 1))
+    prevalence: FloatArray
+    n: FloatArray
+    share: float
 
-
-class Confusion(NamedTuple):
-    """Weighted confusion counts, one entry for each row of weights."""
-
-    tp: FloatArray
-    fp: FloatArray
-    fn: FloatArray
-    tn: FloatArray
+    @cached_property
+    def counts(self) -> Confusion:
+        """The expected counts of decisions, for each clip."""
+        f = self.prevalence
+        return Confusion(
+            tp=f * self.share,
+            fp=(1 - f) * self.share,
+            fn=f * (1 - self.share),
+            tn=(1 - f) * (1 - self.share),
+        )
 
     @property
-    def total(self) -> FloatArray:
-        """The number of clips."""
-        return self.tp + self.fp + self.fn + self.tn
+    def f1_of_classes(self) -> tuple[FloatArray, FloatArray]:
+        """The F1 of the positive and of the negative class, by the expected counts."""
+        ones = _f1_at_random(self.prevalence, self.share)
+        return ones, _f1_at_random(1 - self.prevalence, 1 - self.share)
 
-    def swapped(self) -> Self:
-        """Return the counts with the two classes exchanged."""
-        return self._replace(tp=self.tn, fp=self.fn, fn=self.fp, tn=self.tp)
+
+def _f1_at_random(f: FloatArray, share: float) -> FloatArray:
+    return np.where(f > 0, divide(2 * f * share, f + share), 0.0)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What is known of a metric of the order of clips.
+
+    Scores of different fits are on different scales, so it is computed within folds. It alone has
+    an interval over films, and compares models.
+
+    Attributes:
+        over_folds: The metric of folds under weights of units.
+        within_units: The same within each of some units.
+        n_behind: The number of clips whose mean it is.
+        n_groups: How many groups of equal size tell as much as some groups, by the number of clips
+            and of positive clips of each; NaN where none does.
+        chance: Its value in random order, where that is the same for all clips.
+    """
+
+    over_folds: Callable[[Sequence[DrawnSums]], FloatArray]
+    within_units: Callable[[Sequence[GroupedStats], int], FloatArray]
+    n_behind: Callable[[BoolArray], int]
+    n_groups: Callable[[FloatArray, FloatArray], float]
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, and all that is known of it.
+
+    Attributes:
+        name: Its name in protocols and tables.
+        function: Its value by sums over clips, one for each resampling or for each film.
+        at_random: Its expected value in random order.
+        title: Its name in texts, tables and figures; the default is `name`.
+        direction: 1 if larger values are better, -1 if smaller ones are, 0 if neither is.
+        ranking: What is known of a metric of the order of clips; None for other metrics.
+        needs_probabilities: Whether margins have no value.
+        needs_positives: Whether a film without positive clips has no value.
+        is_tuned: Whether a run has its value at thresholds that training clips chose.
+        is_on_card: Whether the card of a kept model has its value.
+    """
+
+    name: str
+    function: Callable[[Sums], FloatArray]
+    at_random: Callable[[RandomOrder], FloatArray]
+    title: str = ""
+    direction: int = 1
+    ranking: Ranking | None = None
+    needs_probabilities: bool = False
+    needs_positives: bool = False
+    is_tuned: bool = False
+    is_on_card: bool = False
+
+    def over_folds(self, joined: DrawnSums, folds: Sequence[DrawnSums]) -> FloatArray:
+        """Return the metric of folds, joined or one by one, under weights of units."""
+        if self.ranking is None:
+            return self.function(joined)
+        return self.ranking.over_folds(folds)
+
+    def within_units(
+        self, joined: GroupedStats, folds: Sequence[GroupedStats]
+    ) -> FloatArray:
+        """Return `over_folds` within each of the units, to the bits of one unit drawn."""
+        if self.ranking is None:
+            return self.function(joined.alone)
+        return self.ranking.within_units(folds, len(joined.units))
+
+
+# ---- metrics of decisions ----
 
 
 def precision(c: Confusion) -> FloatArray:
@@ -136,49 +180,204 @@ def share_positive(c: Confusion) -> FloatArray:
     return divide(c.tp + c.fp, c.total)
 
 
-DecisionMetric = Callable[[Confusion], FloatArray]
-DECISION_METRICS: dict[str, DecisionMetric] = {
-    "f1_binary": f1_binary,
-    "f1_weighted": f1_weighted,
-    "f1_macro": f1_macro,
-    "precision": precision,
-    "recall": recall,
-    "accuracy": accuracy,
-    "prevalence": prevalence,
-    "share_positive": share_positive,
+def _f1_weighted_at_random(order: RandomOrder) -> FloatArray:
+    ones, zeros = order.f1_of_classes
+    return order.prevalence * ones + (1 - order.prevalence) * zeros
+
+
+def _f1_macro_at_random(order: RandomOrder) -> FloatArray:
+    ones, zeros = order.f1_of_classes
+    return (ones + zeros) / 2
+
+
+def _recall_at_random(order: RandomOrder) -> FloatArray:
+    return np.where(order.prevalence > 0, order.share, 0.0)
+
+
+def _accuracy_at_random(order: RandomOrder) -> FloatArray:
+    f = order.prevalence
+    return f * order.share + (1 - f) * (1 - order.share)
+
+
+def _share_positive_at_random(order: RandomOrder) -> FloatArray:
+    return np.where(np.isnan(order.prevalence), np.nan, order.share)
+
+
+def _of_counts(function: Callable[[Confusion], FloatArray], sums: Sums) -> FloatArray:
+    return function(sums.counts)
+
+
+# ---- metrics of the order ----
+
+
+def random_ap(prevalence: ArrayLike, n: ArrayLike) -> FloatArray:
+    """Return the mean AP of a random order, a little above the prevalence.
+
+    Args:
+        prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
+        n: The number of clips of each test.
+    """
+    n = np.asarray(n, dtype=np.float64)
+    n_positive = np.asarray(prevalence, dtype=np.float64) * n
+    return divide(precision_of_ties(n_positive, n, n), n_positive)
+
+
+def _average_precision(sums: Sums) -> FloatArray:
+    return sums.average_precision
+
+
+def _auc(sums: Sums) -> FloatArray:
+    return divide(*sums.pairs)
+
+
+def _auc_at_random(order: RandomOrder) -> FloatArray:
+    has_both = (order.prevalence > 0) & (order.prevalence < 1)
+    return np.where(has_both, 0.5, np.nan)
+
+
+def _n_of_rarer_class(y: BoolArray) -> int:
+    n_positive = int(y.sum())
+    return min(n_positive, len(y) - n_positive)
+
+
+def _groups_of_positives(sizes: FloatArray, n_positive: FloatArray) -> float:
+    return effective_number(n_positive) if n_positive.any() else np.nan
+
+
+def _groups_of_both_classes(sizes: FloatArray, n_positive: FloatArray) -> float:
+    return float((len(sizes) * effective_number(sizes)) ** 0.5)
+
+
+def effective_number(sizes: ArrayLike) -> float:
+    """Return how many parts of equal size have the same sum of squared shares."""
+    values = np.asarray(sizes, dtype=np.float64)
+    return float(values.sum() ** 2 / (values**2).sum())
+
+
+# ---- metrics of probabilities ----
+
+
+def _brier(sums: Sums) -> FloatArray:
+    return divide(sums.squared_errors, sums.n)
+
+
+def _brier_at_random(order: RandomOrder) -> FloatArray:
+    return np.full_like(order.prevalence, np.nan)  # its calls are no probabilities
+
+
+F1 = Metric(
+    "f1_binary",
+    partial(_of_counts, f1_binary),
+    lambda order: order.f1_of_classes[0],
+    title="F1 binary",
+    needs_positives=True,
+    is_tuned=True,
+    is_on_card=True,
+)
+F1_WEIGHTED = Metric(
+    "f1_weighted",
+    partial(_of_counts, f1_weighted),
+    _f1_weighted_at_random,
+    title="F1 weighted",
+    is_tuned=True,
+    is_on_card=True,
+)
+PREVALENCE = Metric(
+    "prevalence",
+    partial(_of_counts, prevalence),
+    lambda order: order.prevalence,
+    direction=0,
+)
+AP = Metric(
+    "ap",
+    _average_precision,
+    lambda order: random_ap(order.prevalence, order.n),
+    title="AP",
+    ranking=Ranking(
+        partial(mean_over_folds, metric=_average_precision),
+        partial(mean_within_units, metric=_average_precision),
+        n_behind=lambda y: int(y.sum()),
+        n_groups=_groups_of_positives,
+    ),
+    is_on_card=True,
+)
+AUC = Metric(
+    "auc",
+    _auc,
+    _auc_at_random,
+    title="AUC",
+    ranking=Ranking(
+        auc_over_folds,
+        auc_within_units,
+        n_behind=_n_of_rarer_class,
+        n_groups=_groups_of_both_classes,
+        chance=0.5,
+    ),
+    is_on_card=True,
+)
+BRIER = Metric(
+    "brier",  # the mean squared error of probabilities
+    _brier,
+    _brier_at_random,
+    title="Brier",
+    direction=-1,
+    needs_probabilities=True,
+    is_on_card=True,
+)
+_ALL = (
+    F1,
+    F1_WEIGHTED,
+    Metric(
+        "f1_macro",
+        partial(_of_counts, f1_macro),
+        _f1_macro_at_random,
+        title="F1 macro",
+        is_tuned=True,
+    ),
+    Metric("precision", partial(_of_counts, precision), lambda order: order.prevalence),
+    Metric(
+        "recall", partial(_of_counts, recall), _recall_at_random, needs_positives=True
+    ),
+    Metric("accuracy", partial(_of_counts, accuracy), _accuracy_at_random),
+    PREVALENCE,
+    Metric(
+        "share_positive",
+        partial(_of_counts, share_positive),
+        _share_positive_at_random,
+        direction=0,
+    ),
+    AP,
+    AUC,
+    BRIER,
+)
+METRICS = {metric.name: metric for metric in _ALL}
+RANKING_METRICS = {
+    metric.name: metric.ranking for metric in _ALL if metric.ranking is not None
 }
-RANKING_METRICS = ("ap", "auc")
-MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
-BRIER = "brier"  # the mean squared error of probabilities: smaller is better
+MARGIN_METRICS = tuple(metric.name for metric in _ALL if not metric.needs_probabilities)
 METRIC_HINT = (
     "a metric is a function of one argument, the counts of decisions, with the arrays counts.tp, "
     "counts.fp, counts.fn and counts.tn, and returns an array: docs/own-parts.md"
 )
-METRICS = (*MARGIN_METRICS, BRIER)
-# Of clips; no value of them is better than another.
-COUNTS = ("prevalence", "share_positive")
-# Units; of more, sums over the rows take less time than tables of units.
-MOST_TABLED = 128
-BLOCK_NUMBERS = 2_000_000
 
 
-def ranking_metric(primary: str) -> str:
-    """Return the metric that models are compared by: AUC if it is the primary one, else AP."""
-    return primary if primary in RANKING_METRICS else "ap"
-
-
-def own_metric(name: str) -> DecisionMetric:
-    """Return a metric of own code; an error that names the shipped ones for another name."""
+def find_metric(name: str) -> Metric:
+    """Return a metric of obygaze or of own code; an error that names the shipped ones."""
+    if name in METRICS:
+        return METRICS[name]
     if not is_own_code(name):
         raise FixInput(
             f"unknown metric {name!r}{near(name, METRICS)}",
             hint=f"one of {', '.join(METRICS)}, or FILE.py:NAME",
         )
-    return _load_metric(find_part(name))
+    function = _load_function(find_part(name))
+    return Metric(
+        name, partial(_of_counts, function), lambda order: function(order.counts)
+    )
 
 
 @cache
-def _load_metric(part: Part) -> DecisionMetric:
+def _load_function(part: Part) -> Callable[[Confusion], FloatArray]:
     """Return the function of a part, after it was tried on the counts of two sets of clips."""
     function = part.load_function()
 
@@ -196,20 +395,20 @@ def _load_metric(part: Part) -> DecisionMetric:
     return metric
 
 
-def decision_metrics(names: Iterable[str]) -> dict[str, DecisionMetric]:
-    """Return the functions of those of some metrics that depend on the decisions alone."""
-    functions: dict[str, DecisionMetric] = {}
-    for name in names:
-        if name in DECISION_METRICS:
-            functions[name] = DECISION_METRICS[name]
-        elif name not in METRICS:
-            functions[name] = own_metric(name)
-    return functions
+def metric_name(name: str) -> str:
+    """Return the name of a metric for a text, a table or a figure."""
+    metric = METRICS.get(name)
+    return metric.title if metric and metric.title else label_of(name)
 
 
-def goodness(metric: str, value: float) -> float:
+def ranking_metric(primary: str) -> str:
+    """Return the metric that models are compared by: the primary one if it ranks, else AP."""
+    return primary if primary in RANKING_METRICS else AP.name
+
+
+def goodness(name: str, value: float) -> float:
     """Return a number that is larger where a value of a metric is better."""
-    return -value if metric == BRIER else value
+    return -value if name in METRICS and METRICS[name].direction < 0 else value
 
 
 def evaluate(
@@ -227,11 +426,15 @@ def evaluate(
     return {k: float(v[0]) for k, v in replicate(predictions, weights, names).items()}
 
 
+def average_precision(predictions: Predictions) -> float:
+    """Return the metric by which settings, stores and tolerances are chosen."""
+    return evaluate(predictions, [AP.name])[AP.name]
+
+
 def replicate(
     predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
 ) -> Values:
     """Return each metric under each row of weights of clips; None weights each clip once."""
-    names = list(names)
     n = len(predictions)
     matrix = (
         np.ones((1, n))
@@ -243,309 +446,14 @@ def replicate(
             f"weights must be finite and at least 0, one for each of {n} clips, "
             f"got shape {matrix.shape}"
         )
-    for name in names:
-        if name not in METRICS:
-            own_metric(name)
+    metrics = [find_metric(name) for name in names]
     low = predictions.score.min()
     high = predictions.score.max()
-    if not (low >= 0 and high <= 1) and BRIER in names:
-        raise FixInput(
-            f"brier requires probabilities, got scores from {low:g} to {high:g}",
-            hint="use MARGIN_METRICS for models with margins",
-        )
-    return GroupedStats(predictions, np.arange(n)).metrics(matrix, names)
-
-
-@dataclass(frozen=True, eq=False)
-class GroupedStats:
-    """The predictions of one model; `codes` is the number of each row's unit (film or clip)."""
-
-    predictions: Predictions
-    codes: IntArray
-
-    @cached_property
-    def units(self) -> IntArray:
-        """The units that have rows here."""
-        return np.unique(self.codes)
-
-    @cached_property
-    def at(self) -> IntArray:
-        """The position of each row's unit in `units`."""
-        return np.searchsorted(self.units, self.codes)
-
-    def drawn(self, weights: FloatArray) -> FloatArray:
-        """Return the summed weight of the rows under each row of weights."""
-        return np.asarray(weights[:, self.units] @ self.sizes)
-
-    @cached_property
-    def outcomes(self) -> FloatArray:
-        """True and false positives, false and true negatives of each unit."""
-        y = self.predictions.y
-        called = self.predictions.decision
-        return self._by_unit(
-            np.stack([y & called, ~y & called, y & ~called, ~y & ~called], axis=1)
-        )
-
-    @cached_property
-    def order(self) -> tuple[IntArray, IntArray]:
-        """The rows from the highest score down, and the last row of each distinct score."""
-        score = self.predictions.score
-        order = np.argsort(-score, kind="stable")
-        return order, np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
-
-    @cached_property
-    def is_tied(self) -> BoolArray:
-        """Whether several rows have each distinct score."""
-        _, ends = self.order
-        return np.diff(ends, prepend=-1) > 1
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether tables of units take less time than sums over the rows.
-
-        They grow with units times rows; both ways add whole numbers exactly.
-        """
-        return len(self.units) < min(len(self.codes) // 2, MOST_TABLED)
-
-    @cached_property
-    def ranks(self) -> tuple[FloatArray, FloatArray]:
-        """Positives and negatives of each unit at or above each distinct score."""
-        y = self.predictions.y
-        (order, ends) = self.order
-        tables = np.zeros((2, len(self.units), len(order)))
-        tables[np.where(y[order], 0, 1), self.at[order], np.arange(len(order))] = 1.0
-        positive, negative = np.cumsum(tables, axis=2)[:, :, ends]
-        return positive, negative
-
-    def at_or_above(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return weighted positives and negatives at or above each distinct score.
-
-        Those of the last weights are kept: AP and AUC both ask for them.
-        """
-        if self._last_counts and self._last_counts[0][0] is weights:
-            return self._last_counts[0][1]
-        if self.has_tables:
-            positive, negative = self.ranks
-            unit_weights = weights[:, self.units]
-            counts = (unit_weights @ positive, unit_weights @ negative)
-        else:
-            order, ends = self.order
-            ordered_weights = weights[:, self.codes[order]]
-            of_positives = ordered_weights * self.predictions.y[order]
-            tp = np.cumsum(of_positives, axis=1)[:, ends]
-            counts = (tp, np.cumsum(ordered_weights, axis=1)[:, ends] - tp)
-        self._last_counts[:] = [(weights, counts)]
-        return counts
-
-    @cached_property
-    def _last_counts(
-        self,
-    ) -> list[tuple[FloatArray, tuple[FloatArray, FloatArray]]]:
-        """The last weights with their `at_or_above`, if there were any."""
-        return []
-
-    def _drawn_in_ties(self, weights: FloatArray) -> FloatArray:
-        """Return how many rows of each tied score have a weight."""
-        order, ends = self.order
-        if self.has_tables:
-            positive, negative = self.ranks
-            rows = np.diff(positive + negative, axis=1, prepend=0.0)[:, self.is_tied]
-            is_drawn = weights[:, self.units] > 0
-            return np.asarray(is_drawn.astype(np.float64) @ rows)
-        is_drawn = weights[:, self.codes[order]] > 0
-        n_drawn = np.cumsum(is_drawn, axis=1, dtype=np.float64)[:, ends]
-        return np.diff(n_drawn, axis=1, prepend=0.0)[:, self.is_tied]
-
-    def average_precision(self, weights: FloatArray) -> FloatArray:
-        """Return the mean precision at positive clips: the mean over all orders within ties."""
-        tp, fp = self.at_or_above(weights)
-        steps = np.diff(tp, axis=1, prepend=0.0)
-        total = tp + fp
-        areas = steps * divide(tp, total, 0.0)
-        tied = self.is_tied
-        if tied.any():
-            sizes = np.diff(total, axis=1, prepend=0.0)[:, tied]
-            areas[:, tied] = precision_of_ties(
-                steps[:, tied],
-                sizes,
-                self._drawn_in_ties(weights),
-                tp[:, tied] - steps[:, tied],
-                total[:, tied] - sizes,
+    for metric in metrics:
+        if metric.needs_probabilities and not (low >= 0 and high <= 1):
+            raise FixInput(
+                f"{metric.name} requires probabilities, got scores from {low:g} to {high:g}",
+                hint="use MARGIN_METRICS for models with margins",
             )
-        return divide(areas.sum(axis=1), tp[:, -1])
-
-    def pairs(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the pairs of both classes: ranked correctly, where a tie counts 0.5, and all."""
-        tp, fp = self.at_or_above(weights)
-        steps = np.diff(tp, axis=1, prepend=0.0)
-        won = (np.diff(fp, axis=1, prepend=0.0) * (tp - steps / 2)).sum(axis=1)
-        return won, tp[:, -1] * fp[:, -1]
-
-    @cached_property
-    def squared_errors(self) -> FloatArray:
-        """The sum of the squared errors of each unit, in one column."""
-        p = self.predictions
-        return self._by_unit((p.score - p.y) ** 2)
-
-    def metrics(self, weights: FloatArray, names: Sequence[str]) -> Values:
-        """Return some metrics under each row of weights."""
-        values: Values = {}
-        unit_weights = weights[:, self.units]
-        of_decisions = decision_metrics(names)
-        if of_decisions:
-            counts = Confusion(*(unit_weights @ self.outcomes).T)
-            values = {name: metric(counts) for name, metric in of_decisions.items()}
-        if "ap" in names:
-            values["ap"] = self.average_precision(weights)
-        if "auc" in names:
-            values["auc"] = divide(*self.pairs(weights))
-        if BRIER in names:
-            errors = (unit_weights @ self.squared_errors)[:, 0]
-            values[BRIER] = divide(errors, self.drawn(weights))
-        return {name: values[name] for name in names}
-
-    def within_units(self, names: Sequence[str]) -> Values:
-        """Return some metrics within each unit, to the bits of weights that draw it alone."""
-        values: Values = {}
-        of_decisions = decision_metrics(names)
-        if of_decisions:
-            counts = Confusion(*self.outcomes.T)
-            values = {name: metric(counts) for name, metric in of_decisions.items()}
-        if "ap" in names or "auc" in names:
-            ap, won, pairs = self.orders_within_units()
-            values |= {"ap": ap, "auc": divide(won, pairs)}
-        if BRIER in names:
-            values[BRIER] = divide(self.squared_errors[:, 0], self.sizes)
-        return {name: values[name] for name in names}
-
-    def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the average precision and the `pairs` of each unit alone, from its own rows."""
-        order, ends = self.order
-        step_of_row = np.searchsorted(ends, np.arange(len(order)))
-        n_positive = self._by_unit(self.predictions.y)[:, 0]
-        pairs = n_positive * (self.sizes - n_positive)
-        area = np.zeros(len(self.units))
-        won = np.zeros(len(self.units))
-        by_unit = np.argsort(self.at[order], kind="stable")
-        bounds = np.append(0, np.cumsum(self.sizes)).astype(np.intp)
-        n_together = max(1, BLOCK_NUMBERS // len(ends))
-        for start in range(0, len(self.units), n_together):
-            stop = min(start + n_together, len(self.units))
-            # Sums run over the steps of all units, as with weights: zeros change their last bits.
-            areas = np.zeros((stop - start, len(ends)))
-            for unit in range(start, stop):
-                rows = by_unit[bounds[unit] : bounds[unit + 1]]
-                steps, row_steps = np.unique(step_of_row[rows], return_inverse=True)
-                is_positive = self.predictions.y[order[rows]]
-                ones = np.bincount(row_steps, weights=is_positive).astype(np.float64)
-                zeros = np.bincount(row_steps, weights=~is_positive).astype(np.float64)
-                tp = np.cumsum(ones)
-                fp = np.cumsum(zeros)
-                of_steps = ones * (tp / (tp + fp))
-                tied = self.is_tied[steps]
-                sizes = ones + zeros
-                of_steps[tied] = precision_of_ties(
-                    ones[tied],
-                    sizes[tied],
-                    sizes[tied],
-                    (tp - ones)[tied],
-                    (tp + fp - sizes)[tied],
-                )
-                areas[unit - start, steps] = of_steps
-                won[unit] = (zeros * (tp - ones / 2)).sum()
-            area[start:stop] = areas.sum(axis=1)
-        return divide(area, n_positive), won, pairs
-
-    @cached_property
-    def sizes(self) -> FloatArray:
-        """The number of rows of each unit."""
-        return self._by_unit(np.ones(len(self.codes)))[:, 0]
-
-    def _by_unit(self, values: NDArray[Any]) -> FloatArray:
-        """Return sums over the rows of each unit, a column for each column of values."""
-        columns = values.reshape(len(values), -1).astype(np.float64)
-        summed = np.zeros((len(self.units), columns.shape[1]))
-        np.add.at(summed, self.at, columns)
-        return summed
-
-
-def mean_over_folds(
-    folds: Sequence[GroupedStats], names: Sequence[str], weights: FloatArray
-) -> Values:
-    """Return each metric averaged over folds, weighted by the drawn share of each fold."""
-    drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
-    values_of_folds = []
-    for fold in folds:
-        if len(fold.units) > 1:
-            values = fold.metrics(weights, names)
-        else:  # The metrics of a single unit do not depend on its weight.
-            once = np.zeros((1, weights.shape[1]))
-            once[0, fold.units] = 1.0
-            at_once = fold.metrics(once, names)
-            values = {
-                name: np.repeat(value, len(weights)) for name, value in at_once.items()
-            }
-        values_of_folds.append(values)
-    means = {}
-    for name in names:
-        by_fold = [values[name] for values in values_of_folds]
-        means[name] = weighted_mean(by_fold, drawn)
-    return means
-
-
-def means_within_units(
-    folds: Sequence[GroupedStats], names: Sequence[str], n_units: int
-) -> Values:
-    """Return `mean_over_folds` within each of `n_units` units."""
-    totals = {name: np.zeros(n_units) for name in names}
-    weights = {name: np.zeros(n_units) for name in names}
-    for fold in folds:
-        shares = fold.sizes / len(fold.codes)
-        for name, values in fold.within_units(names).items():
-            is_finite = np.isfinite(values)
-            units = fold.units[is_finite]
-            totals[name][units] += shares[is_finite] * values[is_finite]
-            weights[name][units] += shares[is_finite]
-    return {name: divide(totals[name], weights[name]) for name in names}
-
-
-def auc_within_units(folds: Sequence[GroupedStats], n_units: int) -> FloatArray:
-    """Return `auc_within` within each of `n_units` units."""
-    won = np.zeros(n_units)
-    pairs = np.zeros(n_units)
-    for fold in folds:
-        _, won_in_fold, all_pairs = fold.orders_within_units()
-        won[fold.units] += divide(won_in_fold, fold.sizes, 0.0)
-        pairs[fold.units] += divide(all_pairs, fold.sizes, 0.0)
-    return divide(won, pairs)
-
-
-def weighted_mean(
-    values: Sequence[FloatArray], weights: Sequence[FloatArray]
-) -> FloatArray:
-    """Return the weighted mean of values, entry by entry, without those that are not finite."""
-    total = np.zeros_like(weights[0])
-    weight = np.zeros_like(weights[0])
-    for value, weight_of_value in zip(values, weights, strict=True):
-        counts = np.where(np.isfinite(value), weight_of_value, 0.0)
-        total += counts * np.where(counts > 0, value, 0.0)
-        weight += counts
-    return divide(total, weight)
-
-
-def auc_within(folds: Sequence[GroupedStats], weights: FloatArray) -> FloatArray:
-    """Return the AUC over pairs of clips of the same fold, which one model scored.
-
-    Pooled over folds of whole films, AUC compares scores of models that were trained on different
-    shares of positives; a film with many positives is scored by a model trained on fewer, so on
-    noise the AUC falls below 0.5. Here the pairs of each fold are weighted by its number of clips
-    (van Elteren's weights), so that a film drawn twice counts twice.
-    """
-    won = np.zeros(len(weights))
-    pairs = np.zeros(len(weights))
-    for fold in folds:
-        won_in_fold, all_pairs = fold.pairs(weights)
-        drawn = fold.drawn(weights)
-        won += divide(won_in_fold, drawn, 0.0)
-        pairs += divide(all_pairs, drawn, 0.0)
-    return divide(won, pairs)
+    drawn = GroupedStats(predictions, np.arange(n)).under(matrix)
+    return {metric.name: metric.function(drawn) for metric in metrics}

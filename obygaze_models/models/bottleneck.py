@@ -1,7 +1,7 @@
 """Concept bottlenecks: features to concept margins, margins to the task, and a residual."""
 
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,15 +11,20 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    Scaling,
+    draw_seed,
     encode_classes,
 )
 from obygaze_models.models.concepts import (
     ConceptBank,
-    cross_fit_folds,
+    concept_columns,
+    cross_fit_parts,
     cross_fitted_margins,
+    tolerances_of,
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead
+from obygaze_models.models.linear_solvers import machines_on
 
 
 @dataclass(eq=False, repr=False)
@@ -91,38 +96,70 @@ class Bottleneck(Classifier):
         return defaults[name]() if part is None and name in defaults else part
 
     def fit(  # type: ignore[override]
-        self, X: Any, y: Any, concepts: Any = None, groups: Any = None, rows: Any = None
+        self, X: Any, y: Any, concepts: Any = None, groups: Any = None
     ) -> Self:
-        """Find the concepts on all rows, and fit the head on `rows` (a mask; all by default).
+        """Find the concepts, and fit the head on cross-fitted margins.
 
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
         """
         X, y = self._check_training(X, y, dtype=np.float64)
-        head_rows = np.ones(len(X), dtype=bool)
-        if rows is not None:
-            head_rows = np.asarray(rows, dtype=bool)
-        self.classes_, _ = encode_classes(y[head_rows])
         if concepts is None:
-            concepts = y[:, None] == self.classes_[len(self.classes_) == 2 :]
-        targets = np.asarray(concepts, dtype=np.int64)
-        bank = self.part("bank")
-        groups = None if groups is None else np.asarray(groups)
-        self.bank_ = deepcopy(bank).fit(X, targets, groups)
-        folds = cross_fit_folds(y, groups, self.cross_fit)
-        if folds is None:
-            margins = self.bank_.transform(X)
-        else:
-            margins = cross_fitted_margins(bank, X, targets, folds, groups)
-        margins = margins[head_rows]
-        inside = None if groups is None else groups[head_rows]
-        self.head_ = deepcopy(self.part("head")).fit(
-            margins, y[head_rows], groups=inside
+            classes, _ = encode_classes(y)
+            concepts = y[:, None] == classes[len(classes) == 2 :]
+        targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
+        films = None if groups is None else np.asarray(groups)
+        machines = machines_on(X)
+        rows = np.arange(len(X))
+        unfitted: ConceptBank = self.part("bank")
+        bank = replace(unfitted).fit_rows(machines, targets, rows, films)
+        settled = replace(unfitted, C=tolerances_of(bank))
+        seed = draw_seed(unfitted.random_state)
+        margins = cross_fitted_margins(
+            bank,
+            machines,
+            targets,
+            rows,
+            cross_fit_parts(rows, films, self.cross_fit, seed),
+            lambda others: replace(settled).fit_rows(machines, targets, others, films),
         )
-        if self.residual is not None:
-            offset = self._logit(margins)
-            self.residual_ = deepcopy(self.residual).fit(
-                X[head_rows], y[head_rows], offset=offset
-            )
+        return self.fit_on_margins(bank, margins, X, y, films)
+
+    def fit_on_margins(
+        self,
+        bank: ConceptBank,
+        margins: Floats,
+        X: Floats,
+        y: NDArray[Any],
+        films: NDArray[Any] | None,
+        *,
+        scale: bool = False,
+    ) -> Self:
+        """Take concept vectors that were found, and fit the head, and the residual, on margins.
+
+        Args:
+            bank: The vectors.
+            margins: The margins of the rows, cross-fitted where the vectors were found on them.
+            X: The features of the rows.
+            y: The class of each row.
+            films: The film of each row.
+            scale: Whether the residual is fitted on scaled rows; it reads rows as they are.
+        """
+        self.bank_ = bank
+        self.n_features_in_ = bank.n_features_in_
+        self.head_ = deepcopy(self.part("head")).fit(margins, y, groups=films)
+        self.classes_ = self.head_.classes_
+        if self.residual is None:
+            return self
+        offset = self._logit(margins)
+        residual = deepcopy(self.residual)
+        if not scale:
+            self.residual_ = residual.fit(X, y, offset=offset)
+            return self
+        scaling = Scaling.of(X)
+        self.residual_ = residual.fit(scaling.scaled(X), y, offset=offset)
+        coef, intercept = scaling.unscaled_plane(residual.coef_, residual.intercept_)
+        residual.coef_ = coef
+        residual.intercept_ = intercept
         return self
 
     def margins(self, X: Any) -> Floats:
@@ -132,10 +169,7 @@ class Bottleneck(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
-        return self.proba_of_margins(self.margins(X), X)
-
-    def proba_of_margins(self, margins: Floats, X: Any) -> Floats:
-        """Return the probability of each class for given margins; X is for the residual."""
+        margins = self.margins(X)
         probabilities: Floats
         if self.residual is None:
             probabilities = self.head_.predict_proba(margins)

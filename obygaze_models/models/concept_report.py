@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflation
+from obygaze_models.evaluation.metrics import AP, AUC, F1
 from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import Bools, FixTraining, Floats
 from obygaze_models.models.concepts import concept_columns
 
-METRICS = ("ap", "auc", "f1_binary")
+CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def concept_quality(
         metrics = estimate(
             predictions,
             films[rows],
-            METRICS,
+            CONCEPT_METRICS,
             n_replicates=n_replicates,
             seed=seed,
             n_folds=n_folds,

@@ -1,14 +1,13 @@
 """Concept vectors: the direction in feature space that separates clips with a concept."""
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import (
     Bools,
@@ -114,11 +113,15 @@ class ConceptBank(Savable):
 
     def transform(self, X: Any) -> Floats:
         """Return the margin of each row to each concept's plane."""
-        return np.asarray(self._check(X) @ self.coef_.T + self.intercept_)
+        return self.margins(self._check(X))
 
     def fit_transform(self, X: Any, y: Any, groups: Any = None) -> Floats:
         """Find the planes, and return the margin of each row to each of them."""
         return self.fit(X, y, groups).transform(X)
+
+    def margins(self, X: Floats) -> Floats:
+        """Return the margin of each row; the rows are not checked."""
+        return np.asarray(X @ self.coef_.T + self.intercept_)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, TransformerTags
@@ -222,8 +225,7 @@ class ConceptBank(Savable):
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))
             margins = normals @ machines.X[rows[fold]].T + biases[:, None]
             scores[i] = [
-                evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"]
-                for m in margins
+                average_precision(Predictions.of(positive[fold], m)) for m in margins
             ]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 
@@ -288,16 +290,26 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
 def inner_folds(
     positive: Bools, groups: NDArray[Any] | None, n_folds: int
 ) -> list[Bools]:
-    """Return the validation rows of each inner fold, without folds that have one class only."""
-    numbers = cross_fit_folds(positive, groups, n_folds)
-    if numbers is None or numbers.max() < n_folds - 1:
+    """Return the validation rows of each inner fold, without folds that have one class only.
+
+    Whole groups stay together; of too few rows or groups there are no folds.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    n_groups = len(positive) if groups is None else len(np.unique(groups))
+    n_positive = int(positive.sum())
+    if min(n_groups, n_positive, len(positive) - n_positive) < n_folds:
         return []
-    folds: list[Bools] = [numbers == number for number in range(n_folds)]
-    return [
-        fold
-        for fold in folds
-        if _has_both(positive[fold]) and _has_both(positive[~fold])
-    ]
+    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
+    folds = []
+    for train, rows in splitter(n_folds).split(positive, positive, groups):
+        if not len(rows):
+            return []
+        if _has_both(positive[rows]) and _has_both(positive[train]):
+            fold = np.zeros(len(positive), dtype=np.bool_)
+            fold[rows] = True
+            folds.append(fold)
+    return folds
 
 
 def _has_both(positive: Bools) -> bool:
@@ -313,39 +325,62 @@ def subsample(positive: Bools, seed: list[int]) -> Ints:
     return np.sort(np.concatenate([rng.permutation(side)[:n_kept] for side in sides]))
 
 
-def cross_fit_folds(
-    y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int
-) -> Ints | None:
-    """Return a fold number for each row, whole groups together; None with too few rows."""
-    parts = len(y) if groups is None else len(np.unique(groups))
-    n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
-    if n_folds < 2:
-        return None
-    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+def tolerances_of(bank: ConceptBank) -> dict[str, float]:
+    """Return the tolerance of each concept of a fitted bank."""
+    return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
 
-    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = np.empty(len(y), dtype=np.int64)
-    for number, (_, rows) in enumerate(splitter(n_folds).split(y, y, groups)):
-        folds[rows] = number
-    return folds
+
+def cross_fit_parts(
+    rows: Ints, films: NDArray[Any] | None, n_parts: int, seed: int
+) -> list[Ints]:
+    """Return the parts of some rows that margins are cross-fitted on; none with too few films.
+
+    Args:
+        rows: The rows.
+        films: The film of every row, if the clips of a film stay together; else parts are drawn.
+        n_parts: The number of parts; below 2 nothing is cross-fitted.
+        seed: The seed of the draw.
+    """
+    if n_parts < 2:
+        return []
+    if films is None:
+        rng = np.random.default_rng([seed, 7])
+        number = rng.permutation(len(rows)) % n_parts
+    else:
+        names, film_numbers = np.unique(films[rows], return_inverse=True)
+        if len(names) < 2:
+            return []
+        number = film_numbers % min(n_parts, len(names))
+    return [rows[number == part] for part in np.unique(number)]
 
 
 def cross_fitted_margins(
-    bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
+    bank: ConceptBank,
+    machines: Machines,
+    targets: Ints,
+    rows: Ints,
+    parts: Sequence[Ints],
+    find: Callable[[Ints], ConceptBank],
 ) -> Floats:
-    """Return the margins of each row to planes found without its fold, for fitting a head."""
-    machines = machines_on(X)
-    folds = np.asarray(folds)
-    columns = concept_columns(targets, len(machines.X))
-    if len(np.unique(folds)) < 2:
-        raise FixTraining("cross-fitting requires at least two folds")
-    margins = np.empty((len(machines.X), columns.shape[1]))
-    for fold in np.unique(folds):
-        inside = folds == fold
-        part = deepcopy(bank).fit_rows(
-            machines, columns, np.flatnonzero(~inside), groups
-        )
-        margins[inside] = machines.X[inside] @ part.coef_.T + part.intercept_
+    """Return the margins of every row, those of each part by vectors that were found without it.
+
+    Margins of rows that vectors were found on are better than those of new rows. A part without
+    which a concept has no example, or only examples, keeps them.
+
+    Args:
+        bank: The vectors that were found on all of the rows.
+        machines: The features of every row.
+        targets: Targets of every row, as from `concept_columns`.
+        rows: The rows that the vectors were found on.
+        parts: Parts of them, as from `cross_fit_parts`.
+        find: Returns the vectors that are found on some rows.
+    """
+    margins = bank.margins(machines.X)
+    for part in parts:
+        others = np.setdiff1d(rows, part)
+        columns = targets[others].T
+        if all({0, 1} <= set(column.tolist()) for column in columns):
+            margins[part] = find(others).margins(machines.X[part])
     return margins
 
 

@@ -162,7 +162,7 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
         # Protocols have neither weights by class nor a perceptron without a hidden layer.
         if name == "class_weight" or value == ():
             continue
-        reason = setting.rule(plain)
+        reason = setting.problem(plain)
         if reason:
             raise FixTraining(f"{name} {reason}, got {value!r}")
     if probe.min_epochs > probe.max_epochs:

@@ -17,24 +17,17 @@ the names and rules at start.
 
 import inspect
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from obygaze_features.core.errors import FixInput
+from msgspec import Meta
+
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
-from obygaze_features.core.schema_rules import (
-    Rule,
-    any_of,
-    boolean,
-    choice,
-    list_of,
-    mapping_of,
-    near,
-    number,
-    whole,
-)
+from obygaze_features.core.schema_check import one_of, problem_of
 
 Settings = dict[str, Any]
 
@@ -56,7 +49,7 @@ CLASSES = {
     "FilmPrior": "baselines",
     "Neighbour": "baselines",
     "OwnClassifier": "own",
-    "KeptEstimator": "kept",
+    "KeptEstimator": "own",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -87,15 +80,23 @@ PRIMAL_CLIPS = 8_000
 
 @dataclass(frozen=True)
 class Setting:
-    """What a value of a setting must be, and the value where none is given.
+    """The type of a setting's values, and the value where none is given.
 
-    A default that is not stated is that of an own class: it is no plain value (a class, nan), so
-    that no file can have it.
+    The type `Any` is what JSON can hold. A default that is not stated is that of an own class: it
+    is no plain value (a class, nan), so that no file can have it.
     """
 
-    rule: Rule
+    type: Any
     default: Any
     is_stated: bool = True
+
+    def problem(self, value: Any) -> str | None:
+        """Return what a value must be; None if it may be this one."""
+        if self.type is Any and not _is_plain(value):
+            return "must be text, a finite number, true, false, or a list or a table of those"
+        # Numbers of NumPy are a subclass, which msgspec does not take.
+        plain = float(value) if isinstance(value, float) else value
+        return problem_of(plain, self.type)
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,14 @@ class ModelKind:
         return {**BANK, **self.class_settings} if self.head else self.class_settings
 
 
-_POSITIVE = number(0, above=True)
+_Positive = Annotated[
+    float, Meta(gt=0, le=sys.float_info.max, description="a number, above 0")
+]
+_Whole = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
+_Whole1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
 PUBLISHED = "published"  # the tolerance of a concept in the released code
-_WEIGHT = choice(("balanced", "none"))
-_SCALED = Setting(boolean, True)
+_WEIGHT = Literal["balanced", "none"]
+_SCALED = Setting(bool, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
@@ -131,46 +136,62 @@ _UNWEIGHTED = Setting(_WEIGHT, "none")
 # each fold.
 BANK = {
     "tolerance": Setting(
-        any_of(choice((PUBLISHED, "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
+        Annotated[
+            Literal["published", "inner", "folds"]
+            | _Positive
+            | Annotated[dict[str, _Positive], Meta(min_length=1)],
+            Meta(
+                description="a number, above 0, a table of such numbers by concept, or one"
+                " of published, inner, folds"
+            ),
+        ],
         "inner",
     ),
-    "best_of_folds": Setting(boolean, False),
-    "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
-    "unit_norm": Setting(boolean, True),
-    "against": Setting(choice(("EN", "absent")), "absent"),
-    "cross_fit": Setting(whole(0), 5),
+    "best_of_folds": Setting(bool, False),
+    "balance": Setting(Literal["weights", "subsample", "none"], "weights"),
+    "unit_norm": Setting(bool, True),
+    "against": Setting(Literal["EN", "absent"], "absent"),
+    "cross_fit": Setting(_Whole, 5),
 }
 _MLP = {
-    "hidden": Setting(list_of(whole(1), least=1, unique=False), [128]),
-    "min_epochs": Setting(whole(0), 5),
-    "max_epochs": Setting(whole(1), 100),
-    "patience": Setting(whole(1), 5),
-    "batch_size": Setting(whole(1), 16),
-    "learning_rate": Setting(_POSITIVE, 1e-3),
-    "dropout": Setting(number(0, 0.99), 0.0),
+    "hidden": Setting(
+        Annotated[
+            list[_Whole1],
+            Meta(min_length=1, description="a list of whole numbers, at least 1"),
+        ],
+        [128],
+    ),
+    "min_epochs": Setting(_Whole, 5),
+    "max_epochs": Setting(_Whole1, 100),
+    "patience": Setting(_Whole1, 5),
+    "batch_size": Setting(_Whole1, 16),
+    "learning_rate": Setting(_Positive, 1e-3),
+    "dropout": Setting(Annotated[float, Meta(ge=0, le=0.99)], 0.0),
     "class_weight": _UNWEIGHTED,
-    "keep": Setting(choice(("best", "last")), "best"),
-    "double_softmax": Setting(boolean, False),
+    "keep": Setting(Literal["best", "last"], "best"),
+    "double_softmax": Setting(bool, False),
 }
 _TREE = {
-    "max_depth": Setting(whole(1), 4),
-    "min_samples_leaf": Setting(whole(1), 6),
-    "random_state": Setting(whole(0, 2**32 - 1), 0),  # what scikit-learn takes
+    "max_depth": Setting(_Whole1, 4),
+    "min_samples_leaf": Setting(_Whole1, 6),
+    "random_state": Setting(
+        Annotated[int, Meta(ge=0, lt=2**32)], 0
+    ),  # what scikit-learn takes
 }
 _LOGISTIC = {
-    "C": Setting(_POSITIVE, 0.1),
-    "penalty": Setting(choice(("l1", "l2")), "l2"),
+    "C": Setting(_Positive, 0.1),
+    "penalty": Setting(Literal["l1", "l2"], "l2"),
     "scaled": _SCALED,
 }
 _HYBRID = {
-    "C": Setting(_POSITIVE, 0.1),
-    "residual_C": Setting(_POSITIVE, 0.01),
+    "C": Setting(_Positive, 0.1),
+    "residual_C": Setting(_Positive, 0.01),
     "scaled": _SCALED,
 }
-_LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
+_LOGREG = {"C": Setting(_Positive, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
-    "pooling": Setting(choice(("max", "mean", "last")), "max"),
-    "C": Setting(_POSITIVE, 1.0),
+    "pooling": Setting(Literal["max", "mean", "last"], "max"),
+    "C": Setting(_Positive, 1.0),
 }
 
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes
@@ -182,7 +203,13 @@ KINDS = {
     "svm": ModelKind(
         "SVMProbe",
         {
-            "C": Setting(any_of(_POSITIVE, choice((PUBLISHED,))), 1.0),
+            "C": Setting(
+                Annotated[
+                    Literal["published"] | _Positive,
+                    Meta(description="a number, above 0, or published"),
+                ],
+                1.0,
+            ),
             "class_weight": Setting(_WEIGHT, "balanced"),
         },
     ),
@@ -228,11 +255,12 @@ def _kind_of_part(part: Part) -> ModelKind:
     for parameter in parameters_of(part):
         # In a protocol these words have another meaning: such a parameter keeps its default.
         if parameter.name not in RESERVED:
-            is_plain = plain_value(parameter.default) is None
             class_settings[parameter.name] = Setting(
-                plain_value, parameter.default, is_plain
+                Any, parameter.default, _is_plain(parameter.default)
             )
-    package = {"package": Setting(choice((part.package,)), part.package)}
+    package = {
+        "package": Setting(Annotated[str, one_of((part.package,))], part.package)
+    }
     return ModelKind(
         "OwnClassifier", {**class_settings, **package}, fixed={"class_name": part.name}
     )
@@ -268,14 +296,8 @@ def parameters_of(part: Part) -> list[inspect.Parameter]:
     return parameters
 
 
-def plain_value(value: Any) -> str | None:
-    """Allow what JSON can hold: text, finite numbers, true, false, none, and lists and tables."""
-    if _is_plain(value):
-        return None
-    return "must be text, a finite number, true, false, or a list or a table of those"
-
-
 def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold a value: text, a finite number, true, false, none, a list, a table."""
     if isinstance(value, list | tuple):
         return all(_is_plain(item) for item in value)
     if isinstance(value, Mapping):
@@ -318,7 +340,7 @@ def build(
     for name, value in (settings or {}).items():
         _known_name(name, model_kind.settings, f"setting of {kind}")
         setting = model_kind.settings[name]
-        reason = setting.rule(value)
+        reason = setting.problem(value)
         if reason:
             raise FixInput(
                 f"{name} {reason}, got {value!r}", where=f"settings of {kind}"

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from obygaze_features.core.schema_rules import Rule, list_of
 from obygaze_models.models import registry
 from obygaze_models.models.registry import PUBLISHED, Settings
 from obygaze_models.protocols.schema import Model
@@ -23,53 +22,38 @@ BY_TASK = "by_task"
 OTHER_TASKS = "other"
 
 
-def setting_rules(kind: str) -> dict[str, Rule]:
-    """Return the rule of each setting of a kind: one value, or a grid to choose from.
-
-    An unknown kind has no settings.
-    """
-    if not registry.is_kind(kind):
-        return {}
-    settings = registry.find_kind(kind).settings
-    return {name: _or_choice(setting) for name, setting in settings.items()}
-
-
-def _or_choice(setting: registry.Setting) -> Rule:
-    rule = _or_by_task(setting.rule)
-    a_grid = list_of(rule, least=1)
-    takes_lists = isinstance(setting.default, list | tuple)
-
-    def check(value: Any) -> str | None:
-        values = grid_of(value)
-        if values is not None:
-            reason = a_grid(values)
-            return f"as a grid {reason}" if reason else None
+def setting_problem(setting: registry.Setting, value: Any) -> str | None:
+    """Return what a setting in a protocol must be; None if it is one value, or a grid of some."""
+    values = grid_of(value)
+    if values is None:
+        takes_lists = isinstance(setting.default, list | tuple)
         if isinstance(value, list | tuple) and not takes_lists:
             return (
                 "must be one value, or for a choice { grid = [...] } "
                 "(a list that is the value itself: { grid = [[...]] })"
             )
-        return rule(value)
+        return _problem_by_task(setting, value)
+    if not values or len(set(map(repr, values))) < len(values):
+        return "as a grid must list at least one value, and none twice"
+    for item in values:
+        problem = _problem_by_task(setting, item)
+        if problem:
+            return f"as a grid each item {problem}"
+    return None
 
-    return check
 
-
-def _or_by_task(rule: Rule) -> Rule:
-    """Allow what a rule allows, or a table of such values by training task."""
-
-    def check(value: Any) -> str | None:
-        if not _is_by_task(value):
-            return rule(value)
-        by_task = value[BY_TASK]
-        if not isinstance(by_task, Mapping) or OTHER_TASKS not in by_task:
-            return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
-        for task, of_task in by_task.items():
-            reason = rule(of_task)
-            if reason is not None:
-                return f"for the task {task!r} {reason}"
-        return None
-
-    return check
+def _problem_by_task(setting: registry.Setting, value: Any) -> str | None:
+    """Return what a value must be, or each of a table of values by training task."""
+    if not _is_by_task(value):
+        return setting.problem(value)
+    by_task = value[BY_TASK]
+    if not isinstance(by_task, Mapping) or OTHER_TASKS not in by_task:
+        return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
+    for task, of_task in by_task.items():
+        problem = setting.problem(of_task)
+        if problem:
+            return f"for the task {task!r} {problem}"
+    return None
 
 
 def _is_by_task(value: Any) -> bool:

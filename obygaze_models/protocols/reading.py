@@ -10,15 +10,15 @@ from dataclasses import replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
-from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, near
+from obygaze_features.core.schema_check import Document, read_toml
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
+from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
@@ -30,10 +30,12 @@ from obygaze_models.protocols.kinds import (
     GRID,
     candidates,
     for_task,
-    setting_rules,
+    setting_problem,
 )
 from obygaze_models.protocols.schema import (
+    NONE,
     SCHEMA,
+    SPLIT_KINDS,
     Model,
     Protocol,
     Splits,
@@ -112,11 +114,11 @@ def parse_protocol(
     _refuse_name_of_folds(document.tree)
     _refuse_classes_in_grid(document.tree)
     document.tree.setdefault("name", Path(where).stem)
-    models = _tables_in(document.tree, "models")
-    table = table_of(Protocol, models=_models_table(models))
-    protocol: Protocol = document.check(table)
-    if protocol:  # None where its name is invalid
-        protocol = _with_defaults(protocol)
+    models = _read_models(document)
+    protocol = document.check(Protocol)
+    if protocol is not None:
+        protocol = replace(protocol, models=models)
+        _check_parts(document, protocol)
         for name, task in protocol.tasks.items():
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
@@ -126,7 +128,7 @@ def parse_protocol(
             _check_kind_of_splits(document, protocol)
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
-    return protocol
+    return cast(Protocol, protocol)
 
 
 def _parse_change(change: str) -> tuple[str, Any]:
@@ -199,43 +201,88 @@ def _tables_in(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
     return tables if isinstance(tables, dict) else {}
 
 
-def _kind(value: Any) -> str | None:
-    """Allow the name of a kind, or of a class of own code or of scikit-learn."""
-    is_class = is_own_code(value) or is_of_sklearn(value)
-    return None if is_class else choice(KINDS)(value)
-
-
-def _models_table(models: Mapping[str, Any]) -> Table:
-    """Return the rules of the tables of models, which depend on the kind of each."""
-    tables = {}
-    for name, model in models.items():
-        kind = str(model.get("kind")) if isinstance(model, dict) else ""
-        tables[name] = Table(
-            {"kind": _kind, **setting_rules(kind)},
-            required=("kind",),
-            ignore_unknown=not is_kind(kind),
-            build=lambda kind, **settings: Model(kind, settings),
-        )
-    return Table(tables)
-
-
-def _with_defaults(protocol: Protocol) -> Protocol:
-    """Fill in the settings of models that are left out."""
+def _read_models(document: Document) -> dict[str, Model]:
+    """Take the models out of a document, each with all settings of its kind; check them."""
+    tables = document.tree.pop("models", {})
+    if not isinstance(tables, dict):
+        document.add("models", f"must be a table, got {tables!r}")
+        return {}
     models = {}
-    for name, model in protocol.models.items():
-        settings = {**default_settings(model.kind), **model.settings}
-        models[name] = replace(model, settings=settings)
-    return replace(protocol, models=models)
+    for name, table in tables.items():
+        key_path = f"models.{name}"
+        if not isinstance(table, dict):
+            document.add(key_path, f"must be a table, got {table!r}")
+            continue
+        settings = dict(table)
+        kind = settings.pop("kind", None)
+        if kind is None:
+            document.add(f"{key_path}.kind", "required key is missing")
+        elif not isinstance(kind, str) or not is_kind(kind):
+            document.unknown(f"{key_path}.kind", str(kind), KINDS, "kind of model")
+        else:
+            _check_settings(document, key_path, kind, settings)
+            for key, value in settings.items():
+                settings[key] = tuple(value) if isinstance(value, list) else value
+            models[name] = Model(kind, {**default_settings(kind), **settings})
+    return models
+
+
+def _check_settings(
+    document: Document, key_path: str, kind: str, settings: Mapping[str, Any]
+) -> None:
+    """Check the names and the values of a model's settings."""
+    known = find_kind(kind).settings
+    for name, value in settings.items():
+        if name not in known:
+            document.unknown(f"{key_path}.{name}", name, ["kind", *known])
+            continue
+        problem = setting_problem(known[name], value)
+        if problem:
+            document.add(f"{key_path}.{name}", f"{problem}, got {value!r}")
+
+
+def _check_parts(document: Document, protocol: Protocol) -> None:
+    """Check names that may be those of own code, and lists that must not have a value twice."""
+    grid = protocol.grid
+    report = protocol.report
+    of_models = [name for name, metric in METRICS.items() if metric.direction]
+    parts = (
+        ("splits.kind", [protocol.splits.kind], SPLIT_KINDS, "kind of splits"),
+        ("splits.scheme", [protocol.splits.scheme], (NONE,), "scheme"),
+        ("grid.baselines", grid.baselines, BASELINES, "baseline"),
+        ("report.primary", [report.primary], of_models, "metric"),
+        ("report.metrics", report.metrics, (), "metric"),
+    )
+    for key, names, known, noun in parts:
+        for name in names:
+            if name not in known and not is_own_code(name):
+                document.unknown(key, name, (*known, "FILE.py:NAME"), noun)
+    lists: dict[str, Sequence[object]] = {
+        "data.array": protocol.data.array,
+        "grid.train": grid.train,
+        "grid.test": grid.test,
+        "grid.models": grid.models,
+        "grid.baselines": grid.baselines,
+        "grid.stores": grid.stores,
+        "report.metrics": report.metrics,
+        "report.contrast": report.contrast,
+        "report.learning_films": report.learning_films,
+    }
+    for key, values in lists.items():
+        if len(set(values)) < len(values):
+            document.add(key, f"must not list a value twice, got {values!r}")
+    if not protocol.data.array:
+        document.add("data.array", "must be a list of at least 1 values")
 
 
 def checked_task(values: Mapping[str, Any]) -> Task:
     """Return the task with these keys of `[tasks.NAME]`, or raise one error of all violations."""
     document = Document(values, "task")
-    task: Task = document.check(table_of(Task))
-    if not document.violations:
+    task = document.check(Task)
+    if task is not None:
         _check_task(document, task, "task")
     document.raise_if_any("the task is not valid")
-    return task
+    return cast(Task, task)
 
 
 def _check_task(document: Document, task: Task, key_path: str) -> None:
@@ -303,7 +350,7 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_questions(document, protocol)
     _check_printed_values(document, protocol)
     _check_labels(document, protocol)
-    if len(protocol.report.contrast) == 1:
+    if len(protocol.report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
         document.add("grid", "needs a model or a baseline")
@@ -371,6 +418,7 @@ def _check_printed_values(document: Document, protocol: Protocol) -> None:
     """Check that the values of a paper are about models and tasks that are there."""
     for number, printed in enumerate(protocol.paper):
         key = f"paper[{number}]"
+        _check_known(document, f"{key}.metric", [printed.metric], METRICS, "metric")
         models = [printed.model] if printed.model else []
         known = _models_and_baselines(protocol)
         _check_known(document, key, models, known, "model or baseline")

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
-from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,

@@ -1,4 +1,4 @@
-"""The keys of a protocol, each with its rule and its default (see core.schema_check.table_of).
+"""The keys of a protocol, each with its rule and its default (see core.schema_check).
 
 schema = "obygaze-protocol/1"
 [data]        the view of the manifest, the array of the stores
@@ -16,18 +16,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.parts import is_own_code
-from obygaze_features.core.schema_rules import (
-    choice,
-    list_of,
-    mapping_of,
-    name,
-    number,
-    whole,
-)
+from obygaze_features.core.schema_check import Name
 from obygaze_features.store.segments import Reducer, Rule
-from obygaze_models.evaluation.metrics import COUNTS, METRICS
+from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 
 SCHEMA = "obygaze-protocol/1"
@@ -39,6 +33,8 @@ SPLIT_KINDS = (
 )
 NONE = "none"
 AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
+_Whole = Annotated[int, Meta(ge=0)]
+_Class = Annotated[int, Meta(ge=0, le=1)]
 # scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
 LARGEST_SEED = 2**31 - 1
 
@@ -58,7 +54,7 @@ class Data:
     rule: Rule = "touch"
     reduce: Reducer = "max"
     view: Literal["auto", "raw", "visual", "as_published"] = "auto"
-    array: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
+    array: tuple[Name, ...] = ("pooled", "clip")
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
     erase: tuple[str, ...] = ()
@@ -68,7 +64,7 @@ class Data:
 class Feature:
     """The array that is read from the store of this name."""
 
-    array: Annotated[str, name]
+    array: Name
 
 
 @dataclass(frozen=True)
@@ -81,35 +77,14 @@ class Task:
     """
 
     title: str = ""
-    classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
-        default_factory=dict
-    )
+    classes: dict[str, _Class] = field(default_factory=dict)
     positive: str = ""
     negative: str = ""
     column: str = ""
-    values: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
-        default_factory=dict
-    )
+    values: dict[str, _Class] = field(default_factory=dict)
     folds: str = ""
     row: str = ""
     series: str = ""
-
-
-def _split_kind(value: Any) -> str | None:
-    """Allow a kind of splits, of obygaze or of own code."""
-    return None if is_own_code(value) else choice(SPLIT_KINDS)(value)
-
-
-def _scheme(value: Any) -> str | None:
-    """Allow the name of a function."""
-    if is_own_code(value) or value == NONE:
-        return None
-    return f"must be {NONE}, or the name of a function: PACKAGE.MODULE:NAME or FILE.py:NAME"
-
-
-def _baseline(value: Any) -> str | None:
-    """Allow a baseline, of obygaze or of own code."""
-    return None if is_own_code(value) else choice(BASELINES)(value)
 
 
 @dataclass(frozen=True)
@@ -124,12 +99,12 @@ class Splits:
     published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
 
-    kind: Annotated[str, _split_kind] = "nested"
-    scheme: Annotated[str, _scheme] = NONE
-    folds: Annotated[int, whole(0)] = 0
+    kind: str = "nested"
+    scheme: str = NONE
+    folds: _Whole = 0
     validation: Literal["next", "each", "none"] = "next"
     never: tuple[str, ...] = ()
-    seed: Annotated[int, whole(0)] = 0
+    seed: _Whole = 0
     column: str = ""
     test: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
@@ -144,12 +119,12 @@ class Splits:
 class Grid:
     """The combinations to run; an empty list means all, and of baselines none."""
 
-    train: Annotated[tuple[str, ...], list_of(name)] = ()
-    test: Annotated[tuple[str, ...], list_of(name)] = ()
+    train: tuple[Name, ...] = ()
+    test: tuple[Name, ...] = ()
     pairs: Literal["all", "same"] = "all"
-    models: Annotated[tuple[str, ...], list_of(name)] = ()
-    baselines: Annotated[tuple[str, ...], list_of(_baseline)] = BASELINES
-    stores: Annotated[tuple[str, ...], list_of(name)] = ()
+    models: tuple[Name, ...] = ()
+    baselines: tuple[str, ...] = BASELINES
+    stores: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,20 +135,9 @@ class FitSettings:
     training films choose. All stores are then restricted to the clips that all of them have.
     """
 
-    seed: Annotated[int, whole(0, LARGEST_SEED)] = 0
-    seeds: Annotated[int, whole(1, 1000)] = 1
+    seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED)] = 0
+    seeds: Annotated[int, Meta(ge=1, le=1000)] = 1
     choose_store: bool = False
-
-
-def _metric(value: Any) -> str | None:
-    """Allow the name of a metric, of obygaze or of own code."""
-    of_models = [name for name in METRICS if name not in COUNTS]
-    return None if is_own_code(value) else choice(of_models)(value)
-
-
-def _own_metric(value: Any) -> str | None:
-    """Allow the name of a metric of own code."""
-    return None if is_own_code(value) else "must name a metric as FILE.py:NAME"
 
 
 @dataclass(frozen=True)
@@ -205,15 +169,15 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: Annotated[str, _metric] = "f1_weighted"
-    metrics: Annotated[tuple[str, ...], list_of(_own_metric)] = ()
-    replicates: Annotated[int, whole(2, 1_000_000)] = 1000
+    primary: str = F1_WEIGHTED.name
+    metrics: tuple[str, ...] = ()
+    replicates: Annotated[int, Meta(ge=2, le=1_000_000)] = 1000
     compare: bool = True
     questions: tuple[Question, ...] = ()
     error_analysis: bool = False
     concepts: bool = False
-    contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
-    learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
+    contrast: tuple[Name, ...] = ()
+    learning_films: tuple[Annotated[int, Meta(ge=1)], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -224,9 +188,9 @@ class PaperValue:
     `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
     """
 
-    metric: Annotated[str, choice(METRICS)] = "f1_weighted"
-    mean: Annotated[float, number(-1, 1)] = 0.0
-    sd: Annotated[float, number(0, 1)] = -1.0
+    metric: str = F1_WEIGHTED.name
+    mean: Annotated[float, Meta(ge=-1, le=1)] = 0.0
+    sd: Annotated[float, Meta(ge=0, le=1)] = -1.0
     model: str = ""
     backbone: str = ""
     feature: str = ""
@@ -248,7 +212,7 @@ class Model:
 class Protocol:
     """A whole experiment, with every default filled in."""
 
-    name: Annotated[str, name]
+    name: Name
     leakage: Literal["error", "warn"] = "error"
     balancing: Literal["none", "rotated"] = "none"
     data: Data = field(default_factory=Data)

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.schema_rules import near
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,

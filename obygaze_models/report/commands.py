@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from obygaze_models.report.page import ReportFiles
     from obygaze_models.runner.tables import Run
 
-Format = Literal["html", "csv", "latex", "svg"]
+Format = Literal["html", "csv", "latex", "svg", "png", "pdf"]
 
 
 def report(
     *runs: PathLike | Run,
     formats: Annotated[
-        Sequence[Format] | None, Option("--format", shown_default="all")
+        Sequence[Format] | None,
+        Option("--format", shown_default="html, csv, latex and svg"),
     ] = None,
     output: Annotated[
         PathLike | None,
@@ -37,7 +38,7 @@ def report(
     """Write the report of runs: a page, tables, figures.
 
     The page contains all its figures and loads nothing from the network. Tables are written as CSV
-    and LaTeX, figures as SVG, into the folder of each run.
+    and LaTeX, figures as SVG, PNG or PDF, into the folder of each run.
 
     Args:
         runs: Names of runs of the workspace, or their folders.
@@ -52,14 +53,14 @@ def report(
     Commands:
         obygaze report honest-desc
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
-        obygaze report honest-desc --format latex --format csv
+        obygaze report honest-desc --format latex --format pdf
     """
     from obygaze_models.report.lookup import opened_runs
-    from obygaze_models.report.page import FORMATS, ReportFiles, write_report
+    from obygaze_models.report.page import USUAL_FORMATS, ReportFiles, write_report
 
     folders = [run.folder for run in opened_runs(runs, workspace)]
     page = None if output is None else Path(output)
-    return ReportFiles(write_report(folders, page, formats or FORMATS))
+    return ReportFiles(write_report(folders, page, formats or USUAL_FORMATS))
 
 
 def compare(

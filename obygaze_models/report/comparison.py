@@ -18,12 +18,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import MISSING, count, few, table, with_interval
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.same_clip import Identity, compare_clips
-from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS, ranking_metric
+from obygaze_models.evaluation.metrics import (
+    METRICS,
+    RANKING_METRICS,
+    metric_name,
+    ranking_metric,
+)
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.lookup import (
     ReportRun,
@@ -49,7 +53,7 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import SharedTest, on_shared_clips
-from obygaze_models.runner.summary import ALPHA, CellRows, metric_name
+from obygaze_models.runner.summary import ALPHA, CellRows
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -524,7 +528,7 @@ def _evaluation(clips: ClipNumbers, run: Run, metric: str) -> Evaluation:
     if not 2 <= settings["replicates"] <= MOST_DRAWS:
         raise ValueError(f"report.replicates is {settings['replicates']}")
     report = ReportSettings(
-        primary=metric if metric in RANKING_METRICS else "ap",
+        primary=ranking_metric(metric),
         replicates=settings["replicates"],
     )
     return Evaluation(Protocol("compare", report=report), clips.films, {}, {})

@@ -1,15 +1,32 @@
 """The figures of a page. Each is drawn from rows of tables, and is a file of its own, too."""
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
+from typing import Any
 
 from obygaze_features.core.console import count as count_text
-from obygaze_features.core.figures import spread_dots
+from obygaze_features.core.figures import (
+    COLORS,
+    LABEL_WIDTH,
+    RIGHT_OF_ROWS,
+    WIDTH,
+    Look,
+    canvas,
+    draw_dots,
+    draw_label,
+    draw_legend,
+    drawn,
+    page_markup,
+    row_canvas,
+    spread_dots,
+    wrapped,
+)
+from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.metrics import goodness
+from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.report.lookup import (
     Pair,
     ReportRun,
@@ -18,24 +35,34 @@ from obygaze_models.report.lookup import (
     pair_name,
     pair_of,
 )
-from obygaze_models.report.svg import WIDTH, Axis, Box, Drawing
 from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.summary import (
     CellRows,
     film_values,
-    metric_name,
     short,
 )
 from obygaze_models.runner.tables import Row
 
-ROW_HEIGHT = 36
-HEADING_HEIGHT = 26
-DOT_APART = 6.5  # two dots that are nearer cover each other
+ROW_HEIGHT = 29  # in points, as all sizes here
+HEADING_HEIGHT = 22
+SUCCESS_HEIGHT = 23
+LEGEND_HEIGHT = 24
+DOT = 9
+FILM_DOT = 5.2
+POINT = 1.6
+DOT_APART = 5.3  # two dots that are nearer cover each other
 MOST_DOTS = 200  # of films in a row; more are points without names
 DEPTH_OF_TREE = 4
-BOX_WIDTH = 118
-BOX_HEIGHT = 62
+BOX_WIDTH = 96
+BOX_HEIGHT = 48
 LETTERS_OF_BOX = 17
+FILM: dict[str, Any] = {"alpha": 0.65}
+OPEN: dict[str, Any] = {"is_open": True}
+LEGEND: dict[str, Look] = {
+    "model, all films": ("model", DOT, {}),
+    "film: better than the best guess": ("model", FILM_DOT, FILM),
+    "not better": ("model", FILM_DOT, OPEN),
+}
 
 # A row of a figure: its label and a cell, or a heading above rows.
 CellRow = tuple[str, CellRows] | Heading
@@ -43,22 +70,25 @@ CellRow = tuple[str, CellRows] | Heading
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its file name, its title, and what it shows."""
+    """A matplotlib figure with its file name, its title, and what it shows."""
 
     key: str
     title: str
     caption: str
-    drawing: Drawing
+    drawing: Any
 
-    @property
-    def markup(self) -> str:
-        """The drawing as an element of a page."""
-        return self.drawing.markup(self.title)
+    @cached_property
+    def svg(self) -> bytes:
+        """The figure as a file."""
+        return drawn(self.drawing, ".svg", self.title)
 
-    @property
-    def file(self) -> str:
-        """The drawing as a file of its own."""
-        return self.drawing.file(self.title)
+    def markup(self, chapter: int) -> str:
+        """Return the figure as an element of a chapter of a page."""
+        return page_markup(self.svg, f"{self.key}-{chapter}")
+
+    def file(self, suffix: str) -> bytes:
+        """Return the figure as a file of its own: .svg, .png or .pdf."""
+        return self.svg if suffix == ".svg" else drawn(self.drawing, suffix)
 
 
 # ---- values over films ----
@@ -126,96 +156,118 @@ def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
 def _figure_of_cells(
     run: ReportRun, key: str, title: str, rows: Sequence[CellRow], metric: str
 ) -> Figure:
-    drawing = Drawing()
     cells = [row[1] for row in rows if not isinstance(row, Heading)]
-    some_leaked = any(leaked_of(cell) for cell in cells)
-    entries = {
-        "model, all films": "model",
-        "better than the best guess in this film": "film model",
-    }
-    entries |= {"not better": "open"}
+    entries = dict(LEGEND)
     if any(not cell.is_model for cell in cells):
-        entries["guess"] = "guess"
-    if some_leaked:
-        entries["with leaked clips"] = "wrong"
-    drawing.legend(entries, x=12)
-    values: list[float] = []
+        entries["guess"] = ("guess", DOT, {})
+    if any(leaked_of(cell) for cell in cells):
+        entries["with leaked clips"] = ("wrong", DOT, {})
+    values = [0.0, 1.0]
     for cell in cells:
-        values.append(cell.value(metric))
-        values += cell.ends(metric)
+        values += (cell.value(metric), *cell.ends(metric))
         values += film_values(cell, metric).values()
-    axis = Axis.around(values)
-    top = drawing.height
-    for row in rows:
-        if isinstance(row, Heading):
-            drawing.height += HEADING_HEIGHT
-            drawing.text(12, drawing.height - 7, row.title, "bold")
-            continue
-        label, cell = row
-        tested = {other.tested for other in cells if other.test == cell.test}
-        if len(tested) > 1:
-            label = f"{label}, {count_text(cell.n_clips, 'clip')}"
-        y = drawing.height + ROW_HEIGHT / 2
-        drawing.label(y, label)
-        _draw_films(run, drawing, axis, cell, metric, y)
-        _draw_value(drawing, axis, cell, metric, y)
-        if metric in ("ap", "auc"):
-            x = axis.x(run.chance(cell) if metric == run.ranking else 0.5)
-            drawing.line(x, y - 14, x, y + 14, "tick")
-        drawing.height += ROW_HEIGHT
-    axis.draw(drawing, top, drawing.height, metric_name(metric))
+    known = [value for value in values if math.isfinite(value)]
+    margin = 0.02 * (max(known) - min(known))
+    limits = (min(known) - margin, max(known) + margin)
+    n_headings = len(rows) - len(cells)
+    height = ROW_HEIGHT * len(cells) + HEADING_HEIGHT * n_headings
+    name = metric_name(metric)
+    with row_canvas(height, LEGEND_HEIGHT, limits, name) as (figure, axes):
+        draw_legend(figure, entries)
+        top = 0
+        for row in rows:
+            if isinstance(row, Heading):
+                _draw_heading(axes, top + HEADING_HEIGHT - 4, row.title)
+                top += HEADING_HEIGHT
+                continue
+            label, cell = row
+            tested = {other.tested for other in cells if other.test == cell.test}
+            if len(tested) > 1:
+                label = f"{label}, {count_text(cell.n_clips, 'clip')}"
+            y = top + ROW_HEIGHT / 2
+            draw_label(axes, y, label)
+            _draw_films(run, axes, cell, metric, y)
+            color = "model" if cell.is_model else "guess"
+            if leaked_of(cell):
+                color = "wrong"
+            value = cell.value(metric)
+            _draw_value(axes, value, cell.ends(metric), y, color, short(value))
+            if metric in RANKING_METRICS:
+                chance = run.chance(cell)
+                axes.vlines(chance, y - 11, y + 11, color=COLORS["ink"], lw=1.2)
+            top += ROW_HEIGHT
     caption = (
         "A large dot is the value over all films, with its "
         f"{100 * CONFIDENCE:g} % interval over films; each small dot is a film."
     )
-    if metric in ("ap", "auc"):
+    if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
-    return Figure(key, title, caption, drawing)
+    return Figure(key, title, caption, figure)
+
+
+def _draw_heading(axes: Any, y: float, title: str) -> None:
+    """Write a line above rows, at the left edge of the figure."""
+    axes.annotate(
+        safe_text(title, "terminal"),
+        (0, y),
+        xytext=(10 - LABEL_WIDTH, 0),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        weight="bold",
+    )
 
 
 def _draw_films(
-    run: ReportRun, drawing: Drawing, axis: Axis, cell: CellRows, metric: str, y: float
+    run: ReportRun, axes: Any, cell: CellRows, metric: str, y: float
 ) -> None:
     """Draw each film of a cell as a dot: filled where it is better than the guess in this film."""
-    values = film_values(cell, metric)
+    values = {
+        film: value
+        for film, value in film_values(cell, metric).items()
+        if math.isfinite(value)
+    }
     guess = run.guess_of(cell, metric) if cell.is_model else None
     guessed = {} if guess is None else film_values(guess, metric)
-    places = [axis.x(value) for value in values.values()]
-    steps = spread_dots(places, DOT_APART)
+    low, high = axes.get_xlim()
+    points_of_one = (WIDTH - LABEL_WIDTH - RIGHT_OF_ROWS) / (high - low)
+    steps = spread_dots([value * points_of_one for value in values.values()], DOT_APART)
     farthest = max(map(abs, steps), default=1) or 1
     step = min(DOT_APART, (ROW_HEIGHT / 2 - 3) / farthest)
-    boxes: dict[str, list[Box]] = {}
-    for (film, value), x, moved in zip(values.items(), places, steps, strict=True):
-        kind = "film guess"
+    better: list[tuple[float, float, str]] = []
+    others: list[tuple[float, float, str]] = []
+    for (film, value), moved in zip(values.items(), steps, strict=True):
         about = f"{run.film_name(film)}: {short(value)}"
-        if cell.is_model:
-            is_better = film not in guessed or (
-                goodness(metric, value) > goodness(metric, guessed[film])
-            )
-            kind = "film model" if is_better else "open"
         if film in guessed:
             about += f", guess {short(guessed[film])}"
+        is_better = film not in guessed or (
+            goodness(metric, value) > goodness(metric, guessed[film])
+        )
+        dots = better if is_better else others
+        dots.append((value, y + step * moved, about))
+    color = "model" if cell.is_model else "guess"
+    for dots, style in ((better, FILM), (others, OPEN)):
+        if not dots:
+            continue
+        x, rows, texts = zip(*dots, strict=True)
         if len(values) <= MOST_DOTS:
-            drawing.dot(x, y + step * moved, 3.2, kind, about)
+            draw_dots(axes, x, rows, color, FILM_DOT, about=texts, **style)
         else:
-            box = (x - 1, y + step * moved - 1, 2, 2)
-            boxes.setdefault(kind, []).append(box)
-    for kind, of_kind in boxes.items():
-        drawing.bars(of_kind, kind)
+            draw_dots(axes, x, rows, color, POINT, **style)
 
 
 def _draw_value(
-    drawing: Drawing, axis: Axis, cell: CellRows, metric: str, y: float
+    axes: Any,
+    value: float,
+    ends: tuple[float, float],
+    y: float,
+    color: str,
+    about: str,
 ) -> None:
-    """Draw the value of a cell over all films, with its interval."""
-    kind = "model" if cell.is_model else "guess"
-    if leaked_of(cell):
-        kind = "wrong"
-    low, high = cell.ends(metric)
-    drawing.interval(axis, low, high, y, f"{kind}-line")
-    value = cell.value(metric)
+    """Draw a dot on its interval; nothing where a number is missing."""
+    if math.isfinite(sum(ends)):
+        axes.hlines(y, *ends, color=COLORS[color], lw=2, zorder=3)
     if math.isfinite(value):
-        drawing.dot(axis.x(value), y, 6, kind, short(value))
+        draw_dots(axes, [value], [y], color, DOT, about=[about], zorder=4)
 
 
 # ---- concepts ----
@@ -230,25 +282,28 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
     """
     by_number = {row["node"]: row for row in nodes}
     places = dict(_places(by_number, 0, 0, count()))
-    drawing = Drawing()
     corners: dict[int, tuple[float, float]] = {}
     depth = max(x for x, _ in places.values())
-    step = (WIDTH - BOX_WIDTH - 20) / max(depth, 1)
+    step = (WIDTH - BOX_WIDTH - 16) / max(depth, 1)
     n_rows = max(y for _, y in places.values()) + 1
     for node, (column, place) in places.items():
-        corners[node] = (10 + step * column, 10 + (BOX_HEIGHT + 12) * place)
-    for node, (x, y) in corners.items():
-        row = by_number[node]
-        for child in (row["left"], row["right"]):
-            if child in corners:
-                to_x, to_y = corners[child]
-                middle = y + BOX_HEIGHT / 2
-                drawing.line(x, middle, to_x, to_y + BOX_HEIGHT / 2, "grid")
-    for node, (x, y) in corners.items():
-        _draw_node(
-            drawing, by_number[node], x, y, is_open=by_number[node]["left"] in corners
-        )
-    drawing.height = 20 + (BOX_HEIGHT + 12) * n_rows
+        corners[node] = (8 + step * column, 8 + (BOX_HEIGHT + 10) * place)
+    height = 16 + (BOX_HEIGHT + 10) * n_rows - 10
+    whole = {"left": 0, "right": 1, "bottom": 0, "top": 1}
+    with canvas(WIDTH, height, gridspec_kw=whole) as (figure, axes):
+        axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+        axes.axis("off")
+        for node, (x, y) in corners.items():
+            row = by_number[node]
+            for child in (row["left"], row["right"]):
+                if child in corners:
+                    to_x, to_y = corners[child]
+                    middles = (y + BOX_HEIGHT / 2, to_y + BOX_HEIGHT / 2)
+                    axes.plot(
+                        (x, to_x), middles, color=COLORS["muted"], lw=0.8, zorder=1
+                    )
+            is_open = row["left"] in corners
+            _draw_node(axes, row, x, y, is_open=is_open)
     root = by_number[0]
     n_positive = round(root["share"] * root["clips"])
     title = f"Decision tree of {name}, {root['clips']} clips, {n_positive} positive"
@@ -256,7 +311,7 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
         "Each box asks whether the margin of a concept is above a threshold: no is above, yes "
         "below. The shade is the share of positive clips. Fitted on all clips, to be looked at."
     )
-    return Figure(f"tree-{slug(name)}", title, caption, drawing)
+    return Figure(f"tree-{slug(name)}", title, caption, figure)
 
 
 def _places(
@@ -276,20 +331,30 @@ def _places(
     yield from below.items()
 
 
-def _draw_node(
-    drawing: Drawing, row: Row, x: float, y: float, *, is_open: bool
-) -> None:
+def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> None:
     """Draw a node: the question that it asks, and the share of positive clips."""
-    drawing.box(x, y, BOX_WIDTH, BOX_HEIGHT, 0.06 + 0.5 * row["share"])
-    lines = [f"{100 * row['share']:.0f} % of {row['clips']}"]
+    from matplotlib.patches import FancyBboxPatch
+
+    for color, shade in (("paper", 1), ("model", 0.06 + 0.5 * row["share"])):
+        box = FancyBboxPatch(
+            (x, y),
+            BOX_WIDTH,
+            BOX_HEIGHT,
+            boxstyle="round,pad=0,rounding_size=3",
+            facecolor=(COLORS[color], shade),
+            edgecolor=COLORS["muted"],
+            linewidth=0.7,
+            clip_on=False,
+        )
+        axes.add_patch(box)
+    text = f"{100 * row['share']:.0f} % of {row['clips']}"
     if is_open:
-        name = textwrap.wrap(row["concept"], LETTERS_OF_BOX, max_lines=2)
-        lines = [*name, f"> {row['threshold']:.2f}?", *lines]
+        name = wrapped(row["concept"], LETTERS_OF_BOX)
+        text = f"{name}\n> {row['threshold']:.2f}?\n{text}"
     elif row["left"] is not None:
-        lines[0] += " …"
-    first = y + BOX_HEIGHT / 2 + 4 - 7 * (len(lines) - 1)
-    for number, line in enumerate(lines):
-        drawing.text(x + BOX_WIDTH / 2, first + 14 * number, line, "small", "middle")
+        text += " …"
+    middle = (x + BOX_WIDTH / 2, y + BOX_HEIGHT / 2)
+    axes.text(*middle, text, ha="center", va="center", fontsize=8)
 
 
 # ---- success ----
@@ -307,29 +372,35 @@ def figure_of_success(name: str, rows: Sequence[Row], all_films: str) -> Figure 
     of_all = [row for row in known if row["film"] == all_films]
     if not of_all:
         return None
-    drawing = Drawing()
-    drawing.legend({"all films": "model", "a film": "film guess"}, x=12)
     farthest = max(abs(row["log_odds"]) for row in of_all)
     half = max(2.0, 1.5 * farthest)
-    axis = Axis(-half, half)
-    top = drawing.height
-    for row in of_all:
-        y = drawing.height + 14
-        drawing.label(y, row["factor"])
-        for other in known:
-            is_film = other["film"] != all_films and other["factor"] == row["factor"]
-            if is_film and abs(other["log_odds"]) <= half:
-                about = f"{other['film']}: {other['log_odds']:.2f}"
-                drawing.dot(axis.x(other["log_odds"]), y, 3.2, "film guess", about)
-        drawing.interval(axis, row["low"], row["high"], y, "model-line")
-        drawing.dot(axis.x(row["log_odds"]), y, 5.5, "model", f"{row['log_odds']:.2f}")
-        drawing.height += 28
-    drawing.line(axis.x(0), top, axis.x(0), drawing.height, "rule")
-    axis.draw(drawing, top, drawing.height, "log odds of a correct decision")
+    height = SUCCESS_HEIGHT * len(of_all)
+    name_of_axis = "log odds of a correct decision"
+    limits = (-half, half)
+    with row_canvas(height, LEGEND_HEIGHT, limits, name_of_axis) as (figure, axes):
+        entries = {"all films": ("model", DOT, {}), "a film": ("guess", FILM_DOT, FILM)}
+        draw_legend(figure, entries)
+        axes.axvline(0, color=COLORS["muted"], lw=0.9, linestyle=(0, (4, 3)))
+        for number, row in enumerate(of_all):
+            y = SUCCESS_HEIGHT * (number + 0.5)
+            draw_label(axes, y, row["factor"])
+            odds = {}
+            for other in known:
+                if other["factor"] == row["factor"] and other["film"] != all_films:
+                    odds[other["film"]] = other["log_odds"]
+            shown = {film: value for film, value in odds.items() if abs(value) <= half}
+            about = [f"{film}: {value:.2f}" for film, value in shown.items()]
+            films = list(shown.values())
+            rows_of_films = [y] * len(films)
+            draw_dots(
+                axes, films, rows_of_films, "guess", FILM_DOT, about=about, **FILM
+            )
+            value = row["log_odds"]
+            ends = (row["low"], row["high"])
+            _draw_value(axes, value, ends, y, "model", f"{value:.2f}")
     caption = (
         "To the right of the dashed line, the model is correct more often on clips that have the "
         "property. Lines end at the edge of the figure if they are longer."
     )
-    return Figure(
-        f"success-{slug(name)}", f"What makes a clip easy, {name}", caption, drawing
-    )
+    title = f"What makes a clip easy, {name}"
+    return Figure(f"success-{slug(name)}", title, caption, figure)

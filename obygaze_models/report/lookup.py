@@ -15,6 +15,7 @@ from obygaze_features.manifest.listing import titles_of_films
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_features.store import open_store
+from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
@@ -114,15 +115,16 @@ class ReportRun(Run):
 
     def chance(self, cell: CellRows) -> float:
         """Return what a random order has in the metric that is compared."""
-        if self.ranking == "auc":
-            return 0.5
+        chance = RANKING_METRICS[self.ranking].chance
+        if chance is not None:
+            return chance
         for baseline in self.baselines:
             is_on_store = baseline.store in ("", cell.store)
             if baseline.model != RANDOM or pair_of(baseline) != pair_of(cell):
                 continue
             shared = on_same_clips(self, [cell, baseline]) if is_on_store else []
             if shared and shared[0].n_clips == cell.n_clips:
-                return shared[1].value("ap")
+                return shared[1].value(self.ranking)
         return cell.share_positive
 
     @cached_property

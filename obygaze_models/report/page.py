@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from obygaze_features import __version__
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
+from obygaze_features.core.figures import COLORS, DARK_COLORS
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.rendering import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
+from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     ReportRun,
@@ -25,12 +27,10 @@ from obygaze_models.report.lookup import (
     pair_of,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
-from obygaze_models.report.svg import COLOURS, DARK, STYLE, colour_names
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
     answer,
     has_levels,
-    metric_name,
     short,
     warnings_of,
     why_this_model,
@@ -40,7 +40,9 @@ from obygaze_models.runner.tables import AGAIN, read_folder
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-FORMATS = ("html", "csv", "latex", "svg")
+USUAL_FORMATS = ("html", "csv", "latex", "svg")
+FIGURE_FORMATS = ("svg", "png", "pdf")
+FORMATS = (*USUAL_FORMATS, "png", "pdf")
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
 )
@@ -113,14 +115,14 @@ class Chapter:
 def write_report(
     folders: Sequence[Path],
     out: Path | None = None,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = USUAL_FORMATS,
 ) -> list[Path]:
     """Write the report of one or more runs and return its files, the page first.
 
     Args:
         folders: The folders of the runs; each gets its own tables and figures.
         out: The file of the page. The default is report.html in the folder of the first run.
-        formats: Any of html, csv, latex and svg.
+        formats: Any of html, csv, latex, svg, png and pdf; the last two are not written by default.
     """
     from obygaze_models.report.comparison import compare_runs
 
@@ -150,14 +152,12 @@ def write_report(
     runs = [chapter.run for chapter in chapters]
     compared = compare_runs(runs) if len(runs) > 1 else None
     with explaining(*runs):
-        style = STYLE.substitute(colour_names())
         text = render(
             "page.html",
             chapters=chapters,
             compared=compared,
-            figure_style=style,
-            light=COLOURS,
-            dark=DARK,
+            light=COLORS,
+            dark=DARK_COLORS,
         )
     write_atomic(page, text.encode("utf-8"))
     return [page, *written]
@@ -231,7 +231,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
     chance = run.chance(cell)
     if math.isfinite(chance):
         text = f"Clips in random order have {name} {short(chance)}"
-        if run.ranking == "ap":
+        if RANKING_METRICS[run.ranking].chance is None:
             text += (
                 " (the share of positive clips in a film, more where a film has few)"
             )
@@ -278,9 +278,11 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             files[stem.with_suffix(".tex")] = text.encode("utf-8")
     names = FileNames()
     for figure in chapter.figures:
-        if "svg" in formats:
-            path = folder / "figures" / f"{names.name_of(figure.key)}.svg"
-            files[path] = figure.file.encode("utf-8")
+        name = names.name_of(figure.key)
+        for suffix in FIGURE_FORMATS:
+            if suffix in formats:
+                path = folder / "figures" / f"{name}.{suffix}"
+                files[path] = figure.file(f".{suffix}")
     for path, data in files.items():
         if path.parent.is_symlink():
             raise AlreadyThere(

@@ -13,6 +13,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.metrics import PREVALENCE, metric_name
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schema import Question
 from obygaze_models.report.figures import (
@@ -46,7 +47,6 @@ from obygaze_models.runner.summary import (
     CellRows,
     cannot_guess,
     films_above,
-    metric_name,
     on_same_clips,
     short,
     verdict,
@@ -271,7 +271,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     # Without clips that all of them tested, the table is that of the first.
     shown = on_same_clips(run, shown) or shown[:1]
     headers = ["film", "id", "clips", *map(run.label, shown)]
-    of_first = shown[0].by_film.get("prevalence", {})
+    of_first = shown[0].by_film.get(PREVALENCE.name, {})
     rows: list[Cells | Heading] = []
     for film, row in of_first.items():
         values = []

@@ -136,11 +136,6 @@ class ConceptVectors:
             key += b"|" + held.file_folds.tobytes()
         return key
 
-    def margins_by(self, bank: ConceptBank) -> FloatArray:
-        """Return the margins of every row of the store."""
-        margins: FloatArray = self.machines.X @ bank.coef_.T + bank.intercept_
-        return margins
-
     def _examples(
         self, settings: Mapping[str, Any], clips: IntArray, held: HeldOut
     ) -> Examples:
@@ -163,21 +158,24 @@ class ConceptVectors:
         self, settings: Mapping[str, Any], clips: IntArray, held: HeldOut
     ) -> Margins:
         """Return margins; those of clips are by vectors that were found without these clips."""
+        from obygaze_models.models.concepts import (
+            cross_fit_parts,
+            cross_fitted_margins,
+            tolerances_of,
+        )
+
         examples = self._examples(settings, clips, held)
         bank = self.bank(settings, held)
-        margins = self.margins_by(bank)
         tolerances = tolerances_of(bank)
         rows = self.features.row_of[clips]
-        films = held.films[self.features.present]
-        parts = _cross_fit_parts(
-            rows, films, settings["cross_fit"], held.is_by_film, self.seed
+        margins = cross_fitted_margins(
+            bank,
+            self.machines,
+            examples.targets,
+            rows,
+            cross_fit_parts(rows, examples.films, settings["cross_fit"], self.seed),
+            lambda others: examples.find(others, tolerances),
         )
-        for part in parts:
-            others = np.setdiff1d(rows, part)
-            if examples.lack(others):
-                continue
-            bank_of_others = examples.find(others, tolerances)
-            margins[part] = examples.margins(bank_of_others, part)
         return Margins(bank, margins, clips)
 
     def _find(self, examples: Examples, clips: IntArray, held: HeldOut) -> ConceptBank:
@@ -243,21 +241,6 @@ class Examples:
         )
         return found
 
-    def margins(self, bank: ConceptBank, rows: IntArray) -> FloatArray:
-        """Return the margins of some rows."""
-        margins: FloatArray = self.machines.X[rows] @ bank.coef_.T + bank.intercept_
-        return margins
-
-    def lack(self, rows: IntArray) -> bool:
-        """Return whether these rows have no positive or no negative example of a concept."""
-        targets = self.targets[rows]
-        return any(not {0, 1} <= set(column.tolist()) for column in targets.T)
-
-
-def tolerances_of(bank: ConceptBank) -> dict[str, float]:
-    """Return the tolerance of each concept of a bank."""
-    return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
-
 
 def findable(targets: Targets) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
@@ -269,25 +252,6 @@ def findable(targets: Targets) -> list[int]:
             f"no concept has {MIN_CLIPS} training clips with it and {MIN_CLIPS} without"
         )
     return [int(column) for column in columns]
-
-
-def _cross_fit_parts(
-    rows: IntArray,
-    films: NDArray[np.str_],
-    n_parts: int,
-    is_by_film: bool,
-    seed: int,
-) -> list[IntArray]:
-    """Return parts of the rows; clips of a film stay together where splits are by film."""
-    names = np.unique(films[rows])
-    if n_parts < 2 or (is_by_film and len(names) < 2):
-        return []
-    if is_by_film:
-        number = np.searchsorted(names, films[rows]) % min(n_parts, len(names))
-    else:
-        rng = np.random.default_rng([seed, 7])
-        number = rng.permutation(len(rows)) % n_parts
-    return [rows[number == part] for part in np.unique(number)]
 
 
 def _best_tolerances(
@@ -314,7 +278,7 @@ def _without_each_fold(
         tested = rows[folds == fold]
         targets = examples.targets[tested]
         is_true = targets == 1
-        is_called = (examples.margins(bank, tested) > 0) & (targets >= 0)
+        is_called = (bank.margins(examples.machines.X[tested]) > 0) & (targets >= 0)
         n = np.maximum(is_true.sum(axis=0) + is_called.sum(axis=0), 1)
         scores.append(2 * (is_true & is_called).sum(axis=0) / n)
         banks.append(bank)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
+from obygaze_models.evaluation.metrics import AP, AUC
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, find_kind
@@ -181,7 +182,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
             found = vectors.bank(settings, held)
         except FixTraining:
             continue
-        of_rows = vectors.margins_by(found)[tested]
+        of_rows = found.margins(vectors.machines.X)[tested]
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]
@@ -216,10 +217,10 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
     )
     for quality in ranked:
         qualities[quality.concept] |= {
-            "ap": quality.metrics["ap"].value,
-            "low": quality.metrics["ap"].by_film.low,
-            "high": quality.metrics["ap"].by_film.high,
-            "auc": quality.metrics["auc"].value,
+            "ap": quality.metrics[AP.name].value,
+            "low": quality.metrics[AP.name].by_film.low,
+            "high": quality.metrics[AP.name].by_film.high,
+            "auc": quality.metrics[AUC.name].value,
             "p": quality.p,
             "p_holm": quality.p_holm,
         }

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View

@@ -212,7 +212,7 @@ def train(
     clips, path = named_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
     # Late: a wrong name is said before scikit-learn is imported.
-    from obygaze_models.models.kept import require_skops
+    from obygaze_models.models.own import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
     from obygaze_models.runner.tables import check_free, is_same_run

@@ -15,7 +15,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
 from obygaze_models.evaluation.logistic import fit_logistic
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
@@ -26,7 +26,7 @@ from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import NOT_TRAINED, ONE_CLASS
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
-from obygaze_models.runner.concept_vectors import ConceptVectors, tolerances_of
+from obygaze_models.runner.concept_vectors import ConceptVectors
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut
 
@@ -57,7 +57,7 @@ class InnerScores:
             is_inside = self.folds == fold
             predictions = Predictions.of(self.y[is_inside], self.scores[is_inside])
             if 0 < predictions.y.mean() < 1:
-                precisions.append(evaluate(predictions, ["ap"])["ap"])
+                precisions.append(average_precision(predictions))
         return float(np.mean(precisions)) if precisions else None
 
 
@@ -270,7 +270,7 @@ def _choose(
             found_on = np.union1d(found_on, fitted.found_on)
             scores = fitted.score(context.features.of(rows))
             predictions = Predictions.of(context.labels[rows] == 1, scores)
-            of_options.append(evaluate(predictions, ["ap"])["ap"])
+            of_options.append(average_precision(predictions))
         if len(of_options) == len(options):
             precisions.append(of_options)
     if not precisions:
@@ -356,6 +356,8 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
+    from obygaze_models.models.concepts import tolerances_of
+
     settings = model.settings
     vectors = context.vectors
     rows = context.features.row_of[held.train]
@@ -369,19 +371,9 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     )
     y = context.y_of(held.train)
     films = held.films[held.train]
-    bottleneck.bank_ = bank
-    bottleneck.n_features_in_ = bank.n_features_in_
-    bottleneck.head_ = clone(bottleneck.head).fit(margins, y, groups=films)
-    bottleneck.classes_ = bottleneck.head_.classes_
+    X = vectors.machines.X[rows]
+    bottleneck.fit_on_margins(bank, margins, X, y, films, scale=context.scale)
     if bottleneck.residual is not None:
-        offset = bottleneck.head_.decision_function(margins)
-        bottleneck.residual_ = _fit_residual(
-            bottleneck.residual,
-            vectors.machines.X[rows],
-            y,
-            offset,
-            scale=context.scale,
-        )
         chosen = {"residual_share": bottleneck.residual_.share_}
         return Fitted(bottleneck, chosen=chosen, found_on=margins_of_store.found_on)
 
@@ -398,22 +390,6 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     if settings["cross_fit"] > 1 and not len(held.validation):
         inner = _over_inner_splits(held, context, score_inside)
     return Fitted(bottleneck, found_on=margins_of_store.found_on, inner=inner)
-
-
-def _fit_residual(
-    residual: Any, X: FloatArray, y: Any, offset: Any, *, scale: bool
-) -> Any:
-    """Return a residual that is fitted on rows, or on scaled ones and reads rows as they are."""
-    from sklearn.base import clone
-
-    if not scale:
-        return clone(residual).fit(X, y, offset=offset)
-    scaling = Scaling.of(X)
-    fitted = clone(residual).fit(scaling.scaled(X), y, offset=offset)
-    fitted.coef_, fitted.intercept_ = scaling.unscaled_plane(
-        fitted.coef_, fitted.intercept_
-    )
-    return fitted
 
 
 def fit_perceptrons(

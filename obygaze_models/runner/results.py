@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
     Interval,
-    clips_behind,
     draw,
     effective_groups,
     interval_of,
@@ -27,6 +26,7 @@ from obygaze_models.evaluation.bootstrap import (
 )
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.metrics import (
+    PREVALENCE,
     RANKING_METRICS,
     ranking_metric,
 )
@@ -229,7 +229,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
         return {}
     given = cell.metrics
     if cell.model not in UNTRAINED:
-        given = (*RANKING_METRICS, "prevalence")
+        given = (*RANKING_METRICS, PREVALENCE.name)
     drawn = resample(
         cell.statistics(films, given),
         np.unique(films),
@@ -243,7 +243,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     intervals = {}
     for name, interval in drawn.items():
         if name in RANKING_METRICS:
-            n_clips = clips_behind(name, _labels_of_clips(cell, evaluation))
+            n_clips = RANKING_METRICS[name].n_behind(_labels_of_clips(cell, evaluation))
             value = cell.value[name]
             interval = not_narrower_than_clips(interval, value, n_clips)
         intervals[name] = interval

@@ -14,27 +14,25 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
+from obygaze_models.evaluation.grouped_stats import (
+    GroupedStats,
+    divide,
+    mean_over_folds,
+    mean_within_units,
+    weighted_mean,
+)
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import (
     BRIER,
     MARGIN_METRICS,
     METRICS,
-    RANKING_METRICS,
-    Confusion,
-    GroupedStats,
+    RandomOrder,
     Values,
-    auc_within,
-    auc_within_units,
-    decision_metrics,
-    divide,
     evaluate,
-    mean_over_folds,
-    means_within_units,
-    precision_of_ties,
-    weighted_mean,
+    find_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models.registry import UNTRAINED
@@ -42,8 +40,7 @@ from obygaze_models.models.registry import UNTRAINED
 K = TypeVar("K")
 RANDOM = "random"  # the baseline with values in closed form
 RANDOM_SHARE = 0.5  # of the clips that it calls positive
-TUNED = ("f1_binary", "f1_weighted", "f1_macro")
-WITHOUT_POSITIVES = ("f1_binary", "recall")  # have no value in such a film
+TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +173,7 @@ class Cell:
     def metrics(self) -> Sequence[str]:
         """The metrics that are defined for the scores of all folds."""
         are_probabilities = all(t.gives_probabilities for t in self.tested)
-        metrics = METRICS if are_probabilities else MARGIN_METRICS
+        metrics = tuple(METRICS) if are_probabilities else MARGIN_METRICS
         if self.share is not None:
             metrics = MARGIN_METRICS
         return (*metrics, *self.further_metrics)
@@ -196,7 +193,7 @@ class Cell:
         if self.share is not None:
             whole = self._expected(folds, codes, self.share, metrics)
         elif self.is_averaged:
-            whole = partial(mean_over_folds, folds, metrics)
+            whole = partial(_means, folds, metrics)
         else:
             whole = partial(_pooled, _by_seed(self.tested, folds), metrics)
         return _in_blocks(whole, len(self.clips))
@@ -223,10 +220,13 @@ class Cell:
         def compute(weights: FloatArray) -> Values:
             values = pooled(weights)
             parts = [part(weights) for part in by_fold]
-            drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
-            averaged = list(values) if self.is_averaged else ["ap"]
-            for name in averaged:
-                values[name] = weighted_mean([part[name] for part in parts], drawn)
+            drawn = [fold.under(weights).n / len(fold.codes) for fold in folds]
+            for name in metrics:
+                ranking = find_metric(name).ranking
+                is_of_folds = ranking is not None and ranking.chance is None
+                if self.is_averaged or is_of_folds:
+                    of_folds = [part[name] for part in parts]
+                    values[name] = weighted_mean(of_folds, drawn)
             return {name: values[name] for name in metrics}
 
         return compute
@@ -265,8 +265,8 @@ class Cell:
             runs.setdefault(run, []).append(recalibrated)
         of_runs = []
         for of_run in runs.values():
-            of_runs.append(evaluate(Predictions.join(of_run), [BRIER])[BRIER])
-        return {BRIER: float(np.mean(of_runs))}
+            of_runs.append(evaluate(Predictions.join(of_run), [BRIER.name])[BRIER.name])
+        return {BRIER.name: float(np.mean(of_runs))}
 
     @cached_property
     def fold_values(self) -> list[dict[str, float]]:
@@ -317,8 +317,9 @@ class Cell:
             statistics = self.statistics(film_of_clip, metrics)
             values = statistics(np.eye(len(names)))
         n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
-        for name in set(metrics).intersection(WITHOUT_POSITIVES):
-            values[name] = np.where(n_positive == 0, np.nan, values[name])
+        for name in metrics:
+            if find_metric(name).needs_positives:
+                values[name] = np.where(n_positive == 0, np.nan, values[name])
         return [str(name) for name in names], values
 
     def _within_units(self, codes: IntArray, metrics: Sequence[str]) -> Values | None:
@@ -333,17 +334,18 @@ class Cell:
             GroupedStats(t.predictions, self._codes_of(t, codes)) for t in self.tested
         ]
         if self.is_averaged:
-            return means_within_units(folds, metrics, n_units)
-        together = [name for name in metrics if name not in RANKING_METRICS]
+            means = {}
+            for name in metrics:
+                function = find_metric(name).function
+                means[name] = mean_within_units(folds, n_units, function)
+            return means
         of_runs = []
         for joined, of_seed in _by_seed(self.tested, folds):
             if len(joined.units) < n_units:
                 return None
-            values = joined.within_units(together)
-            if "ap" in metrics:
-                values |= means_within_units(of_seed, ["ap"], n_units)
-            if "auc" in metrics:
-                values["auc"] = auc_within_units(of_seed, n_units)
+            values = {}
+            for name in metrics:
+                values[name] = find_metric(name).within_units(joined, of_seed)
             of_runs.append(values)
         return _mean_of(of_runs, metrics)
 
@@ -401,16 +403,26 @@ def _pooled(
     weights: FloatArray,
 ) -> Values:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
-    together = [name for name in metrics if name not in RANKING_METRICS]
     of_runs = []
     for joined, folds in runs:
-        values = joined.metrics(weights, together)
-        if "ap" in metrics:
-            values |= mean_over_folds(folds, ["ap"], weights)
-        if "auc" in metrics:
-            values["auc"] = auc_within(folds, weights)
+        drawn = joined.under(weights)
+        drawn_folds = [fold.under(weights) for fold in folds]
+        values = {}
+        for name in metrics:
+            values[name] = find_metric(name).over_folds(drawn, drawn_folds)
         of_runs.append(values)
     return _mean_of(of_runs, metrics)
+
+
+def _means(
+    folds: Sequence[GroupedStats], metrics: Sequence[str], weights: FloatArray
+) -> Values:
+    """Return the mean of each metric over folds."""
+    drawn = [fold.under(weights) for fold in folds]
+    means = {}
+    for name in metrics:
+        means[name] = mean_over_folds(drawn, find_metric(name).function)
+    return means
 
 
 def _mean_of(of_runs: Sequence[Values], metrics: Sequence[str]) -> Values:
@@ -430,51 +442,20 @@ def expected_random(
 ) -> Statistics:
     """Return the expected metrics of calling a random share positive, under weights of units.
 
-    A clip that is drawn twice has one rank, so the average precision is that of the distinct ones.
     Metrics of own code are, as F1, those of the expected counts.
     """
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
 
-    def f1(f: FloatArray, share: float) -> FloatArray:
-        return np.where(f > 0, divide(2 * f * share, f + share), 0.0)
-
     def compute(weights: FloatArray) -> Values:
-        f = divide(weights @ positive, weights @ size)
-        ones = f1(f, share)
-        zeros = f1(1 - f, 1 - share)
-        distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
-        counts = Confusion(
-            tp=f * share,
-            fp=(1 - f) * share,
-            fn=f * (1 - share),
-            tn=(1 - f) * (1 - share),
+        order = RandomOrder(
+            prevalence=divide(weights @ positive, weights @ size),
+            n=np.maximum((weights > 0) @ size, 1).astype(np.float64),
+            share=share,
         )
-        further = decision_metrics(further_metrics)
-        return {
-            "f1_binary": ones,
-            "f1_weighted": f * ones + (1 - f) * zeros,
-            "f1_macro": (ones + zeros) / 2,
-            "precision": f,
-            "recall": np.where(f > 0, share, 0.0),
-            "accuracy": f * share + (1 - f) * (1 - share),
-            "prevalence": f,
-            "share_positive": np.where(np.isnan(f), np.nan, share),
-            "ap": random_ap(f, distinct),
-            "auc": np.where((f > 0) & (f < 1), 0.5, np.nan),
-            **{name: metric(counts) for name, metric in further.items()},
-        }
+        values = {}
+        for name in (*MARGIN_METRICS, *further_metrics):
+            values[name] = find_metric(name).at_random(order)
+        return values
 
     return compute
-
-
-def random_ap(prevalence: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean AP of a random order, a little above the prevalence.
-
-    Args:
-        prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
-        n: The number of clips of each test.
-    """
-    n = np.asarray(n, dtype=np.float64)
-    n_positive = np.asarray(prevalence, dtype=np.float64) * n
-    return divide(precision_of_ties(n_positive, n, n), n_positive)

@@ -18,7 +18,16 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
-from obygaze_models.evaluation.metrics import goodness, ranking_metric
+from obygaze_models.evaluation.metrics import (
+    AP,
+    AUC,
+    BRIER,
+    PREVALENCE,
+    RANKING_METRICS,
+    goodness,
+    metric_name,
+    ranking_metric,
+)
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
@@ -30,14 +39,6 @@ from obygaze_models.runner.tables import Row, Run
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
-METRIC_NAMES = {
-    "f1_binary": "F1 binary",
-    "f1_weighted": "F1 weighted",
-    "f1_macro": "F1 macro",
-    "ap": "AP",
-    "auc": "AUC",
-    "brier": "Brier",
-}
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
@@ -114,7 +115,7 @@ class CellRows:
     @property
     def gives_probabilities(self) -> bool:
         """Whether its scores are probabilities, which alone have a Brier score."""
-        return "brier" in self.of_metric
+        return BRIER.name in self.of_metric
 
     @property
     def threshold(self) -> float:
@@ -124,12 +125,12 @@ class CellRows:
     @property
     def n_clips(self) -> int:
         """The tested clips."""
-        return int(self.of_metric["prevalence"]["clips"])
+        return int(self.of_metric[PREVALENCE.name]["clips"])
 
     @property
     def n_films(self) -> int:
         """The films of the tested clips."""
-        return int(self.of_metric["prevalence"]["films"])
+        return int(self.of_metric[PREVALENCE.name]["films"])
 
     @property
     def tested(self) -> str:
@@ -139,7 +140,7 @@ class CellRows:
     @property
     def leaked(self) -> int:
         """The tested clips that trained or chose, or whose features did under another name."""
-        return int(self.of_metric["prevalence"]["leaked"])
+        return int(self.of_metric[PREVALENCE.name]["leaked"])
 
     @property
     def n_positive(self) -> int:
@@ -147,7 +148,7 @@ class CellRows:
 
         Films are added: over all films, the share may be a mean of runs that test different ones.
         """
-        films = self.by_film.get("prevalence", {}).values()
+        films = self.by_film.get(PREVALENCE.name, {}).values()
         return sum(round(row["value"] * row["clips"]) for row in films)
 
     @property
@@ -161,7 +162,7 @@ class CellRows:
 
     def is_ranked(self, metric: str) -> bool:
         """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
-        return math.isfinite(self.value(metric)) and math.isfinite(self.value("auc"))
+        return math.isfinite(self.value(metric)) and math.isfinite(self.value(AUC.name))
 
     def ends(self, metric: str) -> tuple[float, float]:
         """Return both ends of the interval of a metric; NaN if it has none."""
@@ -207,11 +208,6 @@ def view_text(run: Run) -> str:
 def compared_metric(run: Run) -> str:
     """Return the metric that cells of a run are compared by: AP, or AUC."""
     return ranking_metric(str(run.protocol["report"]["primary"]))
-
-
-def metric_name(metric: str) -> str:
-    """Return the name of a metric for a text, a table or a figure."""
-    return METRIC_NAMES.get(metric, label_of(metric))
 
 
 def short(value: float, digits: int = 2) -> str:
@@ -283,7 +279,7 @@ def _rows_of(run: Run, facts: Mapping[str, Any], cell: Cell) -> CellRows:
     """Return the rows of a cell with some of its clips, as those of results.csv."""
     films = run.clip_numbers.films
     metrics = [
-        name for name in (*run.shown_metrics, "brier") if name in set(cell.metrics)
+        name for name in (*run.shown_metrics, BRIER.name) if name in set(cell.metrics)
     ]
     names, values = cell.by_film(films, metrics)
     n_clips = Counter(films[cell.clips].tolist())
@@ -393,7 +389,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if n_films > 1:
         text += f"; better in {n_better} of {count(n_films, 'film')}"
     if 1 < n_films < cell.n_films:
-        classes = "positive clips" if metric == "ap" else "clips of both classes"
+        classes = "positive clips" if metric == AP.name else "clips of both classes"
         text += f" that have {classes}"
     beginning = BEGINNINGS.get(verdict(difference_row(run.shown_results, cell, guess)))
     if beginning is not None:
@@ -625,7 +621,7 @@ def _cell_name(cell: CellRows, run: Run) -> str:
 
 def chance(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of models whose interval of AUC does not lie above one half."""
-    by_chance = [cell for cell in models if cell.ends("auc")[0] <= 0.5]
+    by_chance = [cell for cell in models if cell.ends(AUC.name)[0] <= 0.5]
     if not by_chance:
         return ""
     names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
@@ -653,9 +649,7 @@ def few_films(models: Sequence[CellRows]) -> str:
 def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of models without an interval, and say why they have none."""
     without = [
-        cell
-        for cell in models
-        if not cell.has_interval("ap") and not cell.has_interval("auc")
+        cell for cell in models if not any(map(cell.has_interval, RANKING_METRICS))
     ]
     if not without:
         return ""
@@ -671,7 +665,7 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     n_negative = cell.n_clips - n_positive
     if cell.n_films < 2:
         return f"all test clips of {cell.tasks} are of one film"
-    shares = cell.by_film.get("prevalence", {}).values()
+    shares = cell.by_film.get(PREVALENCE.name, {}).values()
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
         return (

@@ -36,7 +36,7 @@ from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.metrics import ranking_metric
+from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.scores import RANDOM, RANDOM_SHARE, Cell, ScoredFold
@@ -293,7 +293,7 @@ def tested_cells(run: "Run", clips: ClipNumbers) -> dict[CellName, Cell]:
         rows_of_cell.setdefault(_name_of(row), []).append(row)
     with_probabilities = set()
     for row in run.shown_results:
-        if row["metric"] == "brier" and not row["film"]:
+        if row["metric"] == BRIER.name and not row["film"]:
             with_probabilities.add(_name_of(row))
     cells = {}
     for facts in run.about["fits"]:
@@ -441,7 +441,8 @@ class Run:
     def shown_metrics(self) -> list[str]:
         """The metrics of films that a text or a page shows."""
         primary = str(self.protocol["report"]["primary"])
-        return list(dict.fromkeys(("prevalence", primary, ranking_metric(primary))))
+        names = (PREVALENCE.name, primary, ranking_metric(primary))
+        return list(dict.fromkeys(names))
 
     @cached_property
     def shown_results(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from obygaze_features.core.console import MISSING, count, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
-from obygaze_models.evaluation.metrics import RANKING_METRICS
+from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
     CellRows,
@@ -16,7 +16,6 @@ from obygaze_models.runner.summary import (
     best_guess,
     cannot_guess,
     cells_of,
-    metric_name,
     short,
     view_text,
     warnings_of,

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
-from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import (
     CAV,
@@ -54,7 +54,7 @@ from obygaze_models.zoo.saving import save_model
 
 # The levels of clips with a concept that a vector is found from, and the negatives beside EN.
 RATED = ("HN", "S")
-CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier")
+CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
 def training_protocol(
@@ -312,9 +312,7 @@ def _model_info(
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * CONFIDENCE:g} % ones."
     ]
-    has_interval = [
-        cell.has_interval("ap") or cell.has_interval("auc") for cell in models
-    ]
+    has_interval = [any(map(cell.has_interval, RANKING_METRICS)) for cell in models]
     if not any(has_interval):
         reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)
         notes.append(

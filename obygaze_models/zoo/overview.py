@@ -9,6 +9,7 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_models.evaluation.metrics import AP
 from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
@@ -85,7 +86,7 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
 
 
 def _summary(name: str, info: ModelInfo) -> ModelSummary:
-    ap = info.metrics["ap"]["value"] if "ap" in info.metrics else None
+    ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
     return ModelSummary(
         name=name,
         kind=info.kind,

@@ -168,7 +168,7 @@ def save_model(
     from safetensors.numpy import save
 
     from obygaze_models.models.estimator import Savable, save_state
-    from obygaze_models.models.kept import KeptEstimator, names_to_trust
+    from obygaze_models.models.own import KeptEstimator, names_to_trust
 
     check_target(folder, info.name, force=True)
     if not isinstance(estimator, Savable):

@@ -23,7 +23,7 @@ from benchmarks.decode.films import (
 )
 from benchmarks.timing import Timing
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 # What its tests share is made once: they stay in one process.
 pytestmark = pytest.mark.check("benchmarks")
@@ -54,7 +54,7 @@ def test_a_blend_of_two_pictures_has_no_number() -> None:
 
 def test_films_hold_what_they_say(tmp_path: Path) -> None:
     path = make_film(EDITED, tmp_path)
-    clip = decode_clip(path, View(40))
+    clip = decode_clip(path, PictureView(40))
     assert (
         [read_stamp(picture) for picture in clip.pictures]
         == EDITED.shown

@@ -27,9 +27,9 @@ from support.generated_videos import Case, make
 from support.seeds import SEED
 from support.videos import encode_video, read_numbers, remux, write_video
 
-from obygaze_features.extraction.clips import Clip, RowJob
+from obygaze_features.extraction.clips import RowJob, ViewedClip
 from obygaze_features.extraction.decoding import decoded_row
-from obygaze_features.video import DecodeJob, View, decode_clip, decode_views
+from obygaze_features.video import DecodeJob, PictureView, decode_clip, decode_views
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import FrameIndex, PacketRun
@@ -77,7 +77,9 @@ def check_light_way(
         way = counted if is_light else lambda _, run: run
         monkeypatch.setattr(FrameIndex, "lightened", way)
         try:
-            return decode_views(path, [View(len(ranks))], ranks=ranks).popitem()[1]
+            return decode_views(path, [PictureView(len(ranks))], ranks=ranks).popitem()[
+                1
+            ]
         except BadVideo as error:
             return error.reason
 
@@ -154,7 +156,7 @@ def test_key_pictures_are_those_that_the_decoder_accepts(
 
         path = remux(whole, tmp_path / f"{share}.{container}", flagged)
         for rank in draw.sample(range(40, 100), 12):
-            clip = decode_clip(path, View(1), ranks=[rank])
+            clip = decode_clip(path, PictureView(1), ranks=[rank])
             assert read_numbers(clip.pictures) == [rank], share
 
 
@@ -173,7 +175,7 @@ def test_pictures_before_the_first_that_is_a_key_are_damaged(tmp_path: Path) -> 
     whole = make(Case("mpeg4", "no-b", "mp4", "25", "after-key", "none"), tmp_path)
     assert whole is not None
     path = change(whole, tmp_path / "keys.mp4", ALL_KEYS, 1)
-    clip = decode_views(path, [View(20)], ranks=list(range(20))).popitem()[1]
+    clip = decode_views(path, [PictureView(20)], ranks=list(range(20))).popitem()[1]
     # The film begins one picture after a key picture, and groups have 12.
     n_before = int(clip.substituted.sum())
     assert 0 < n_before < 12
@@ -203,7 +205,7 @@ def test_a_transport_stream_that_loses_a_packet_of_a_key_picture(
         lost = tmp_path / "lost.ts"
         lost.write_bytes(data[:start] + data[start + 188 :])
         index = probe(lost, decode=True).index
-        clip = decode_views(lost, [View(index.frames)]).popitem()[1]
+        clip = decode_views(lost, [PictureView(index.frames)]).popitem()[1]
         numbers = np.array(read_numbers(clip.pictures))
         fine = ~clip.substituted
         # There are 25 pictures a second.
@@ -224,7 +226,7 @@ def test_bytes_that_are_missing_in_avi_make_all_behind_them_doubtful(
     path.write_bytes(data[:at] + data[at + len(data) // 20 :])
     info = probe(path, decode=True)
     assert info.damaged
-    view = View(info.index.frames)
+    view = PictureView(info.index.frames)
     clip = decode_views(path, [view])[view]
     fine = ~clip.substituted
     numbers = np.array(read_numbers(clip.pictures))
@@ -241,7 +243,7 @@ def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(
     chunks = [at for at in range(len(data)) if data[at : at + 4] == b"00dc"]
     path.write_bytes(data[: chunks[40]] + data[chunks[42] :])
     with pytest.raises(BadVideo, match="damaged"):
-        decode_clip(path, View(8), start_s=0.0, end_s=1.0)
+        decode_clip(path, PictureView(8), start_s=0.0, end_s=1.0)
 
 
 def add_chunk(film: bytes, at: int, name: bytes, content: bytes) -> bytes:
@@ -297,7 +299,7 @@ def test_the_packet_after_a_damaged_one_may_have_its_time(tmp_path: Path) -> Non
     path.write_bytes(data)
     index = probe(path, decode=True).index
     assert index.timed
-    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    clip = decode_views(path, [PictureView(index.frames)]).popitem()[1]
     fine = ~clip.substituted
     numbers = np.array(read_numbers(clip.pictures))
     times_s = clip.time_s - clip.time_s[0]
@@ -339,7 +341,7 @@ def test_a_receiver_that_says_that_a_packet_has_an_error(
         damaged[start + 1] |= 0x80
         path = tmp_path / f"{position}.ts"
         path.write_bytes(damaged)
-        clip = decode_views(path, [View(100)]).popitem()[1]
+        clip = decode_views(path, [PictureView(100)]).popitem()[1]
         # Whatever its bits are now, the pictures from it to the next key picture are doubtful.
         end = position // 20 * 20 + 20
         assert clip.substituted[position:end].all()
@@ -365,7 +367,7 @@ def test_a_damaged_packet_with_another_time_does_not_move_the_others(
     path.write_bytes(data)
     index = probe(path, decode=True).index
     assert index.timed
-    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    clip = decode_views(path, [PictureView(index.frames)]).popitem()[1]
     fine = ~clip.substituted
     numbers = np.array(read_numbers(clip.pictures))
     times_s = clip.time_s - clip.time_s[0]
@@ -390,7 +392,7 @@ def test_b_pictures_that_are_missing_behind_an_empty_chunk_of_avi(
     empty = b"00dc" + bytes(4)
     path.write_bytes(film[:lost_at] + empty + bytes(len(film) - lost_at))
     index = probe(path, decode=True).index
-    clip = decode_views(path, [View(index.frames)]).popitem()[1]
+    clip = decode_views(path, [PictureView(index.frames)]).popitem()[1]
     fine = ~clip.substituted
     numbers = np.array(read_numbers(clip.pictures))
     assert numbers[fine].tolist() == clip.index[fine].tolist()
@@ -432,19 +434,19 @@ def test_a_pause_is_no_damage(
             options={"preset": "ultrafast", "g": "24", "bf": "2"},
         )
         assert not probe(path).damaged
-        assert not decode_clip(path, View(60)).substituted.any()
+        assert not decode_clip(path, PictureView(60)).substituted.any()
 
 
 def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
     film = write_video(tmp_path / "film.mkv", options={"g": "12", "bf": "0"})
     film.write_bytes(film.read_bytes()[: film.stat().st_size * 2 // 3])
-    view = View(8)
+    view = PictureView(8)
     job = DecodeJob(str(film), (view,))
     result = DecodeResult(job, decode_views(film, [view]), None, 0.0)
     clip = decoded_row(RowJob(0, (view,)), result, accept_damaged=True).views[view]
-    assert isinstance(clip, Clip)
+    assert isinstance(clip, ViewedClip)
     assert "frames are missing from the file" in clip.remark
-    assert not clip.is_clean
+    assert not clip.arrays["clean"]
 
 
 # --- By number, whatever the times of the packets ---
@@ -508,7 +510,10 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
             ranks = range(first, first + WINDOW)
             try:
                 clip = decode_clip(
-                    changed, View(WINDOW), ranks=ranks, indexes=folder / "indexes"
+                    changed,
+                    PictureView(WINDOW),
+                    ranks=ranks,
+                    indexes=folder / "indexes",
                 )
             except BadVideo:
                 n_failed += 1

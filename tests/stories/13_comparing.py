@@ -195,7 +195,7 @@ def has_point(path: Path, value: float) -> bool:
         return False
     slope, start = np.polyfit(numbers, places, 1)
     expected = start + slope * value
-    points = [float(circle.attrib["cx"]) for circle in root.iter(f"{SVG}circle")]
+    points = [float(dot.attrib["x"]) for dot in root.iter(f"{SVG}use")]
     return any(abs(x - expected) < 0.01 for x in points)
 
 

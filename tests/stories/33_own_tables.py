@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import krippendorff
 import numpy as np
 import pytest
 from support.workbooks import write_workbook
@@ -529,3 +530,41 @@ def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> Non
     assert "where one of these files is one of these films: give it" in linked.err
     planned = ws("extract plan hours -b descriptors")
     assert 'correct the times of the table (times = "m:ss" in its' in planned.out
+
+
+def ben(shot: Shot) -> int:
+    """Ben's rating, which is not always Ada's."""
+    return min(shot.rating + shot.n % 2, 3)
+
+
+def test_how_far_two_people_agree_on_a_rating(ws: Workspace) -> None:
+    """A table with a row for each person, and one with a column for each, lead to the audit."""
+    rows = [["Film", "Rater", "Start", "End", "Rating"]]
+    for rater, rating in (("Ada", lambda shot: shot.rating), ("Ben", ben)):
+        for s in SHOTS:
+            times = [clock(s.start_s), clock(s.end_s)]
+            rows.append([s.title, rater, *times, rating(s)])
+    OwnTable("long.csv", rows, {}, "", "", lambda _: None).write(ws.path("long.csv"))
+    typed = (
+        "manifest import csv long.csv -o long --map movie_id=Film --map start_s=Start"
+    )
+    typed += " --map end_s=End --map annotator=Rater --id '{Film}-{count}'"
+    failed = ws(typed, code=1)
+    assert "--map times=m:ss or --map times=h:mm" in failed.err
+    ws(f"{typed} --map times=m:ss")
+    counts = "Rating 0 18, 1 24, 2 24, 3 30"
+    assert counts in ws("manifest stats long").text
+    failed = ws("manifest agree long", code=1)
+    line = "audit reliability long --column Rating"
+    assert f"Try: obygaze {line}" in failed.err
+    ratings = [[s.rating for s in SHOTS], [ben(s) for s in SHOTS]]
+    expected = krippendorff.alpha(ratings, level_of_measurement="interval")
+    of_rows = ws(f"{line} --cluster movie_id --json").json()
+    assert of_rows["krippendorff"] == pytest.approx(expected, abs=1e-9)
+    assert [rater["name"] for rater in of_rows["raters"]] == ["Ada", "Ben"]
+    table = next(table for table in TABLES if table.name == "two-raters.txt")
+    table.write(ws.path("wide.txt"))
+    ws("manifest import csv wide.txt -o wide --map movie_id=Film --id '{Film}-{Clip}'")
+    assert "audit reliability wide --raters" in ws("manifest agree wide", code=1).err
+    of_columns = ws("audit reliability wide --raters 'Rating Ada,Rating Ben' --json")
+    assert of_columns.json()["krippendorff"] == pytest.approx(expected, abs=1e-9)

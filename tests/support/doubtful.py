@@ -253,7 +253,7 @@ class Whole:
 
 def whole_film(case: Case, folder: Path) -> Whole | None:
     """Return a whole film, its pictures and times; None if the container does not take it."""
-    from obygaze_features.video import View, decode_clip
+    from obygaze_features.video import PictureView, decode_clip
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
@@ -262,7 +262,7 @@ def whole_film(case: Case, folder: Path) -> Whole | None:
         return None
     try:
         index = probe(path, decode=True).index
-        clip = decode_clip(path, View(index.frames))
+        clip = decode_clip(path, PictureView(index.frames))
     except BadVideo:
         # The container lost what decoding needs.
         return None
@@ -274,7 +274,7 @@ def whole_film(case: Case, folder: Path) -> Whole | None:
 
 def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) -> None:
     """Ask for all pictures of a changed film, some at a time, and count what comes."""
-    from obygaze_features.video import View, decode_views
+    from obygaze_features.video import PictureView, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
@@ -296,7 +296,7 @@ def judge(whole: Whole, path: Path, how: str, counts: Counts, at_a_time: int) ->
         later_s = index.origin_s - whole.origin_s
     for first in range(0, index.frames, at_a_time):
         ranks = list(range(first, min(first + at_a_time, index.frames)))
-        view = View(len(ranks))
+        view = PictureView(len(ranks))
         try:
             (clip,) = decode_views(path, [view], ranks=ranks, indexes=indexes).values()
         except BadVideo as error:

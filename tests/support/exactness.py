@@ -88,7 +88,7 @@ def judge(
     path: Path, known: set[bytes], tally: DamagedTally, at_a_time: int = 14
 ) -> int:
     """Count the pictures of a damaged file, of which some are asked at a time; return the wrong."""
-    from obygaze_features.video import View, decode_views
+    from obygaze_features.video import PictureView, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
@@ -98,7 +98,7 @@ def judge(
         n_frames = probe(path, decode=True).index.frames
         for first in range(0, n_frames, at_a_time):
             ranks = list(range(first, min(first + at_a_time, n_frames)))
-            view = View(len(ranks))
+            view = PictureView(len(ranks))
             try:
                 (clip,) = decode_views(path, [view], ranks=ranks).values()
             except BadVideo as error:
@@ -137,13 +137,13 @@ def said_of(path: Path) -> str:
 
 def pictures_of(path: Path) -> set[bytes]:
     """Return all pictures of a whole film; none where the container lost what decoding needs."""
-    from obygaze_features.video import View, decode_clip
+    from obygaze_features.video import PictureView, decode_clip
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
     try:
         n_frames = probe(path).index.frames
-        return {x.tobytes() for x in decode_clip(path, View(n_frames)).pictures}
+        return {x.tobytes() for x in decode_clip(path, PictureView(n_frames)).pictures}
     except BadVideo:
         return set()
 

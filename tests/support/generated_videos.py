@@ -360,7 +360,7 @@ def compare(
     case: Case, path: Path, folder: Path, indexes: Path | None, tally: Tally
 ) -> None:
     """Compare a whole file and parts of it with what another program shows; add to the tally."""
-    from obygaze_features.video import View, decode_views
+    from obygaze_features.video import PictureView, decode_views
     from obygaze_features.video.container import BadVideo
     from obygaze_features.video.film import probe
 
@@ -383,7 +383,11 @@ def compare(
         where = f"{case} {start_s or 0:.3f}-{end_s or length_s:.3f}"
         try:
             (clip,) = decode_views(
-                path, [View(count)], start_s=start_s, end_s=end_s, indexes=indexes
+                path,
+                [PictureView(count)],
+                start_s=start_s,
+                end_s=end_s,
+                indexes=indexes,
             ).values()
         except BadVideo as error:
             tally.refused[error.reason] += 1

@@ -14,11 +14,11 @@ import numpy as np
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction.clips import (
-    Clip,
     Decoded,
     Failure,
     RowJob,
     Source,
+    ViewedClip,
 )
 from obygaze_features.extraction.compute import BatchComputer, Uploads
 from obygaze_features.extraction.loop import StoreFiller, fill
@@ -39,17 +39,18 @@ from support.simulated_gpu import SimulatedGpu, TimedBackbone
 HOST_S = 0.012
 
 # Gives the pictures of a row, or why there are none.
-Decode = Callable[[int], Clip | Failure]
+Decode = Callable[[int], ViewedClip | Failure]
 
 
-def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> Clip:
+def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> ViewedClip:
     """Return a clip of small random pictures."""
     random = np.random.default_rng(seed)
     pictures = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
     places = np.arange(n_frames)
     times_s = places / 25
     mask = places < n_frames - n_masked
-    return Clip(pictures, places, mask, times_s, times_s, 99)
+    arrays = {"time_s": times_s, "asked_s": times_s, "mask": mask, "clean": True}
+    return ViewedClip(pictures, places, mask, arrays, 99)
 
 
 def arrays_of_features(backbone: Backbone) -> list[Array]:
@@ -135,7 +136,7 @@ def timed_run(
             filler = new_filler(backbone, filling, inner, batch, uploads)
             fillers.append(stack.enter_context(filler))
 
-        def decode(row: int) -> Clip:
+        def decode(row: int) -> ViewedClip:
             gpu.clock.sleep(HOST_S)
             return a_clip(row)
 

@@ -20,7 +20,7 @@ from obygaze.audits.maps.boxes import (
 from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.figures import MUTED, canvas, figure_stem, save
+from obygaze_features.core.figures import WIDTH, canvas, save
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.store import Matrix, Store, open_store
@@ -79,7 +79,7 @@ class ConditionAudit:
     directions: tuple[ComparedDirection, ...]
     left_out: Mapping[str, str]
     exchanged: str = EXCHANGED
-    figure: tuple[Path, Path] | None = None
+    figure: tuple[Path, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return every number, the mean maps included, as one JSON document."""
@@ -88,7 +88,7 @@ class ConditionAudit:
             self.directions, document["directions"], strict=True
         ):
             written["difference"] = direction.difference
-        document["figure"] = [str(path) for path in self.figure or ()]
+        document["figure"] = [str(path) for path in self.figure]
         return document
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class ConditionAudit:
         """The clips that were left out by reason, and the files of the figure."""
         notes = notes_on(self.left_out)
         if self.figure:
-            notes.append(f"wrote {self.figure[0]} and {self.figure[1]}")
+            notes.append(f"wrote {' and '.join(map(str, self.figure))}")
         return notes
 
 
@@ -160,7 +160,7 @@ def compare_conditions(
     )
     if figure is None:
         return audit
-    written = draw_conditions(audit, figure_stem(Path(figure)), force=force)
+    written = draw_conditions(audit, Path(figure), force=force)
     return replace(audit, figure=written)
 
 
@@ -321,19 +321,19 @@ def _grid(mean_map: Floats) -> Grid:
 
 
 def draw_conditions(
-    audit: ConditionAudit, stem: Path, *, force: bool = True
-) -> tuple[Path, Path]:
-    """Draw for each direction both mean maps and their difference, as STEM.svg and STEM.png.
+    audit: ConditionAudit, path: Path, *, force: bool = True
+) -> tuple[Path, ...]:
+    """Draw for each direction both mean maps and their difference; return the files.
 
     Args:
         audit: The comparison.
-        stem: The path without its suffix.
+        path: A name with .svg, .png or .pdf, or without one for SVG and PNG.
         force: Replace files that have other contents.
     """
     directions = audit.directions[:MAX_DRAWN]
     first, second = audit.conditions
     layout = {"nrows": len(directions), "ncols": 3, "squeeze": False}
-    with canvas(6.4, 0.7 + 1.7 * len(directions), **layout) as (figure, axes):
+    with canvas(WIDTH, 50 + 135 * len(directions), **layout) as (figure, axes):
         for row, item in zip(axes, directions, strict=True):
             maps = [np.array(grid) for grid in item.mean_maps]
             difference = maps[0] - maps[1]
@@ -347,7 +347,7 @@ def draw_conditions(
                 difference, cmap="RdBu_r", vmin=-largest, vmax=largest
             )
             figure.colorbar(shown, ax=row[2], shrink=0.8)
-            row[0].set_ylabel(item.direction, fontsize=8, color=MUTED)
+            row[0].set_ylabel(item.direction, fontsize=8)
             for panel in row:
                 panel.set_xticks([])
                 panel.set_yticks([])
@@ -358,4 +358,4 @@ def draw_conditions(
         )
         for panel, title in zip(axes[0], titles, strict=True):
             panel.set_title(title, fontsize=9)
-        return save(figure, stem, force=force)
+        return save(figure, path, force=force)

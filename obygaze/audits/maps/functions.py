@@ -87,7 +87,8 @@ def compare_conditions(
         maps: A store of maps.
         conditions: The conditions of the clips.
         boxes: The boxes, a CSV file as for `obygaze explain boxes`.
-        figure: Draw both mean maps and their difference as PATH.svg and PATH.png.
+        figure: Draw both mean maps and their difference as PATH.svg and PATH.png; a PATH with .svg,
+            .png or .pdf is one file.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 

@@ -18,15 +18,15 @@ from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import VIDEO_SUFFIXES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip
-from obygaze_features.video import DecodedClip, View, decode_clip
+from obygaze_features.video import DecodedClip, PictureView, decode_clip
 from obygaze_features.video.container import open_video
 from obygaze_features.video.decoded_clip import contact_sheet
 from obygaze_features.video.film import film_index
 from obygaze_features.video.resize import Resize
 
-THUMBNAIL = View(2, "even", Resize(108))  # the second of two is in the middle
-SHEET = View(12, "even", Resize(144))
-STRIP = View(1, "even", Resize(54))
+THUMBNAIL = PictureView(2, "even", Resize(108))  # the second of two is in the middle
+SHEET = PictureView(12, "even", Resize(144))
+STRIP = PictureView(1, "even", Resize(54))
 STRIP_WIDTH = 96
 STRIP_HEIGHT = 54
 # The decoders of all threads share one cache of films.
@@ -141,10 +141,10 @@ class Media:
         picture = self._decoded(name, STRIP, ranks=[max(number, 0)]).pictures[0]
         return picture
 
-    def _of_clip(self, clip: Clip, view: View) -> DecodedClip:
+    def _of_clip(self, clip: Clip, view: PictureView) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
 
-    def _decoded(self, name: str, view: View, **part: Any) -> DecodedClip:
+    def _decoded(self, name: str, view: PictureView, **part: Any) -> DecodedClip:
         path = self.path(name)
         indexes = self.workspace.folder("indexes")
         with _LOCK:

@@ -428,7 +428,7 @@ class Site:
             "concepts": clip.concepts,
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
-            "own": [[name, clip.extra[name]] for name in own if clip.extra[name]],
+            "own": {name: clip.extra[name] for name in own if clip.extra[name]},
         }
 
     def _title(self, film: str) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.schema_rules import near
 from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
@@ -54,17 +53,15 @@ from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
     TARGETS,
-    Clip,
     Header,
     Manifest,
     ascii_id,
     own_columns,
 )
+from obygaze_features.manifest.own_labels import counted_words
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
-# A column with more different words is shown by its name alone.
-MOST_WORDS = 6
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 
@@ -108,8 +105,8 @@ def read(
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
     column of the table with the name of a manifest's column needs no mapping; columns that are not
     mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
-    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is, only a
-    mapping can say.
+    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is,
+    times=m:ss or times=h:mm says.
 
     The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
     scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
@@ -193,7 +190,7 @@ def _read(
     _check_totals(table.rows, cells, chosen)
     _check_ids(table.rows, cells, given_ids, chosen)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
-    _name_by_annotator(cells)
+    _name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
     if not any(column in sources for column in TITLES):
         extra |= _add_titles(cells, given_ids)
@@ -233,7 +230,11 @@ def _read(
     imported = ImportedTable(manifest, tuple(warnings))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
-    imported.kept = tuple(f"{column}{_words_of(clips, column)}" for column in kept)
+    named = []
+    for column in kept:
+        words = counted_words(clips, column)
+        named.append(f"{column} ({words})" if words else column)
+    imported.kept = tuple(named)
     return imported, used
 
 
@@ -262,18 +263,6 @@ def _write_draft(
     if name is not None:
         reread += f" -o {shlex.quote(name)}"
     write_draft(target, draft_of(table, chosen, reread), error)
-
-
-def _words_of(clips: Sequence[Clip], column: str) -> str:
-    """Return how many clips have each word of a column, if it has few words, each several times."""
-    n_clips = Counter(clip.extra[column] for clip in clips)
-    n_empty = n_clips.pop("", 0)
-    if not 1 < len(n_clips) <= min(MOST_WORDS, len(clips) / 2):
-        return ""
-    counts = [f"{word} {n}" for word, n in sorted(n_clips.items())]
-    if n_empty:
-        counts.append(f"empty {n_empty}")
-    return f" ({', '.join(counts)})"
 
 
 def _names_in_table(mapping: TableMapping) -> dict[str, str]:
@@ -331,8 +320,8 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
     for target in unknown:
         raise FixUsage(
             f"a manifest has no column {target!r}{near(target, TARGETS)}",
-            hint=f"--map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME;"
-            " other columns of the table keep their name",
+            hint=f"leave it out, and the column {mapped[target]!r} keeps its name; or"
+            f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
         )
 
 
@@ -389,24 +378,39 @@ def _hint(
     """Return what to do about a table that cannot be imported."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
-    column = mapping.columns.get("level", "")
+    name = shlex.quote(f"{path.stem}-mapping.toml")
+    draft = f"--write-mapping {name} writes a mapping to fill in"
+    column = mapping.columns.get("level", "level")
     words = {row.cells.get(column, "").strip() for row in table.rows} - {""}
     if words and not any(map(mapping.level, words)):
+        none = f"as its words are none of {', '.join(LEVELS)}"
+        if column == "level":
+            return (
+                f"--map label=level, {none}, and obygaze run --task label asks for them;"
+                f" or, if they mean levels, {draft}"
+            )
         return (
-            f"leave out level={column}, as its words are none of {', '.join(LEVELS)}: the column"
-            f" stays, and obygaze run --task {shlex.quote(column)} asks for words of your own"
+            f"leave out level={column}, {none}: the column stays, and"
+            f" obygaze run --task {shlex.quote(column)} asks for words of your own"
         )
-    name = shlex.quote(f"{path.stem}-mapping.toml")
-    draft = f"--write-mapping {name} writes a mapping to fill in; or"
-    if any(name not in table.columns for name in required):
-        return (
-            f"{draft} --map TARGET=COLUMN names a column, --id FORM makes clip_id of others;"
-            f" the columns of the table: {few([*filter(None, table.columns)])}"
+    missing = [name for name in required if name not in table.columns]
+    if not missing:
+        return f"{draft}, or do what the lines above say"
+    ways = []
+    for target, source in mapping.columns.items():
+        if source in missing and target not in NEEDED:
+            ways.append(
+                f"leave out {target} = {toml_string(source)} if the table has no such column"
+            )
+    if "movie_id" in missing:
+        ways.append("--map movie_id=COLUMN names the column of the films")
+    if "clip_id" in missing:
+        ways.append(
+            "--map clip_id=COLUMN names the column of ids, and"
+            " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
-    return (
-        f"{draft} correct the cells, or --map TARGET=COLUMN;"
-        f" the columns of the table: {few([*filter(None, table.columns)])}"
-    )
+    columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
+    return "; ".join([draft, *ways, columns])
 
 
 def _values_of_clip(
@@ -605,7 +609,7 @@ def _one_clip_a_film(
 
 def _check_ids(
     rows: Sequence[TableRow],
-    cells: Sequence[Mapping[str, str]],
+    cells: Sequence[dict[str, str]],
     given_ids: Sequence[Mapping[str, str]],
     mapping: TableMapping,
 ) -> None:
@@ -618,6 +622,7 @@ def _check_ids(
     given_names: dict[tuple[str, str], str] = {}
     first_spelling: dict[tuple[str, str], str] = {}
     film_of_clip: dict[str, str] = {}
+    repeated = []
     for row, values, given in zip(rows, cells, given_ids, strict=True):
         movie_id = values["movie_id"]
         for column in NEEDED:
@@ -634,17 +639,61 @@ def _check_ids(
                 row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if values["clip_id"] and first_film != movie_id:
-            problem = (
-                f"the clip {values['clip_id']!r} is in the film {first_film!r} too"
-            )
-            row.add(
-                "clip_id", f"{problem}; --id '{{{film}}}-{{{clip}}}' makes unique ids"
-            )
+            repeated.append((row, values))
+    if not repeated:
+        return
+    # One sentence for all of them: where one number begins anew in each film, all do.
+    first = repeated[0][1]
+    films = f"{film_of_clip[first['clip_id']]!r} and of {first['movie_id']!r}"
+    way = f"--id '{{{film}}}-{{{clip}}}' makes unique ids"
+    problem = f"{first['clip_id']!r} is a clip of {films}; {way}"
+    for row, values in repeated:
+        row.add("clip_id", problem)
+        values["clip_id"] = f"{values['movie_id']}-{values['clip_id']}"
 
 
-def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
-    """Where several annotators have rows of the same clips, add the annotator to each id."""
-    ids = Counter(values["clip_id"] for values in cells)
-    if len(ids) < len(cells) and all(values.get("annotator") for values in cells):
+def _name_by_annotator(
+    rows: Sequence[TableRow], cells: Sequence[dict[str, str]]
+) -> None:
+    """Where several annotators have rows of the same clips, add the annotator to each id.
+
+    Rows of the same clips without an annotator are a violation, which names the column that tells
+    them apart.
+    """
+    ids = [values["clip_id"] for values in cells]
+    if len(set(ids)) == len(ids):
+        return
+    if all(values.get("annotator") for values in cells):
         for values in cells:
             values["clip_id"] += "." + ascii_id(values["annotator"].strip())
+        return
+    if any(values.get("annotator") for values in cells):
+        way = "each of these rows needs an annotator"
+    else:
+        way = f"--map annotator={shlex.quote(_column_of_annotators(rows, ids))}"
+    line_of_id: dict[str, int] = {}
+    problem = ""
+    for row, values in zip(rows, cells, strict=True):
+        clip_id = values["clip_id"]
+        line = line_of_id.setdefault(clip_id, row.line)
+        if clip_id and line != row.line:
+            # One sentence for all of them, as they mostly have one reason.
+            already = f"{clip_id!r} is already on line {line}"
+            problem = problem or f"{already}; if rows are of several annotators, {way}"
+            row.add("clip_id", problem)
+            values["clip_id"] += f".{row.line}"
+
+
+def _column_of_annotators(rows: Sequence[TableRow], ids: Sequence[str]) -> str:
+    """Return the one column whose few words differ in all rows of a clip, else `COLUMN`."""
+    found = []
+    for column in rows[0].cells:
+        words = [row.cells[column].strip() for row in rows]
+        pairs = set(zip(ids, words, strict=True))
+        if (
+            "" not in words
+            and len(pairs) == len(rows)
+            and len(set(words)) < len(set(ids))
+        ):
+            found.append(column)
+    return found[0] if len(found) == 1 else "COLUMN"

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+from msgspec import Meta
+
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import require_file, write_new
-from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, filled, whole
+from obygaze_features.core.schema_check import Document, Filled, one_of, read_toml
 from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
@@ -32,7 +33,7 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     LEVELS,
     TARGETS,
-    concept_name,
+    ConceptName,
 )
 from obygaze_features.manifest.own_labels import has_numbers
 from obygaze_features.manifest.spans import FILM_TIMES
@@ -57,7 +58,6 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
 OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
-FILLED_TABLE = Table(others=filled)
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,12 @@ class WordMapping:
     [concepts] may give a word its modality at once. `separator` stands between concepts.
     """
 
-    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(
+    levels: Mapping[str, Annotated[str, one_of(LEVELS)]] = field(default_factory=dict)
+    concepts: Mapping[str, Filled] = field(default_factory=dict)
+    modalities: Mapping[ConceptName, Annotated[str, one_of(MODALITIES)]] = field(
         default_factory=dict
     )
-    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    modalities: Annotated[
-        Mapping[str, str], Table(others=choice(MODALITIES), names=concept_name)
-    ] = field(default_factory=dict)
-    separator: Annotated[str, filled] = "|"
+    separator: Filled = "|"
 
     def level(self, word: str) -> str | None:
         """Return the level that a word means, None for an unknown word."""
@@ -96,14 +94,14 @@ class TableMapping(WordMapping):
     `id` is the form of clip ids, where they are made of columns. `times` says what 1:05 is.
     """
 
-    columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    sheet: Annotated[str, filled] = ""
-    header_row: Annotated[int | None, whole(1)] = None
-    id: Annotated[str, filled] = ""
-    times: Annotated[str, choice(SHORT_TIMES)] = ""
-    dataset: Annotated[str, filled] = ""
-    licence: Annotated[str, filled] = ""
-    citation: Annotated[str, filled] = ""
+    columns: Mapping[str, Filled] = field(default_factory=dict)
+    sheet: Filled = ""
+    header_row: Annotated[int, Meta(ge=1)] | None = None
+    id: Filled = ""
+    times: Annotated[str, one_of(SHORT_TIMES)] = ""
+    dataset: Filled = ""
+    licence: Filled = ""
+    citation: Filled = ""
 
 
 M = TypeVar("M", bound=WordMapping)
@@ -134,7 +132,7 @@ def read_mapping(path: Path) -> TableMapping:
 
 def checked_mapping(document: Document, kind: type[M]) -> M:
     """Return the mapping in a document, or raise one error of all its violations."""
-    mapping: M = document.check(table_of(kind))
+    mapping = document.check(kind) or kind()
     modality_of = dict(mapping.modalities)
     meanings = {}
     for word, meaning in mapping.concepts.items():
@@ -168,7 +166,18 @@ def chosen_mapping(
     if not is_workbook(table):
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
-    return replace(mapping, columns={**mapping.columns, **columns}, **given)
+    joined = {**mapping.columns, **columns}
+    # No column of a manifest, but typed as one.
+    times = columns.get("times", "times")
+    if times != "times":
+        if times not in SHORT_TIMES:
+            raise FixUsage(
+                f"times are {' or '.join(SHORT_TIMES)}, got {times!r}",
+                hint="--map times=m:ss",
+            )
+        del joined["times"]
+        given["times"] = times
+    return replace(mapping, columns=joined, **given)
 
 
 def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:

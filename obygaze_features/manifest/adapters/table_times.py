@@ -71,8 +71,8 @@ def add_unclear(rows: Iterable[TableRow], column: str, cells: Sequence[str]) -> 
         cells: The cell of each row.
     """
     first = next(filter(is_short, cells), "")
-    minutes, hours = (f'times = "{form}"' for form in SHORT_TIMES)
-    problem = f"{first!r} may be minutes or hours: {minutes} or {hours} in a mapping"
+    minutes, hours = (f"--map times={form}" for form in SHORT_TIMES)
+    problem = f"{first!r} may be minutes or hours: {minutes} or {hours}"
     for row, cell in zip(rows, cells, strict=True):
         if is_short(cell):
             row.add(column, problem)

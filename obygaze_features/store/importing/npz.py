@@ -13,9 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from obygaze_features.core.console import few, human
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
 from obygaze_features.core.files import require_file
-from obygaze_features.core.schema_rules import near
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.files import check_memory, free_bytes
 from obygaze_features.store.importing.reader import (

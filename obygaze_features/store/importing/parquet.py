@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, near
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
-from obygaze_features.core.schema_rules import near
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
     DAMAGE,

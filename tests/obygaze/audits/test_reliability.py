@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import krippendorff
@@ -12,7 +13,8 @@ from support.cli import call_obygaze
 
 from obygaze.audits import audit_eat, audit_reliability
 from obygaze.audits.reliability import cronbach_alpha, reliability_of
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # Five items, three raters: variances 2.5, 2.5, 1.3; of the sums 4, 6, 8, 13, 14 it is 19.
 RATINGS = [[1, 2, 1], [2, 1, 3], [3, 3, 2], [4, 5, 4], [5, 4, 5]]
@@ -105,6 +107,27 @@ def test_what_is_refused() -> None:
         FixInput, match="at least two items that all raters have rated, got 1"
     ):
         audit_reliability([{"a": "1", "b": "2"}, {"a": "1", "b": ""}], raters="a,b")
+
+
+def test_words_of_annotators_in_a_manifest() -> None:
+    """Yes and no are two numbers; an alpha of intervals is then that of names."""
+    said = {"ada": ["yes", "no", "no", "yes"], "ben": ["yes", "no", "yes", ""]}
+    clips = []
+    for annotator, words in said.items():
+        for number, word in enumerate(words):
+            extra = {"annotator": annotator, "seen": word}
+            clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
+    manifest = Manifest("films", Header("Films"), clips, ("annotator", "seen"))
+    audit = audit_reliability(manifest, column="seen")
+    numbers = [[1, 0, 0], [1, 0, 1]]
+    expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
+    assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
+    assert (audit.n_items, audit.n_incomplete) == (3, 1)
+    with pytest.raises(FixUsage, match="the column that annotators filled in"):
+        audit_reliability(manifest)
+    twice = manifest.with_clips([*clips, replace(clips[0], clip_id="lake-0")])
+    with pytest.raises(FixInput, match="a row of each annotator, got 'ada' again"):
+        audit_reliability(twice, column="seen")
 
 
 def test_the_prompts_of_an_attribute() -> None:

@@ -117,4 +117,5 @@ def test_an_audit_is_drawn_in_two_files(tmp_path: Path, audit: DrawnAudit) -> No
     (tmp_path / "f.png").write_bytes(b"another")
     with pytest.raises(AlreadyThere):
         audit.write(figure=tmp_path / "f")
-    assert audit.write(figure=tmp_path / "f.png", force=True) == written
+    assert audit.write(figure=tmp_path / "f.png", force=True) == written[1:]
+    assert [path.name for path in audit.write(figure=tmp_path / "f.pdf")] == ["f.pdf"]

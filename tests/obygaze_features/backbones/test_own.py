@@ -23,7 +23,7 @@ from obygaze_features.core.errors import (  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
 from obygaze_features.video.decode import decode_clip  # noqa: E402
-from obygaze_features.video.decoded_clip import View  # noqa: E402
+from obygaze_features.video.decoded_clip import PictureView  # noqa: E402
 
 NET = """\
 import torch
@@ -73,7 +73,9 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
     }
     assert recorded["packages"] == {"torch": version("torch")}
     backbone = load_backbone(code)
-    clip = decode_clip(next((world / "films").rglob("*001.mp4")), View(4, "even"))
+    clip = decode_clip(
+        next((world / "films").rglob("*001.mp4")), PictureView(4, "even")
+    )
     pixels = backbone.preprocess(clip.pictures)
     torch.manual_seed(0)
     weights = torch.nn.Linear(3 * 8 * 8, 5)

@@ -1,12 +1,28 @@
-"""Dots in one row of a figure, none of which hides another, and bars as one artist."""
+"""Dots in one row of a figure, none of which hides another, and a figure in each format."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.figures import spread_dots
+from obygaze_features.core.figures import (
+    COLORS,
+    draw_dots,
+    draw_label,
+    drawn,
+    page_markup,
+    row_canvas,
+    save,
+    spread_dots,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_dots_that_would_hide_each_other_by_hand() -> None:
@@ -26,3 +42,58 @@ def test_any_two_dots_are_a_dot_or_a_step_apart(
     for i in range(len(values)):
         for j in range(i):
             assert abs(values[i] - values[j]) >= least or abs(moved[i] - moved[j]) >= 1
+
+
+def figure_of_one_row() -> Any:
+    with row_canvas(20, 0, (0, 4), "AP <b>") as (figure, axes):
+        draw_label(
+            axes,
+            10,
+            "a name & \x1b[2J that is too long for two lines of a label, $x_^$",
+        )
+        draw_dots(axes, [1, 3], [10, 10], "model", 6, about=["a <b> & c", "the\nother"])
+    return figure
+
+
+def test_a_file_has_the_colours_of_paper_and_a_page_its_own() -> None:
+    file = drawn(figure_of_one_row(), ".svg", "title <i>")
+    root = ElementTree.fromstring(file)
+    assert root.attrib["aria-label"] == "title <i>"
+    dots = list(root.iter(f"{SVG}use"))
+    assert [dot.findtext(f"{SVG}title") for dot in dots] == ["a <b> & c", "the other"]
+    labels = [str(text.text) for text in root.iter(f"{SVG}text")]
+    assert "AP <b>" in labels
+    assert {"a name & \\x1b[2J that is", "too long for two lines …"} < {*labels}
+    places = [
+        text.attrib["x"]
+        for text in root.iter(f"{SVG}text")
+        if text.text in ("1.0", "3.0")
+    ]
+    assert [dot.attrib["x"] for dot in dots] == places
+    text = file.decode()
+    assert COLORS["model"] in text and "var(" not in text
+
+    page = page_markup(file, "a")
+    assert "fill: var(--model)" in page and "var(--ink)" in page
+    assert not any(color in page for color in COLORS.values())
+    assert not {"width", "height"} & set(ElementTree.fromstring(page).attrib)
+    ids = re.findall(' id="([^"]+)"', page)
+    assert len(ids) == len({*ids}) == 2, "a dot, and where lines are cut"
+    used = re.findall(r'href="#([^"]+)|url\(#([^)]+)', page)
+    assert {first or second for first, second in used} == {*ids}
+    assert {*ids}.isdisjoint(re.findall(' id="([^"]+)"', page_markup(file, "b")))
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
+def test_the_same_figure_is_the_same_bytes(suffix: str) -> None:
+    first = drawn(figure_of_one_row(), suffix)
+    assert drawn(figure_of_one_row(), suffix) == first
+    begins = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
+    assert first.startswith(begins[suffix])
+
+
+def test_a_name_with_a_format_is_one_file(tmp_path: Path) -> None:
+    both = save(figure_of_one_row(), tmp_path / "of.version.2")
+    assert [path.name for path in both] == ["of.version.2.svg", "of.version.2.png"]
+    assert save(figure_of_one_row(), tmp_path / "f.pdf") == (tmp_path / "f.pdf",)
+    assert len([*tmp_path.iterdir()]) == 3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,30 @@ def test_either_variable_forbids_the_network(
     assert machine.offline() is False
     monkeypatch.setenv(name, value)
     assert machine.offline() is expected
+
+
+@pytest.mark.parametrize(
+    "env, cache",
+    [
+        ({"HF_HUB_CACHE": "/c/hub"}, "/c/hub"),
+        ({"HUGGINGFACE_HUB_CACHE": "/c/hub"}, "/c/hub"),
+        ({"HF_HOME": "/h"}, "/h/hub"),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
+        ({"HOME": "/me"}, "/me/.cache/huggingface/hub"),
+    ],
+)
+def test_the_cache_is_where_hugging_face_keeps_it(
+    env: dict[str, str], cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    assert machine.cache_folder() == Path(cache)
+
+
+def test_the_cache_agrees_with_huggingface_hub_itself() -> None:
+    constants = pytest.importorskip(
+        "huggingface_hub.constants", reason="no huggingface_hub"
+    )
+    assert str(machine.cache_folder()) == constants.HF_HUB_CACHE

@@ -20,10 +20,10 @@ from obygaze_features.extraction.cases import (
     Case,
     Wanted,
     Work,
-    compare,
+    compare_with_store,
 )
-from obygaze_features.extraction.clips import PlannedClip, clips_of
-from obygaze_features.extraction.stored import Stored
+from obygaze_features.extraction.clips import PlannedClip, planned_clips
+from obygaze_features.extraction.stored import StoreState
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store.identity import identity_of
@@ -63,8 +63,8 @@ def work(
     stored = None
     if rows is not None:
         computed = more.pop("computed", [True] * len(rows) if filling else None)
-        stored = Stored(a_recipe(), [CLIP], rows, [KIND], computed=computed, **more)
-    return compare(wanted, stored)
+        stored = StoreState(a_recipe(), [CLIP], rows, [KIND], computed=computed, **more)
+    return compare_with_store(wanted, stored)
 
 
 def found(done: Work) -> dict[str, int]:
@@ -318,7 +318,9 @@ def test_the_clip_that_a_row_of_an_annotator_is_about_is_known() -> None:
         clip = Clip(f"1.{annotator}", "lake", extra={"annotator": annotator})
         rows.append(clip)
     manifest = Manifest("films", Header("films"), tuple(rows), ("annotator",))
-    about = [[known.clip_id for known in c.identities({})] for c in clips_of(manifest)]
+    about = [
+        [known.clip_id for known in c.identities({})] for c in planned_clips(manifest)
+    ]
     assert about == [["1.ada", "1"], ["1.ben", "1"]]
 
 

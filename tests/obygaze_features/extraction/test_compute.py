@@ -33,7 +33,7 @@ from support.simulated_gpu import SimulatedGpu, TimedBackbone
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.extraction import compute
-from obygaze_features.extraction.clips import Clip
+from obygaze_features.extraction.clips import ViewedClip
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -60,7 +60,7 @@ def tiny(family: str, folder: Path) -> Backbone:
     return load_backbone(tiny_card(family), save_tiny(family, folder))
 
 
-def some_clips(backbone: Backbone, n_clips: int) -> list[Clip]:
+def some_clips(backbone: Backbone, n_clips: int) -> list[ViewedClip]:
     masked = int(backbone.takes_mask)
     clips = [
         a_clip(i, backbone.geometry.frames, masked * (i % 3)) for i in range(n_clips)

@@ -10,10 +10,11 @@ import pytest
 from support.videos import write_video
 
 from obygaze_features.core.files import quick_sha256
-from obygaze_features.extraction.clips import Clip, PlannedClip, RowJob
-from obygaze_features.extraction.decoding import decode_ahead
+from obygaze_features.extraction.clips import PlannedClip, RowJob, ViewedClip
+from obygaze_features.extraction.decoding import RowDecoder
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.video import DecodeJob, DecodePool, View
+from obygaze_features.video import DecodeJob, DecodePool, PictureView
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.pool import DecodeResult
 
 CLIPS = (
@@ -27,6 +28,9 @@ CLIPS = (
 )
 
 
+NO_FILE = BadVideo("no such file", path="a", stage="open", reason="missing")
+
+
 class RecordingPool:
     """Record jobs in the order in which a pool gets them; each is done at once."""
 
@@ -36,15 +40,16 @@ class RecordingPool:
     def submit(self, job: DecodeJob) -> Future[DecodeResult]:
         self.jobs.append(job)
         done: Future[DecodeResult] = Future()
-        done.set_result(DecodeResult(job, None, None, 0.0))
+        done.set_result(DecodeResult(job, {}, NO_FILE, 0.0))
         return done
 
 
 def test_clips_of_one_film_share_its_index() -> None:
     pool: Any = RecordingPool()
-    jobs = [RowJob(row, (View(4),)) for row in range(len(CLIPS))]
+    jobs = [RowJob(row, (PictureView(4),)) for row in range(len(CLIPS))]
     settings: dict[str, Any] = {"most_clips": 2, "most_bytes": 10**9}
-    rows = list(decode_ahead(jobs, CLIPS, pool, indexes="indexes", **settings))
+    decoder = RowDecoder(CLIPS, pool, indexes="indexes", **settings)
+    rows = list(decoder.rows(jobs))
     assert [decoded.row for decoded in rows] == list(range(len(CLIPS)))
     # The index of the next film is made beside the clips of the film before it.
     assert [(job.path, len(job.views), job.indexes) for job in pool.jobs] == [
@@ -66,11 +71,9 @@ def test_no_more_is_decoded_ahead_than_may_wait(
     pool: Any = RecordingPool()
     most = 1 if most_bytes == 1 else most_clips
     clips = [PlannedClip(f"c-{n}", "c", f"{n}.mp4") for n in range(9)]
-    jobs = (RowJob(row, (View(4),)) for row in range(9))
-    decoded = decode_ahead(
-        jobs, clips, pool, most_clips=most_clips, most_bytes=most_bytes, indexes=""
-    )
-    for n_taken, _ in enumerate(decoded, start=1):
+    jobs = (RowJob(row, (PictureView(4),)) for row in range(9))
+    decoder = RowDecoder(clips, pool, most_clips, most_bytes, indexes="")
+    for n_taken, _ in enumerate(decoder.rows(jobs), start=1):
         assert len(pool.jobs) <= n_taken + most
 
 
@@ -98,18 +101,12 @@ def test_a_video_that_is_replaced_after_it_was_decoded_is_recorded_as_it_was(
     grid = Grid(8, 4) if are_windows else None
     window = 0 if are_windows else None
     clips = [PlannedClip("a-1", "a", str(film), window=window)]
-    view = View(4)
+    view = PictureView(4)
     with ReplacedFilm(1) as pool:
-        (decoded,) = decode_ahead(
-            [RowJob(0, (view,))],
-            clips,
-            pool,
-            most_clips=2,
-            most_bytes=10**9,
-            indexes=str(tmp_path / "indexes"),
-            grid=grid,
-        )
-    assert isinstance(decoded.views[view], Clip)
+        indexes = str(tmp_path / "indexes")
+        decoder = RowDecoder(clips, pool, 2, 10**9, indexes, grid=grid)
+        (decoded,) = decoder.rows([RowJob(0, (view,))])
+    assert isinstance(decoded.views[view], ViewedClip)
     assert quick_sha256(film) != before
     n_bytes, quick_hash = before
     assert decoded.source == (n_bytes, quick_hash[:16])
@@ -126,20 +123,14 @@ def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
         for n in range(2)
         for name in ("a", "b")
     ]
-    view = View(4)
+    view = PictureView(4)
     with DecodePool(1) as pool:
-        rows = decode_ahead(
-            (RowJob(row, (view,)) for row in range(4)),
-            clips,
-            pool,
-            most_clips=1,
-            most_bytes=0,
-            indexes=str(tmp_path / "indexes"),
-        )
+        decoder = RowDecoder(clips, pool, 1, 0, str(tmp_path / "indexes"))
+        rows = decoder.rows(RowJob(row, (view,)) for row in range(4))
         first = next(rows)
         (tmp_path / "new.mp4").replace(tmp_path / "a.mp4")
         others = list(rows)
-    assert isinstance(first.views[view], Clip)
+    assert isinstance(first.views[view], ViewedClip)
     reasons = [row.reasons for row in others]
     assert reasons[0] == reasons[2] == []
     assert reasons[1] == [

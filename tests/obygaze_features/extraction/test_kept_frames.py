@@ -22,7 +22,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import decoding
-from obygaze_features.extraction.clips import clips_of, facts_of
+from obygaze_features.extraction.clips import facts_of, planned_clips
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.kept import (
@@ -33,7 +33,7 @@ from obygaze_features.extraction.kept import (
 from obygaze_features.extraction.recipes import CLEAN, PICTURES
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, subset, verify
-from obygaze_features.video import View, decode_clip
+from obygaze_features.video import PictureView, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
 
 N_CLIPS = 6
@@ -56,16 +56,16 @@ def video_of(films: Manifest, number: int) -> Path:
     return Path(films.header.video_root, films.clips[number].video)
 
 
-def view_of_descriptors(n_frames: int = 16) -> View:
+def view_of_descriptors(n_frames: int = 16) -> PictureView:
     card = find_card("descriptors")
-    return View(n_frames, "even", card.family.resize(card))
+    return PictureView(n_frames, "even", card.family.resize(card))
 
 
 def kept_of(
-    films: Manifest, workspace: Path, name: str, views: list[View]
+    films: Manifest, workspace: Path, name: str, views: list[PictureView]
 ) -> KeptViews:
     """The frames that stores of a manifest have kept for views."""
-    clips = clips_of(films)
+    clips = planned_clips(films)
     facts = facts_of(clip.video for clip in clips)
     stores, unreadable = stores_of_frames(name, Workspace(workspace))
     assert unreadable == []
@@ -123,15 +123,15 @@ def has_holes(folder: Path) -> bool:
 def test_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
     run(films, tmp_path, "frames:descriptors")
     views = [view_of_descriptors(n) for n in (16, 8, 4, 5, 32)]
-    kept = kept_of(films, tmp_path, "films", [*views, View(16)])
+    kept = kept_of(films, tmp_path, "films", [*views, PictureView(16)])
     assert list(kept) == views[:3]
     for view, frames in kept.items():
-        clip = frames.clip(films.clips[3].clip_id, view, is_window=False)
+        clip = frames.clip(films.clips[3].clip_id, view)
         decoded = decode_clip(video_of(films, 3), view)
         pictures = pictures_of_view(clip.pictures, clip.rows, clip.mask)
         assert pictures.tobytes() == decoded.pictures.tobytes()
         for name in ("time_s", "asked_s", "mask"):
-            np.testing.assert_array_equal(getattr(clip, name), getattr(decoded, name))
+            np.testing.assert_array_equal(clip.arrays[name], getattr(decoded, name))
         assert clip.total == decoded.total
 
 

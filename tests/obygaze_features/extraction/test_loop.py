@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from support.simulated_gpu import SimulatedGpu
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Clip, Failure
+from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Failure, ViewedClip
 from obygaze_features.extraction.loop import StoreFiller
 from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store
@@ -52,7 +53,7 @@ class World:
         self.failing: dict[int, Failure] = {}
         self.decoded: list[int] = []
 
-    def decode(self, row: int) -> Clip | Failure:
+    def decode(self, row: int) -> ViewedClip | Failure:
         self.decoded.append(row)
         failure = self.failing.get(row)
         return failure or _as_seen(row)
@@ -67,14 +68,12 @@ class World:
 
 
 @cache
-def _as_seen(row: int) -> Clip:
+def _as_seen(row: int) -> ViewedClip:
     """The clip of a row as the decoder gives it to the descriptors."""
     clip = a_clip(row)
     resize = load_backbone("descriptors").resize
     assert resize is not None
-    return Clip(
-        resize(clip.pictures), clip.rows, clip.mask, clip.time_s, clip.asked_s, 16
-    )
+    return replace(clip, pictures=resize(clip.pictures))
 
 
 def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
 from obygaze_features.extraction import windows as sweeps
-from obygaze_features.extraction.clips import PlannedClip, clips_of
+from obygaze_features.extraction.clips import PlannedClip, planned_clips
 from obygaze_features.extraction.cut_films import make_windows
 from obygaze_features.extraction.windows import (
     WantedWindow,
@@ -35,7 +35,13 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.store import layout, open_store
 from obygaze_features.store.filling import Filling
-from obygaze_features.video import DecodedClip, DecodeJob, DecodePool, View, decode_clip
+from obygaze_features.video import (
+    DecodedClip,
+    DecodeJob,
+    DecodePool,
+    PictureView,
+    decode_clip,
+)
 from obygaze_features.video import pool as pool_module
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_views
@@ -44,7 +50,7 @@ from obygaze_features.video.index import FrameIndex
 from obygaze_features.video.pool import DecodeResult
 from obygaze_features.video.resize import Resize
 
-ALL = View(250)
+ALL = PictureView(250)
 APART = Grid(16, 16)
 OVERLAPPING = Grid(16, 4)
 OF_SECONDS = Grid(seconds=1, every=0.4)
@@ -92,7 +98,11 @@ def pool() -> Iterator[DecodePool]:
 
 
 def swept(
-    films: Path, grid: Grid, views: tuple[View, ...], pool: DecodePool, folder: Path
+    films: Path,
+    grid: Grid,
+    views: tuple[PictureView, ...],
+    pool: DecodePool,
+    folder: Path,
 ) -> tuple[Manifest, list[DecodeResult]]:
     """The windows of films, and the result of each."""
     workspace = Workspace(folder)
@@ -100,7 +110,7 @@ def swept(
     indexes = str(workspace.folder("indexes"))
     results: list[DecodeResult] = []
     for (_, video), clips in groupby(
-        clips_of(manifest), lambda clip: (clip.movie_id, clip.video)
+        planned_clips(manifest), lambda clip: (clip.movie_id, clip.video)
     ):
         wanted = [WantedWindow(clip.window or 0, views) for clip in clips]
         results += decode_windows(video, grid, wanted, pool, indexes)
@@ -119,7 +129,7 @@ def test_a_window_holds_exactly_its_pictures(
     monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
     made = film_of(kind, tmp_path)
     times = made.times_s or [n / 25 for n in range(len(made.numbers))]
-    view = View(4)
+    view = PictureView(4)
     manifest, results = swept(tmp_path / "films", grid, (view,), pool, tmp_path)
     assert len(results) == len(manifest) > 3
     for window, result in enumerate(results):
@@ -136,7 +146,7 @@ def test_a_sweep_gives_what_each_window_alone_gives(
     if kind.startswith("mkv"):
         whole = made.path.rename(tmp_path / "whole.mkv")
         flip_bits_visibly(whole, made.path, [30, 61])
-    views = View(8), View(5, "fps"), View(8, resize=Resize(48))
+    views = PictureView(8), PictureView(5, "fps"), PictureView(8, resize=Resize(48))
     grid = Grid(16, 8)
     _, results = swept(tmp_path / "films", grid, views, pool, tmp_path)
     indexes = Workspace(tmp_path).folder("indexes")
@@ -170,7 +180,7 @@ def test_windows_with_missing_pictures_fail(
     zero_the_middle(film)
     there = set(read_numbers(decode_views(film, [ALL])[ALL].pictures))
     assert 20 < 250 - len(there) < 100
-    view = View(4)
+    view = PictureView(4)
     grid = Grid(seconds=1, every=0.4)
     _, results = swept(tmp_path / "films", grid, (view,), pool, tmp_path)
     for window, result in enumerate(results):
@@ -193,7 +203,7 @@ def test_two_films_of_one_video_are_two_sweeps(
     clips = [Clip(f"{film}-1", film, 1, "a.mkv") for film in ("first", "second")]
     two = Manifest("two", Header("x", video_root=str(tmp_path)), tuple(clips))
     write_manifest(two, tmp_path / "manifests" / "two.toml")
-    view = View(16)
+    view = PictureView(16)
     manifest, results = swept(Path("two"), Grid(16, 16), (view,), pool, tmp_path)
     assert list(manifest.clip_ids[2:4]) == ["first:000002", "second:000000"]
     found = [read_numbers(result.clips[view].pictures) for result in results]
@@ -209,7 +219,7 @@ def test_a_film_that_vanishes_fails_its_windows_only(
         return film_index(path, indexes)
 
     monkeypatch.setattr(sweeps, "film_index", vanished)
-    manifest, results = swept(films, Grid(16, 16), (View(4),), pool, tmp_path)
+    manifest, results = swept(films, Grid(16, 16), (PictureView(4),), pool, tmp_path)
     failed = [result.error is not None for result in results]
     assert failed == [clip.movie_id == "tt1" for clip in manifest]
     assert not all(failed)
@@ -246,7 +256,7 @@ def test_a_sweep_writes_into_the_same_memory_again(
     )
     workspace, grid = Workspace(tmp_path), Grid(16, 8)
     manifest = make_windows(tmp_path, grid, workspace=workspace, name="w")
-    view, numbers = View(16), list(range(400))
+    view, numbers = PictureView(16), list(range(400))
     wanted = [WantedWindow(number, (view,)) for number in range(len(manifest))]
     video = str(tmp_path / "a.mkv")
     indexes = str(workspace.folder("indexes"))
@@ -317,8 +327,11 @@ def test_only_a_window_with_damage_is_decoded_by_itself(
     sweep = sweeps._Sweep(
         Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, DecodeJob("a.mp4", ())
     )
-    first, second = View(4), View(2)
-    shared: dict[View, Any] = {first: "first", second: None if damaged else "second"}
+    first, second = PictureView(4), PictureView(2)
+    shared: dict[PictureView, Any] = {
+        first: "first",
+        second: None if damaged else "second",
+    }
     monkeypatch.setattr(sweep, "_clip", lambda window, view: shared[view])
     monkeypatch.setattr(sweep, "_decoded_alone", lambda window, seconds: "alone")
     result: Any = sweep._result(sweep._window(0, (first, second)), 0.5)
@@ -340,7 +353,7 @@ def test_seconds_of_decoding_are_those_of_the_first_window_that_needs_a_part(
     ]
     monkeypatch.setattr(sweep, "_decoded_parts", lambda windows, size: iter(parts))
     monkeypatch.setattr(sweep, "_result", lambda window, seconds: seconds)
-    views = (View(4),)
+    views = (PictureView(4),)
     wanted = [WantedWindow(number, views) for number in range(3)]
     seconds: list[Any] = list(sweep.results(wanted, (48, 64)))
     assert seconds == [2.0, 3.0, 0.0]
@@ -350,7 +363,7 @@ def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
     """The first picture of the film is shown at 3 s of its file."""
     index = index_of([3 + 0.1 * n for n in range(12)])
     sweep = sweeps._Sweep(Grid(4, 4), index, None, DecodeJob("a.mp4", ()))
-    window = sweep._window(1, (View(4),))
+    window = sweep._window(1, (PictureView(4),))
     times_s = index.times_s[4:8]
     rows = np.arange(4)
     clip = DecodedClip(
@@ -515,7 +528,7 @@ def test_many_windows_are_clips_at_once() -> None:
     grid = Grid(16, 16)
     films = tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(10))
     header = Header("x", unit="window", grid=grid, video_root="/films")
-    clips = clips_of(Manifest("w", header, Windows(films, grid)))
+    clips = planned_clips(Manifest("w", header, Windows(films, grid)))
     assert len(clips) == 100_000
     expected = PlannedClip(
         "tt004:000007", "tt004", "/films/a.mkv", window=7, film=films[4]
@@ -643,7 +656,9 @@ def test_a_film_that_became_faster_is_another_one(tmp_path: Path) -> None:
 
 
 def test_clips_alone_have_no_span(films: Path) -> None:
-    clip: DecodedClip = decode_clip(films / "tt1.mkv", View(2), ranks=[5, 6, 7, 8])
+    clip: DecodedClip = decode_clip(
+        films / "tt1.mkv", PictureView(2), ranks=[5, 6, 7, 8]
+    )
     assert read_numbers(clip.pictures) == [5, 7] and clip.span_s is None
 
 
@@ -669,7 +684,7 @@ def test_a_film_that_takes_too_long_costs_one_wait(
         )
     workspace, grid = Workspace(tmp_path), Grid(8, 8)
     manifest = make_windows(tmp_path, grid, workspace=workspace, name="w")
-    view = View(4)
+    view = PictureView(4)
     indexes = str(workspace.folder("indexes"))
     decode = pool_module._Worker.decode
     with DecodePool(1) as pool:
@@ -700,7 +715,7 @@ def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
     workspace, grid = Workspace(tmp_path), Grid(4, 4)
     make_windows(tmp_path, grid, workspace=workspace, name="w")
     n_bytes = 3 * 64 * 48
-    wanted = [WantedWindow(number, (View(4),)) for number in range(6)]
+    wanted = [WantedWindow(number, (PictureView(4),)) for number in range(6)]
     video = str(tmp_path / "a.mkv")
     indexes = str(workspace.folder("indexes"))
     asked: list[int] = []
@@ -718,7 +733,7 @@ def test_parts_keep_to_the_memory_of_a_run(tmp_path: Path) -> None:
         )
         n_taken = 0
         for window, result in enumerate(results):
-            found = read_numbers(result.clips[View(4)].pictures)
+            found = read_numbers(result.clips[PictureView(4)].pictures)
             assert found == [4 * window + n for n in range(4)]
             n_taken += 4
             assert max(asked) <= 4

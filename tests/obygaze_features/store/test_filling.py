@@ -584,5 +584,5 @@ def test_a_damaged_plan_is_said(tmp_path: Path) -> None:
     text = document.read_text()
     document.chmod(0o644)
     document.write_text(text.replace('"block_rows": 16', '"block_rows": 0'))
-    with pytest.raises(Corrupt, match="`block_rows` must be at least 1"):
+    with pytest.raises(Corrupt, match="block_rows"):
         open_store(tmp_path / "s")

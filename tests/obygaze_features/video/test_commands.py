@@ -12,7 +12,7 @@ from support.cli import call_obygaze
 from support.videos import read_numbers, write_video
 
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View, contact_sheet
+from obygaze_features.video.decoded_clip import PictureView, contact_sheet
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_a_contact_sheet_shows_every_picture(film: Path, tmp_path: Path) -> None
 def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
     from dataclasses import replace
 
-    clip = decode_clip(film, View(6, "fps"))
+    clip = decode_clip(film, PictureView(6, "fps"))
     assert clip.mask.tolist() == [True] * 4 + [False] * 2
     plain = contact_sheet(clip)
     marked = contact_sheet(replace(clip, substituted=np.arange(6) == 1))

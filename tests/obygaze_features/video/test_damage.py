@@ -14,7 +14,7 @@ from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import overshoot
 
@@ -28,7 +28,7 @@ def spoil(source: Path, target: Path, positions: set[int], *, seed: int = 1) -> 
 
 def all_of(path: Path, count: int) -> DecodedClip:
     """As many pictures as asked for, whatever their state."""
-    return decode_views(path, [View(count)])[View(count)]
+    return decode_views(path, [PictureView(count)])[PictureView(count)]
 
 
 def differing(path: Path, clean: Path, count: int) -> list[int]:
@@ -78,7 +78,7 @@ def test_damage_that_is_not_on_the_way_does_no_harm(
     clean: Path, tmp_path: Path
 ) -> None:
     path = spoil(clean, tmp_path / "late.mp4", {95})
-    clip = decode_clip(path, View(8), end_s=3.5)
+    clip = decode_clip(path, PictureView(8), end_s=3.5)
     assert not clip.damaged and not clip.substituted.any()
     assert not probe(path).damaged
     assert probe(path, decode=True).damaged
@@ -129,22 +129,22 @@ def test_a_picture_that_cannot_be_decoded_is_black_and_marked(
     )
     for accept in (False, True):
         with pytest.raises(BadVideo, match="pictures cannot be decoded"):
-            decode_clip(path, View(100), accept_damaged=accept)
+            decode_clip(path, PictureView(100), accept_damaged=accept)
     # A part that needs none of these pictures is exact.
-    part = decode_clip(path, View(8), start_s=0.4, end_s=2.0)
+    part = decode_clip(path, PictureView(8), start_s=0.4, end_s=2.0)
     assert read_numbers(part.pictures) == part.index.tolist()
 
 
 def test_one_damaged_picture_fails_the_clip(clean: Path, tmp_path: Path) -> None:
     path = spoil(clean, tmp_path / "key.mp4", {30})
     with pytest.raises(BadVideo, match=r"10 of 32 pictures are damaged") as caught:
-        decode_clip(path, View(32))
+        decode_clip(path, PictureView(32))
     assert (caught.value.stage, caught.value.reason) == ("decode", "damaged")
     assert len(str(caught.value).splitlines()) == 2
-    accepted = decode_clip(path, View(32), accept_damaged=True)
+    accepted = decode_clip(path, PictureView(32), accept_damaged=True)
     assert accepted.substituted.sum() == 10
     with pytest.raises(BadVideo, match=r"1 of 16 pictures are damaged"):
-        decode_clip(path, View(16), start_s=0.0, end_s=1.28)
+        decode_clip(path, PictureView(16), start_s=0.0, end_s=1.28)
 
 
 def cut(source: Path, target: Path, share: float) -> Path:
@@ -170,13 +170,13 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     short = cut(whole, tmp_path / f"short{suffix}", 0.61)
     assert probe(short).damaged
     with pytest.raises(BadVideo, match="pictures of this part are missing") as caught:
-        decode_clip(short, View(32))
+        decode_clip(short, PictureView(32))
     assert caught.value.reason == "truncated"
     # A part that lies before the cut has lost nothing.
-    clip = decode_clip(short, View(8), start_s=0.4, end_s=1.2)
+    clip = decode_clip(short, PictureView(8), start_s=0.4, end_s=1.2)
     assert read_numbers(clip.pictures) == clip.index.tolist()
     # What is there can be had by asking for it.
-    rest = decode_clip(short, View(8), accept_damaged=True)
+    rest = decode_clip(short, PictureView(8), accept_damaged=True)
     fine = ~rest.substituted
     assert (
         np.array(read_numbers(rest.pictures))[fine].tolist()
@@ -193,8 +193,8 @@ def test_a_part_that_begins_where_pictures_are_missing_is_named(tmp_path: Path) 
     assert next_s - last_s > 1
     for start_s in (last_s + 0.02, (last_s + next_s) / 2, next_s - 0.04):
         with pytest.raises(BadVideo, match="pictures of this part are missing"):
-            decode_clip(film, View(8), start_s=start_s, end_s=next_s + 2)
-    clip = decode_clip(film, View(8), start_s=next_s, end_s=next_s + 2)
+            decode_clip(film, PictureView(8), start_s=start_s, end_s=next_s + 2)
+    clip = decode_clip(film, PictureView(8), start_s=next_s, end_s=next_s + 2)
     assert clip.time_s[0] == next_s and not clip.substituted.any()
 
 
@@ -224,7 +224,7 @@ def test_a_transport_stream_cut_inside_a_packet_spoils_its_last_picture(
     path.write_bytes(whole[: len(whole) * 2 // 3 // size * size + 77])
     info = probe(path)
     assert info.damaged
-    clip = decode_views(path, [View(info.index.frames)]).popitem()[1]
+    clip = decode_views(path, [PictureView(info.index.frames)]).popitem()[1]
     assert clip.substituted.tolist() == [False] * (info.index.frames - 1) + [True]
 
 
@@ -245,7 +245,7 @@ def test_lost_clusters_are_missed(tmp_path: Path) -> None:
     assert info.damaged
     assert info.index.frames < 100
     with pytest.raises(BadVideo, match="pictures of this part are missing"):
-        decode_clip(path, View(8))
+        decode_clip(path, PictureView(8))
 
 
 FILES = {
@@ -269,7 +269,7 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(BadVideo) as caught:
-        decode_clip(tmp_path / name, View(8))
+        decode_clip(tmp_path / name, PictureView(8))
     assert (caught.value.stage, caught.value.reason) == ("open", reason)
     assert name in str(caught.value).splitlines()[1]
 
@@ -310,18 +310,18 @@ def test_a_stream_without_one_picture(clean: Path, tmp_path: Path) -> None:
 def test_a_colon_in_a_name_is_not_an_address(clean: Path, tmp_path: Path) -> None:
     path = tmp_path / "http:film%20d.mp4"
     path.write_bytes(clean.read_bytes())
-    assert read_numbers(decode_clip(path, View(4)).pictures) == [0, 25, 50, 75]
+    assert read_numbers(decode_clip(path, PictureView(4)).pictures) == [0, 25, 50, 75]
 
 
 def test_a_part_after_the_end(clean: Path) -> None:
     with pytest.raises(BadVideo, match="after the last picture") as caught:
-        decode_clip(clean, View(8), start_s=4.5)
+        decode_clip(clean, PictureView(8), start_s=4.5)
     assert caught.value.reason == "outside"
 
 
 def test_a_part_before_the_beginning(clean: Path) -> None:
     with pytest.raises(BadVideo, match="before the first picture") as caught:
-        decode_clip(clean, View(8), end_s=0.0)
+        decode_clip(clean, PictureView(8), end_s=0.0)
     assert caught.value.reason == "outside"
 
 
@@ -331,9 +331,9 @@ def test_a_part_before_the_first_picture_of_a_film_that_begins_with_sound(
     film = write_video(tmp_path / "late.mkv", ticks=range(50, 150), audio=True)
     for end_s in (1.0, 2.0):
         with pytest.raises(BadVideo, match="before the first picture") as caught:
-            decode_clip(film, View(8), start_s=0.5, end_s=end_s)
+            decode_clip(film, PictureView(8), start_s=0.5, end_s=end_s)
         assert caught.value.reason == "outside"
-    clip = decode_clip(film, View(8), start_s=0.5, end_s=2.2)
+    clip = decode_clip(film, PictureView(8), start_s=0.5, end_s=2.2)
     # 25 pictures a second; the first one is at 2 s.
     assert set(read_numbers(clip.pictures)) == {0, 1, 2, 3, 4}
 
@@ -347,7 +347,7 @@ def test_a_part_that_ends_long_after_its_film(
     # The film has 100 pictures at 25 a second.
     times = rf"the part ends at {end_s:g} s, the film at 4\.00 s"
     with pytest.raises(BadVideo, match=times) as caught:
-        decode_clip(clean, View(8), start_s=start_s, end_s=end_s)
+        decode_clip(clean, PictureView(8), start_s=start_s, end_s=end_s)
     assert caught.value.reason == "too-long"
 
 
@@ -355,8 +355,8 @@ def test_a_part_that_ends_long_after_its_film(
 def test_a_part_that_ends_a_little_after_its_film_is_cut(
     clean: Path, end_s: float
 ) -> None:
-    to_the_end = decode_clip(clean, View(8), start_s=3.0)
-    longer = decode_clip(clean, View(8), start_s=3.0, end_s=end_s)
+    to_the_end = decode_clip(clean, PictureView(8), start_s=3.0)
+    longer = decode_clip(clean, PictureView(8), start_s=3.0, end_s=end_s)
     assert longer.index.tolist() == to_the_end.index.tolist()
 
 
@@ -393,5 +393,5 @@ def test_no_wrong_picture_is_returned_if_each_is_asked_alone(
 
 def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:
     with pytest.raises(BadVideo, match="memory") as caught:
-        decode_clip(clean, View(1_000_000))
+        decode_clip(clean, PictureView(1_000_000))
     assert caught.value.reason == "too-large"

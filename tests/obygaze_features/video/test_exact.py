@@ -11,7 +11,7 @@ from support.videos import read_numbers
 
 from obygaze_features.video import film, packets, source
 from obygaze_features.video.decode import decode_clip, decode_views
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import probe
 from obygaze_features.video.resize import Resize
 
@@ -50,7 +50,7 @@ def test_probe_counts_the_pictures(made: Made) -> None:
 @pytest.mark.parametrize("count", [1, 32])
 def test_whole_files_are_exact(made: Made, count: int) -> None:
     total = len(made.numbers)
-    clip = decode_clip(made.path, View(count))
+    clip = decode_clip(made.path, PictureView(count))
     wanted = [int(i * total / count) for i in range(count)]
     assert clip.index.tolist() == wanted
     assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
@@ -68,7 +68,7 @@ def test_parts_are_exact(made: Made) -> None:
         ]
         if not inside:
             continue
-        clip = decode_clip(made.path, View(8), start_s=start, end_s=end)
+        clip = decode_clip(made.path, PictureView(8), start_s=start, end_s=end)
         wanted = [inside[i * len(inside) // 8] for i in range(8)]
         assert clip.index.tolist() == wanted
         assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
@@ -78,10 +78,10 @@ def test_parts_are_exact(made: Made) -> None:
 def test_several_views_share_one_decode(made: Made) -> None:
     small, square = Resize(48), Resize(40, fit="squash", filter="bilinear")
     views = [
-        View(32),
-        View(8, resize=small),
-        View(16, resize=square),
-        View(4, "fps", small),
+        PictureView(32),
+        PictureView(8, resize=small),
+        PictureView(16, resize=square),
+        PictureView(4, "fps", small),
     ]
     clips = decode_views(made.path, views)
     for view, clip in clips.items():
@@ -99,7 +99,7 @@ def test_shape(made: Made) -> None:
         "mp4_wide_pixels": (120, 233),
         "mp4_narrow_pixels": (120, 142),
     }
-    assert decode_clip(made.path, View(1)).pictures.shape[1:3] == wanted.get(
+    assert decode_clip(made.path, PictureView(1)).pictures.shape[1:3] == wanted.get(
         name, (120, 160)
     )
 
@@ -131,10 +131,10 @@ def test_files_too_large_to_keep_are_as_exact(
     made = KINDS[name](tmp_path)
     total = len(made.numbers)
     for _ in range(2):
-        clip = decode_clip(made.path, View(16))
+        clip = decode_clip(made.path, PictureView(16))
         wanted = [int(i * total / 16) for i in range(16)]
         assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
-    part = decode_clip(made.path, View(8), start_s=2.0, end_s=3.0)
+    part = decode_clip(made.path, PictureView(8), start_s=2.0, end_s=3.0)
     assert read_numbers(part.pictures) == [made.numbers[i] for i in part.index]
     assert part.index[0] == np.searchsorted(probe(made.path).index.times_s, 2.0 - 1e-6)
 
@@ -151,7 +151,7 @@ def test_a_large_film_is_read_through_once(
         packets, "_read_packets", lambda *a: passes.append(1) or read_all(*a)
     )
     for start in (0.5, 1.5, 3.5):
-        decode_clip(made.path, View(4), start_s=start, end_s=start + 0.4)
+        decode_clip(made.path, PictureView(4), start_s=start, end_s=start + 0.4)
     assert len(passes) == 1
 
     def counted(*given: object) -> object:
@@ -160,6 +160,6 @@ def test_a_large_film_is_read_through_once(
             yield packet
 
     monkeypatch.setattr(source, "demux", counted)
-    decode_clip(made.path, View(4), start_s=3.5, end_s=3.9)
+    decode_clip(made.path, PictureView(4), start_s=3.5, end_s=3.9)
     # Groups of 12 pictures: those the part lies in, and the first one for the shape.
     assert len(read_packets) <= 3 * 12 + 2

@@ -14,13 +14,13 @@ from support.videos import read_numbers, remux, write_video
 from obygaze_features.video import film, packets
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index, probe
 from obygaze_features.video.resize import Resize
 from obygaze_features.video.source import VideoSource
 
 PARTS = [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None), (None, 1.0), (None, None)]
-VIEWS = (View(8), View(4, "fps", Resize(48)))
+VIEWS = (PictureView(8), PictureView(4, "fps", Resize(48)))
 
 
 @pytest.fixture(autouse=True)
@@ -92,11 +92,11 @@ def test_a_film_is_read_and_decoded_once(
         film._FILMS.clear()
         clip = decode_views(
             made.path,
-            [View(4)],
+            [PictureView(4)],
             start_s=start,
             end_s=start + 0.4,
             indexes=tmp_path / "indexes",
-        )[View(4)]
+        )[PictureView(4)]
         assert read_numbers(clip.pictures) == [made.numbers[i] for i in clip.index]
     assert len(read) == passes
     # A group has at most 40 pictures, and the first group is decoded for the shape.
@@ -274,7 +274,9 @@ def test_one_index_has_one_picture_whatever_is_asked_for(
     asked = (range(100), [33, 50, 60, 61, 62], [61], range(55, 75), [3, 90])
     for ranks in (*asked, range(40)):
         try:
-            clip = decode_clip(path, View(len(ranks)), ranks=ranks, indexes=indexes)
+            clip = decode_clip(
+                path, PictureView(len(ranks)), ranks=ranks, indexes=indexes
+            )
         except BadVideo as error:
             refused.add(error.reason)
             continue
@@ -301,13 +303,13 @@ def test_a_film_that_is_repaired_has_a_new_index(tmp_path: Path) -> None:
     damaged[start + 1] |= 0x80
     path.write_bytes(filler + damaged + 5 * filler)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    spoilt = decode_views(path, [View(8)], indexes=indexes)[View(8)]
+    spoilt = decode_views(path, [PictureView(8)], indexes=indexes)[PictureView(8)]
     assert spoilt.damaged
     # A copy of the whole film gets the time of the damaged one.
     path.write_bytes(filler + whole + 5 * filler)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     for _ in range(2):
-        clip = decode_views(path, [View(8)], indexes=indexes)[View(8)]
+        clip = decode_views(path, [PictureView(8)], indexes=indexes)[PictureView(8)]
         assert not clip.damaged and not clip.substituted.any()
         film._FILMS.clear()
 
@@ -325,7 +327,7 @@ def test_an_index_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     earlier = {name: values[name] for name in values if name != "unused"}
     np.savez_compressed(file, **earlier | {"version": np.array(version)})
     film._FILMS.clear()
-    clip = decode_clip(path, View(4), indexes=indexes)
+    clip = decode_clip(path, PictureView(4), indexes=indexes)
     assert read_numbers(clip.pictures) == [0, 25, 50, 75]
     with np.load(file) as arrays:
         assert arrays["unused"].tolist() == values["unused"].tolist()

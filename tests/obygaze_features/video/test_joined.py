@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.videos import read_number, read_numbers, remux, write_video
 
-from obygaze_features.video import View, decode_clip
+from obygaze_features.video import PictureView, decode_clip
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import film_index, open_film, probe
 
@@ -47,7 +47,9 @@ def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
         with pytest.raises(
             BadVideo, match="the clock of the file is set back"
         ) as caught:
-            decode_clip(film, View(4), start_s=start_s, end_s=end_s, indexes=indexes)
+            decode_clip(
+                film, PictureView(4), start_s=start_s, end_s=end_s, indexes=indexes
+            )
         assert caught.value.reason == "clock"
     info = probe(film)
     assert not info.index.timed and info.index.jump == 60
@@ -64,7 +66,7 @@ def test_the_pictures_of_a_joined_film_have_numbers(
 ) -> None:
     film = joined(tmp_path, codec, 100, 30)
     indexes = tmp_path / "indexes" if indexed else None
-    whole = decode_clip(film, View(120), indexes=indexes, accept_damaged=True)
+    whole = decode_clip(film, PictureView(120), indexes=indexes, accept_damaged=True)
     wrong = [
         (rank, number)
         for rank, number in enumerate(read_numbers(whole.pictures))
@@ -72,7 +74,7 @@ def test_the_pictures_of_a_joined_film_have_numbers(
     ]
     assert not wrong
     part = decode_clip(
-        film, View(3), ranks=[3, 50, 110], indexes=indexes, accept_damaged=True
+        film, PictureView(3), ranks=[3, 50, 110], indexes=indexes, accept_damaged=True
     )
     assert read_numbers(part.pictures) == [3, 50, 110]
 
@@ -103,7 +105,7 @@ def test_a_film_that_begins_late_keeps_its_clock(tmp_path: Path) -> None:
     )
     assert probe(film).index.has_clock
     assert read_numbers(
-        decode_clip(film, View(2), start_s=1.0, end_s=2.0).pictures
+        decode_clip(film, PictureView(2), start_s=1.0, end_s=2.0).pictures
     ) == [
         25,
         37,

@@ -38,9 +38,9 @@ from obygaze_features.video import film
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.damage import gaps
 from obygaze_features.video.decode import decode_clip, decode_views
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import VideoInfo, probe
-from obygaze_features.video.source import Outcome
+from obygaze_features.video.source import DecodedRun
 
 COUNT = 60
 X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
@@ -103,7 +103,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def all_of(path: Path) -> tuple[VideoInfo, DecodedClip]:
     info = probe(path, decode=True)
-    view = View(info.index.frames)
+    view = PictureView(info.index.frames)
     return info, decode_views(path, [view])[view]
 
 
@@ -265,10 +265,10 @@ def test_no_picture_behind_a_hole_in_an_avi_film_is_at_another_time(
     n_bytes = int(len(data) * share)
     data[start : start + n_bytes] = bytes(n_bytes)
     path.write_bytes(data)
-    before = decode_clip(path, View(8), start_s=0.4, end_s=2.0)
+    before = decode_clip(path, PictureView(8), start_s=0.4, end_s=2.0)
     assert read_numbers(before.pictures) == before.index.tolist()
     with pytest.raises(BadVideo) as caught:
-        decode_clip(path, View(8), start_s=6.0, end_s=7.5)
+        decode_clip(path, PictureView(8), start_s=6.0, end_s=7.5)
     assert caught.value.reason == "damaged"
 
 
@@ -309,10 +309,10 @@ def test_nothing_is_built_on_a_lost_packet_unmarked(
     for rank in wrong[1:2]:
         ranks = [rank, rank + 1]
         with pytest.raises(BadVideo) as caught:
-            decode_clip(path, View(2), ranks=ranks)
+            decode_clip(path, PictureView(2), ranks=ranks)
         assert caught.value.reason == "damaged"
     # The last group is whole.
-    last = decode_clip(path, View(4), ranks=[55, 56, 57, 58])
+    last = decode_clip(path, PictureView(4), ranks=[55, 56, 57, 58])
     assert all(digest(picture) in known for picture in last.pictures)
 
 
@@ -331,7 +331,7 @@ def test_what_a_decoder_only_logs_is_damage(
     rank = int(np.flatnonzero(found.marked).max())
     indexes = tmp_path / "indexes" if indexed else None
     with pytest.raises(BadVideo) as caught:
-        decode_clip(path, View(1), ranks=[rank], indexes=indexes)
+        decode_clip(path, PictureView(1), ranks=[rank], indexes=indexes)
     assert caught.value.reason == "damaged"
 
 
@@ -344,7 +344,7 @@ def test_what_is_reported_of_a_whole_film_is_reported_of_one_picture(
     path = drop_packets(whole, tmp_path / "lost.mp4", {24})
     assert judge(path, whole).marked[rank]
     with pytest.raises(BadVideo) as caught:
-        decode_clip(path, View(1), ranks=[rank])
+        decode_clip(path, PictureView(1), ranks=[rank])
     assert caught.value.reason == "damaged"
 
 
@@ -357,9 +357,11 @@ def test_a_container_that_calls_every_packet_a_key_frame(
     with av.open(str(whole)) as opened:
         packets = [packet for packet in opened.demux(video=0) if packet.size]
     assert all(packet.is_keyframe for packet in packets)
-    numbers = read_numbers(decode_clip(whole, View(8)).pictures)
+    numbers = read_numbers(decode_clip(whole, PictureView(8)).pictures)
     assert numbers == [number * COUNT // 8 for number in range(8)]
-    part = decode_clip(whole, View(2), ranks=[38, 44], indexes=tmp_path / "indexes")
+    part = decode_clip(
+        whole, PictureView(2), ranks=[38, 44], indexes=tmp_path / "indexes"
+    )
     assert read_numbers(part.pictures) == [38, 44]
 
 
@@ -380,7 +382,10 @@ def test_of_packets_falsely_called_key_frames_some_are(
     path = remux(whole, tmp_path / "all.mp4", call_it_a_key_frame)
     for rank in range(9, COUNT - 2, 7):
         ranks = [rank, rank + 1, rank + 2]
-        assert read_numbers(decode_clip(path, View(3), ranks=ranks).pictures) == ranks
+        assert (
+            read_numbers(decode_clip(path, PictureView(3), ranks=ranks).pictures)
+            == ranks
+        )
     damaged = change_packets(path, tmp_path / "damaged.mp4", {23}, flip_bits)
     found = judge(damaged, path)
     assert not (~found.whole & ~found.marked).any()
@@ -402,10 +407,10 @@ def test_of_packets_falsely_called_key_frames_some_are(
 def test_what_a_report_may_be_about(
     out: list[int], keys: set[int], reports: list[int], damage: set[int]
 ) -> None:
-    outcome = Outcome(late=2, out=out, keys=keys, reports=reports)
+    outcome = DecodedRun(late=2, out=out, keys=keys, reports=reports)
     assert outcome.damage == damage
-    assert (outcome.has_reports, Outcome(late=2).has_reports) == (True, False)
-    corrupt = Outcome(late=2, out=out, keys=keys, corrupt={3})
+    assert (outcome.has_reports, DecodedRun(late=2).has_reports) == (True, False)
+    corrupt = DecodedRun(late=2, out=out, keys=keys, corrupt={3})
     assert (corrupt.damage, corrupt.has_reports) == ({3}, True)
 
 
@@ -444,14 +449,14 @@ def test_a_pause_looks_like_a_loss_unless_the_container_says_how_long_pictures_l
     film_path = write_video(
         tmp_path / "pause.mkv", numbers=range(COUNT), ticks=ticks, options=X264
     )
-    clip = decode_clip(film_path, View(COUNT), accept_damaged=True)
+    clip = decode_clip(film_path, PictureView(COUNT), accept_damaged=True)
     assert read_numbers(clip.pictures) == list(range(COUNT))
     (rows,) = np.nonzero(clip.substituted)
     assert set(range(25, 40)) <= set(rows.tolist()) <= set(range(21, 40))
     declared = write_video(
         tmp_path / "pause.mp4", numbers=range(COUNT), ticks=ticks, options=X264
     )
-    clip = decode_clip(declared, View(COUNT))
+    clip = decode_clip(declared, PictureView(COUNT))
     assert read_numbers(clip.pictures) == list(range(COUNT))
     assert not clip.damaged
 

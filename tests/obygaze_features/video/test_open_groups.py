@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.videos import read_number, read_numbers, remux, write_video
 
-from obygaze_features.video import View, decode_clip
+from obygaze_features.video import PictureView, decode_clip
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import NO_PTS
 
@@ -111,7 +111,7 @@ def test_pictures_of_an_open_group_have_their_own_times(
     film = cut(open_groups[codec], tmp_path / f"cut.{container}", 2, start)
     time_of = shown(film)
     indexes = tmp_path / "indexes" if indexed else None
-    part = decode_clip(film, View(4), start_s=1.0, end_s=2.0, indexes=indexes)
+    part = decode_clip(film, PictureView(4), start_s=1.0, end_s=2.0, indexes=indexes)
     numbers = read_numbers(part.pictures)
     assert part.time_s.tolist() == pytest.approx(
         [time_of[n] for n in numbers], abs=1e-3
@@ -119,7 +119,7 @@ def test_pictures_of_an_open_group_have_their_own_times(
     assert numbers[0] == min(
         number for number, time in time_of.items() if time >= 1.0 - 1e-3
     )
-    whole = decode_clip(film, View(len(time_of)), indexes=indexes)
+    whole = decode_clip(film, PictureView(len(time_of)), indexes=indexes)
     assert read_numbers(whole.pictures) == sorted(time_of)
     assert whole.time_s.tolist() == pytest.approx(sorted(time_of.values()), abs=1e-3)
     index = probe(film).index
@@ -161,7 +161,7 @@ def test_what_is_decoded_before_the_first_key_frame_is_damaged(
     indexes = tmp_path / "indexes" if indexed else None
     for take in range(1 + indexed):  # the second time, from the index that was kept
         clip = decode_clip(
-            film, View(info.index.frames), accept_damaged=True, indexes=indexes
+            film, PictureView(info.index.frames), accept_damaged=True, indexes=indexes
         )
         numbers = read_numbers(clip.pictures)
         right = [number for number in numbers if number >= 30]

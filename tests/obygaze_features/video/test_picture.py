@@ -11,7 +11,7 @@ import pytest
 from support.cli import environment
 from support.videos import write_video
 
-from obygaze_features.video import View, decode_clip, picture
+from obygaze_features.video import PictureView, decode_clip, picture
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.picture import PictureConverter
 
@@ -49,5 +49,5 @@ def test_colours_without_a_formula_are_a_reason(tmp_path: Path, matrix: str) -> 
     options = {"preset": "veryfast", "x264-params": f"colormatrix={matrix}"}
     film = write_video(tmp_path / "film.mp4", numbers=range(5), options=options)
     with pytest.raises(BadVideo, match="colours of its pictures") as caught:
-        decode_clip(film, View(2))
+        decode_clip(film, PictureView(2))
     assert caught.value.reason == "colours"

@@ -19,7 +19,7 @@ from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.store import open_store
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import probe
 
 Pixels = npt.NDArray[np.uint8]
@@ -58,7 +58,7 @@ def exif(orientation: int) -> bytes:
 
 
 def decoded(path: Path, count: int = 1) -> Pixels:
-    return decode_clip(path, View(count)).pictures
+    return decode_clip(path, PictureView(count)).pictures
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_png_made_by_hand_is_read_exactly(name: str, tmp_path: Path) -> None:
     # What the name would match, were it a pattern.
     (tmp_path / "x001.png").write_bytes(png(scene(1), 2))
     (tmp_path / "starred.png").write_bytes(png(scene(1), 2))
-    clip = decode_clip(tmp_path / name, View(4))
+    clip = decode_clip(tmp_path / name, PictureView(4))
     assert (clip.total, clip.damaged, clip.mask.all()) == (1, False, True)
     assert clip.index.tolist() == [0] * 4 and clip.time_s.tolist() == [0.0] * 4
     assert [np.array_equal(frame, picture) for frame in clip.pictures] == [True] * 4
@@ -158,7 +158,7 @@ def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
     }
     for name in ("a.png", "a.gif"):
         frames[0].save(tmp_path / name, **more)
-        clip = decode_clip(tmp_path / name, View(6))
+        clip = decode_clip(tmp_path / name, PictureView(6))
         assert clip.total == 3
         assert clip.pictures[:, 0, 0, 0].tolist() == [10, 10, 100, 100, 200, 200]
     frames[0].save(tmp_path / "a.webp", **more)
@@ -175,7 +175,7 @@ def test_of_a_photograph_with_others_behind_it_the_first_is_read(
     Image.fromarray(scene()).save(first)
     Image.fromarray(scene(1)[:20, :20]).save(both)
     both.write_bytes(first.read_bytes() + both.read_bytes())
-    assert decode_clip(both, View(2)).total == 1
+    assert decode_clip(both, PictureView(2)).total == 1
     assert np.array_equal(decoded(both), decoded(first))
 
 

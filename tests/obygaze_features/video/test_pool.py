@@ -28,7 +28,7 @@ from support.videos import read_numbers, write_video
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import (
     OPEN_FILES,
     DecodeJob,
@@ -40,7 +40,7 @@ from obygaze_features.video.pool import (
 )
 from obygaze_features.video.resize import Resize
 
-VIEWS = (View(8), View(4, resize=Resize(48)))
+VIEWS = (PictureView(8), PictureView(4, resize=Resize(48)))
 
 __all__ = ["decode_workers_as_they_are"]
 
@@ -183,7 +183,7 @@ def test_threads_decode_the_same_where_there_are_no_worker_processes(
             data[drawn.randrange(len(data) // 4, len(data))] ^= 1 << drawn.randrange(8)
         paths.append(tmp_path / f"damaged-{number}.mp4")
         paths[-1].write_bytes(data)
-    views = (View(8, resize=Resize(48)), View(3))
+    views = (PictureView(8, resize=Resize(48)), PictureView(3))
     jobs = []
     for path in paths:
         start_s = drawn.uniform(0, 1.5)
@@ -206,7 +206,9 @@ def test_threads_decode_the_same_where_there_are_no_worker_processes(
 
 
 def test_every_job_is_yielded_once_in_order(films: list[Path]) -> None:
-    jobs = [DecodeJob(films[n % 4], (View(2),), start_s=n / 100) for n in range(20)]
+    jobs = [
+        DecodeJob(films[n % 4], (PictureView(2),), start_s=n / 100) for n in range(20)
+    ]
     with DecodePool(2) as pool:
         done = [result.job for result in results_of(pool, jobs)]
     assert done == jobs
@@ -218,7 +220,7 @@ def test_no_more_than_asked_is_decoded_ahead(films: list[Path]) -> None:
     def jobs() -> Iterator[DecodeJob]:
         for n in range(12):
             handed_out.append(n)
-            yield DecodeJob(films[0], (View(1),))
+            yield DecodeJob(films[0], (PictureView(1),))
 
     with DecodePool(1) as pool:
         for taken, _ in enumerate(results_of(pool, jobs(), ahead=3), start=1):
@@ -255,7 +257,7 @@ def test_a_crash_costs_one_clip(
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = worker_ids(pool)
         future = submit_to_a_still_worker(
-            pool, sent, pid, DecodeJob(slow_film, (View(32),))
+            pool, sent, pid, DecodeJob(slow_film, (PictureView(32),))
         )
         os.kill(pid, signal.SIGSEGV)
         os.kill(pid, signal.SIGCONT)
@@ -277,7 +279,7 @@ def test_a_worker_killed_from_outside_costs_nothing(
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = worker_ids(pool)
         future = submit_to_a_still_worker(
-            pool, sent, pid, DecodeJob(slow_film, (View(32),))
+            pool, sent, pid, DecodeJob(slow_film, (PictureView(32),))
         )
         os.kill(pid, signal.SIGKILL)
         assert future.result().error is None
@@ -315,7 +317,9 @@ def test_who_is_killed_twice_is_given_up(
 
 def test_handing_in_never_waits(slow_film: Path) -> None:
     with DecodePool(1) as pool:
-        futures = [pool.submit(DecodeJob(slow_film, (View(32),))) for _ in range(5)]
+        futures = [
+            pool.submit(DecodeJob(slow_film, (PictureView(32),))) for _ in range(5)
+        ]
         assert not any(future.done() for future in futures[1:])
 
 
@@ -331,7 +335,9 @@ def test_what_nobody_waits_for_is_not_decoded(
         return as_it_was(worker, job, *more)
 
     monkeypatch.setattr(_Worker, "decode", noted)
-    jobs = [DecodeJob(film, (View(32),)) for film in (films[0], *[slow_film] * 6)]
+    jobs = [
+        DecodeJob(film, (PictureView(32),)) for film in (films[0], *[slow_film] * 6)
+    ]
     with DecodePool(1) as pool:
         results = results_of(pool, jobs, ahead=7)
         assert next(results).error is None
@@ -345,8 +351,8 @@ def test_what_nobody_waits_for_is_not_decoded(
 SUSPENDED = """
 import signal, sys
 from obygaze_features.video.pool import DecodeJob, DecodePool
-from obygaze_features.video.decoded_clip import View
-job = DecodeJob(sys.argv[1], (View(1),))
+from obygaze_features.video.decoded_clip import PictureView
+job = DecodeJob(sys.argv[1], (PictureView(1),))
 pool = DecodePool(1, timeout_s=float(sys.argv[2]))
 print(pool.submit(job).result().error, pool._workers[0].process.pid, flush=True)
 sys.stdin.readline()
@@ -461,7 +467,7 @@ def test_a_clip_that_is_too_slow(films: list[Path], slow_film: Path) -> None:
         (pid,) = worker_ids(pool)
         # No time at all: a machine that is slow to wait must not let the worker finish first.
         with time_limit(pool, 0.0):
-            error = pool.submit(DecodeJob(slow_film, (View(32),))).result().error
+            error = pool.submit(DecodeJob(slow_film, (PictureView(32),))).result().error
         assert error is not None and error.reason == "timeout"
         assert pool.submit(DecodeJob(films[1], VIEWS)).result().error is None
     assert is_gone(pid)
@@ -479,7 +485,7 @@ def test_workers_outlive_signals_meant_for_the_run(films: list[Path]) -> None:
 
 def test_closing_leaves_no_worker(films: list[Path], slow_film: Path) -> None:
     pool = DecodePool(2)
-    futures = [pool.submit(DecodeJob(slow_film, (View(32),))) for _ in range(4)]
+    futures = [pool.submit(DecodeJob(slow_film, (PictureView(32),))) for _ in range(4)]
     until = time.monotonic() + 30
     while len(worker_ids(pool)) < 2 and time.monotonic() < until:
         time.sleep(0.01)
@@ -500,9 +506,9 @@ def test_closing_leaves_no_worker(films: list[Path], slow_film: Path) -> None:
 RUN = """
 import sys, time
 from obygaze_features.video.pool import DecodeJob, DecodePool
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 pool = DecodePool(2)
-jobs = [pool.submit(DecodeJob(sys.argv[1], (View(32),))) for _ in range(2)]
+jobs = [pool.submit(DecodeJob(sys.argv[1], (PictureView(32),))) for _ in range(2)]
 while len(pool._workers) < 2:
     time.sleep(0.01)
 time.sleep(0.3)
@@ -533,9 +539,9 @@ def test_workers_end_with_the_process_of_the_pool(
 
 def test_pictures_stay_when_the_pool_is_gone(films: list[Path]) -> None:
     with DecodePool(1) as pool:
-        result = pool.submit(DecodeJob(films[2], (View(60),))).result()
+        result = pool.submit(DecodeJob(films[2], (PictureView(60),))).result()
     assert result.clips is not None
-    assert read_numbers(result.clips[View(60)].pictures) == list(range(200, 260))
+    assert read_numbers(result.clips[PictureView(60)].pictures) == list(range(200, 260))
 
 
 def test_memory_of_clips_is_given_back(films: list[Path]) -> None:
@@ -559,7 +565,7 @@ def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:
         for number in range(20):
             path = films[number % 4]
             # Of different sizes, also larger ones than before.
-            view = View(1 + number % 7)
+            view = PictureView(1 + number % 7)
             (clip,) = pool.submit(DecodeJob(path, (view,))).result().clips.values()
             assert np.array_equal(clip.pictures, decode_clip(path, view).pictures)
             del clip
@@ -598,9 +604,9 @@ def test_jobs_from_several_threads(films: list[Path]) -> None:
     with DecodePool(2) as pool:
 
         def work(film: Path) -> None:
-            clips = pool.submit(DecodeJob(film, (View(1),))).result().clips
+            clips = pool.submit(DecodeJob(film, (PictureView(1),))).result().clips
             assert clips is not None
-            found.extend(read_numbers(clips[View(1)].pictures))
+            found.extend(read_numbers(clips[PictureView(1)].pictures))
 
         threads = [threading.Thread(target=work, args=(film,)) for film in films]
         for thread in threads:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.damage import lost_in_time
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.index import (
     NO_PTS,
     FrameIndex,
@@ -25,7 +25,7 @@ from obygaze_features.video.index import (
     sample_indices,
     span_of,
 )
-from obygaze_features.video.packets import Film
+from obygaze_features.video.packets import IndexedFilm
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
@@ -253,12 +253,12 @@ def test_runs_hold_every_position_once(
 def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
     for count in (0, -1):
         with pytest.raises(FixUsage, match="count must be at least 1"):
-            View(count)
+            PictureView(count)
     with pytest.raises(FixUsage, match="unknown sampling 'keyframe'"):
-        View(4, "keyframe")  # type: ignore[arg-type]
+        PictureView(4, "keyframe")  # type: ignore[arg-type]
     for ranks in ([-1], [3, -2], []):
         with pytest.raises(FixUsage, match="ranks must be numbers of pictures from 0"):
-            decode_clip("film.mkv", View(4), ranks=ranks)
+            decode_clip("film.mkv", PictureView(4), ranks=ranks)
 
 
 def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
@@ -288,15 +288,15 @@ def test_a_part_of_a_broken_file_is_incomplete_where_pictures_are_missing(
 ) -> None:
     times = [i / 25 for i in range(100) if i not in (40, 41, 42)]
     index = index_of(times, keys=[0])
-    film = Film(index, True, declared_s=9.0, offset=np.arange(97))
+    film = IndexedFilm(index, True, declared_s=9.0, offset=np.arange(97))
     assert film.is_incomplete(index, span, from_s, until_s) is is_incomplete
-    whole = Film(index, False, declared_s=9.0, offset=np.arange(97))
+    whole = IndexedFilm(index, False, declared_s=9.0, offset=np.arange(97))
     assert not whole.is_incomplete(index, span, from_s, until_s)
 
 
 def test_uneven_times_are_not_gaps() -> None:
     uneven = index_of([0.0, 0.1, 0.3, 0.35, 1.2, 1.3], keys=[0])
-    film = Film(uneven, True, declared_s=1.4, offset=np.arange(6))
+    film = IndexedFilm(uneven, True, declared_s=1.4, offset=np.arange(6))
     assert not film.is_incomplete(uneven, (0, 6), None, None)
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.videos import numbered, read_numbers, write_video
 
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import open_film, probe
 from obygaze_features.video.packets import _is_hidden
 from obygaze_features.video.source import VideoSource
@@ -76,7 +76,7 @@ def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:
                 out.mux(stream.encode(frame))
         for stream in streams:
             out.mux(stream.encode())
-    assert read_numbers(decode_clip(path, View(4)).pictures) == [0, 5, 10, 15]
+    assert read_numbers(decode_clip(path, PictureView(4)).pictures) == [0, 5, 10, 15]
 
 
 def test_a_cover_is_not_the_film(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_no_picture_needs_is_left_out_and_the_rest_decoded_once(
     assert is_unused.sum() > 30
     wanted = [0, 37, 38, 60]
     monkeypatch.setattr(VideoSource, "_decode", counted)
-    clip = decode_clip(path, View(4), ranks=wanted)
+    clip = decode_clip(path, PictureView(4), ranks=wanted)
     assert read_numbers(clip.pictures) == wanted
     assert len(set(sent)) == len(sent)
     last = max(index.order[wanted])

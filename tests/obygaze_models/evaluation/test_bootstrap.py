@@ -20,7 +20,7 @@ from obygaze_models.evaluation.bootstrap import (
     reuse_inflation,
     share_variance,
 )
-from obygaze_models.evaluation.metrics import evaluate, replicate
+from obygaze_models.evaluation.metrics import RANKING_METRICS, evaluate, replicate
 from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
@@ -552,9 +552,11 @@ def test_a_nearly_perfect_value_is_no_surer_than_so_many_clips(
     value = n_right / n
     narrow = Interval(value - 1e-3, value)
     # AP is a mean over positive clips, AUC over those of the rarer class: here the same ones.
-    assert bootstrap.clips_behind("ap", y) == bootstrap.clips_behind("auc", y) == n
-    assert bootstrap.clips_behind("ap", ~y) == 3 * n
-    assert bootstrap.clips_behind("auc", ~y) == n
+    ap = RANKING_METRICS["ap"]
+    auc = RANKING_METRICS["auc"]
+    assert ap.n_behind(y) == auc.n_behind(y) == n
+    assert ap.n_behind(~y) == 3 * n
+    assert auc.n_behind(~y) == n
     found = bootstrap.not_narrower_than_clips(narrow, value, n)
     wilson = stats.binomtest(n_right, n).proportion_ci(0.95, method="wilson")
     assert found.low == pytest.approx(wilson.low)

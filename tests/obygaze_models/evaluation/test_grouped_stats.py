@@ -10,12 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from obygaze_models.evaluation.metrics import (
-    METRICS,
-    GroupedStats,
-    mean_over_folds,
-    replicate,
-)
+from obygaze_models.evaluation.grouped_stats import GroupedStats, mean_over_folds
+from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.runner.scores import expected_random
 
@@ -43,7 +39,8 @@ def test_every_metric_under_weights_of_films(
 ) -> None:
     predictions, codes = drawn(n, n_units, seed, ties=ties)
     weights = np.random.default_rng(seed).integers(0, 3, (5, n_units)).astype(float)
-    ours = GroupedStats(predictions, codes).metrics(weights, NAMES)
+    drawn_films = GroupedStats(predictions, codes).under(weights)
+    ours = {name: METRICS[name].function(drawn_films) for name in NAMES}
     theirs = replicate(predictions, weights[:, codes], NAMES)
     for name in NAMES:
         np.testing.assert_allclose(ours[name], theirs[name], atol=1e-12, err_msg=name)
@@ -54,7 +51,8 @@ def test_a_film_that_is_drawn_twice_counts_twice_in_a_mean_over_films() -> None:
     right = GroupedStats(Predictions.of([1, 0], [0.9, 0.1]), np.array([0, 0]))
     wrong = GroupedStats(Predictions.of([1, 0], [0.1, 0.9]), np.array([1, 1]))
     weights = np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 1.0]])
-    found = mean_over_folds([right, wrong], ["accuracy"], weights)["accuracy"]
+    folds = [right.under(weights), wrong.under(weights)]
+    found = mean_over_folds(folds, METRICS["accuracy"].function)
     assert found.tolist() == pytest.approx([0.5, 2 / 3, 0.0])
 
 

@@ -12,7 +12,8 @@ from support.ties import ap_by_brute_force, ap_by_places, ap_of_drawn_clips
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
-from obygaze_models.evaluation.metrics import METRICS, GroupedStats, evaluate
+from obygaze_models.evaluation.grouped_stats import GroupedStats
+from obygaze_models.evaluation.metrics import METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.runner.scores import expected_random
 
@@ -97,7 +98,7 @@ def test_a_weight_is_a_repetition(
         times[0] = 1
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
     # A clip that is drawn twice has one place in an order, two clips have two.
-    names = (*metrics.DECISION_METRICS, "auc", "brier")
+    names = [name for name in METRICS if name != "ap"]
     weighted = evaluate(Predictions.of(y, score / 4), names, weights=times)
     assert weighted == pytest.approx(evaluate(thick, names), nan_ok=True)
 
@@ -121,8 +122,9 @@ def test_ties_are_broken_in_every_order(
     assert evaluate(predictions, ["ap"], weights)["ap"] == pytest.approx(expected)
     by_film = GroupedStats(predictions, np.zeros(8, dtype=np.intp))
     one_film = np.array([[float(weight)]])
-    assert by_film.metrics(one_film, ["ap"])["ap"][0] == pytest.approx(expected)
-    assert by_film.within_units(["ap"])["ap"][0] == pytest.approx(expected)
+    drawn_film = by_film.under(one_film)
+    assert drawn_film.average_precision[0] == pytest.approx(expected)
+    assert by_film.alone.average_precision[0] == pytest.approx(expected)
 
 
 def test_average_precision_of_weighted_clips_without_ties_is_that_of_sklearn() -> None:
@@ -171,7 +173,7 @@ def test_a_constant_has_the_average_precision_of_a_random_order_in_every_draw() 
     y = rng.random(42) < 0.4
     weights = rng.integers(0, 3, (20, 6)).astype(float)
     constant = GroupedStats(Predictions.of(y, np.full(42, 0.3)), codes)
-    ours = constant.metrics(weights, ["ap"])["ap"]
+    ours = constant.under(weights).average_precision
     at_random = expected_random(y, codes, 6, 0.5)(weights)["ap"]
     np.testing.assert_allclose(ours, at_random, atol=1e-12)
 

@@ -10,7 +10,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from support.leaks import count_leak
 
-from obygaze_models.evaluation.metrics import GroupedStats, auc_within, evaluate
+from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
+from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import Prevalence
 from obygaze_models.runner.scores import Cell, ScoredFold
@@ -38,7 +39,7 @@ def within(
         for number, rows in enumerate(parts)
     ]
     weights = np.ones((1, len(parts))) if weights is None else weights
-    return float(auc_within(folds, weights)[0])
+    return float(auc_over_folds([fold.under(weights) for fold in folds])[0])
 
 
 def test_one_model_is_plain_auc() -> None:

@@ -12,7 +12,7 @@ from support.published import SplitFile, split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import grouped_folds
 from obygaze_models.evaluation.bootstrap import estimate
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import evaluate, random_ap
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import (
     BASELINES,
@@ -25,7 +25,6 @@ from obygaze_models.models.baselines import (
     oracle,
 )
 from obygaze_models.models.common import FixTraining
-from obygaze_models.runner.scores import random_ap
 
 
 @pytest.mark.parametrize("name", BASELINES)

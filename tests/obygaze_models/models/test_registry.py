@@ -45,7 +45,7 @@ def test_every_kind_has_a_class_and_every_default_keeps_its_rule() -> None:
     assert {name: kind.head for name, kind in KINDS.items() if kind.head} == HEADS
     for name, kind in KINDS.items():
         for setting, value in default_settings(name).items():
-            assert find_kind(name).settings[setting].rule(value) is None
+            assert find_kind(name).settings[setting].problem(value) is None
         assert {kind.estimator, kind.head} - {""} <= set(CLASSES)
 
 
@@ -143,7 +143,7 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
         (
             "mlp",
             {"hidden": []},
-            r"hidden must be a list of at least 1 values, got \[\]",
+            r"hidden must be a list of whole numbers, at least 1, got \[\]",
         ),
         (
             "pcbm-lr",

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.concepts import cross_fit_parts
 from obygaze_models.runner.concept_vectors import (
     TOLERANCES,
     _best_of_folds,
     _best_tolerances,
-    _cross_fit_parts,
     _without_each_fold,
     findable,
 )
@@ -22,7 +22,8 @@ FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
 
 def cross_folds(rows: list[int], n_folds: int, *, grouped: bool) -> list[list[int]]:
-    parts = _cross_fit_parts(np.array(rows), FILMS, n_folds, grouped, 3)
+    films = FILMS if grouped else None
+    parts = cross_fit_parts(np.array(rows), films, n_folds, 3)
     return [part.tolist() for part in parts]
 
 
@@ -46,16 +47,15 @@ class Known:
     """Examples whose margins are known: those of a tolerance for the clips of a fold."""
 
     names = ("Body", "Look")
+    machines = SimpleNamespace(X=np.arange(6))
     targets = np.array([[1, 1], [0, 0], [-1, 1], [1, 0], [1, 1], [0, 0]])
 
     def __init__(self, margins: dict[Any, list[list[float]]]) -> None:
         self.by_tolerance = margins
 
     def find(self, rows: np.ndarray, tolerance: Any) -> Any:
-        return SimpleNamespace(rows=rows.tolist(), tolerance=tolerance)
-
-    def margins(self, bank: Any, rows: np.ndarray) -> np.ndarray:
-        return np.array(self.by_tolerance[bank.tolerance])[rows]
+        margins = np.array(self.by_tolerance[tolerance])
+        return SimpleNamespace(rows=rows.tolist(), margins=lambda X: margins[X])
 
 
 ROWS = np.arange(6)

@@ -14,8 +14,8 @@ from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_models.evaluation import logistic
+from obygaze_models.evaluation.grouped_stats import GroupedStats
 from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols import schedule

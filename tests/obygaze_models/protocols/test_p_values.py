@@ -18,13 +18,12 @@ from support.tables import baselines, differences, models
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.evaluation.bootstrap import (
     Interval,
-    clips_behind,
     draw_weights,
     estimate,
     interval_of,
     not_narrower_than_clips,
 )
-from obygaze_models.evaluation.metrics import replicate
+from obygaze_models.evaluation.metrics import RANKING_METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.results import as_sure_as
@@ -124,7 +123,7 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     )
     value = cell.value("auc")
     y = np.array([row["y"] for row in rows[: len(ids)]], dtype=np.bool_)
-    expected = not_narrower_than_clips(found, value, clips_behind("auc", y))
+    expected = not_narrower_than_clips(found, value, RANKING_METRICS["auc"].n_behind(y))
     assert cell.ends("auc") == pytest.approx((expected.low, expected.high))
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.folds import SplitReport
-from obygaze_models.models.registry import default_settings
+from obygaze_models.models.registry import default_settings, find_kind
 from obygaze_models.protocols.kinds import (
     KINDS,
     candidates,
     for_task,
-    setting_rules,
+    setting_problem,
 )
 from obygaze_models.protocols.reading import (
     load_protocol,
@@ -142,10 +142,7 @@ class TestShipped:
 
 class TestRefused:
     def test_every_violation_at_once_with_its_line(self) -> None:
-        text = (
-            MINIMAL
-            + '\n[splits]\nkid = "kfold"\nscheme = "obygaze12-cod"\n\n[fit]\nseeds = 0\n'
-        )
+        text = MINIMAL + '\n[splits]\nkid = "kfold"\nfolds = -1\n\n[fit]\nseeds = 0\n'
         found = violations(text)
         assert [line.split(": ")[0] for line in found] == [
             "own.toml:10",
@@ -153,13 +150,18 @@ class TestRefused:
             "own.toml:14",
         ]
         assert "unknown key 'kid' (did you mean 'kind'?)" in found[0]
-        assert "must be none, or the name of a function" in found[1]
-        assert "at least 1, at most 1000, got 0" in found[2]
+        assert "must be a whole number at least 0, got -1" in found[1]
+        assert "must be a whole number at least 1, got 0" in found[2]
 
     @pytest.mark.parametrize(
         ("more", "said"),
         [
             ('[tasks.X]\npositive = "open(level)"', "expected a column or a value"),
+            (
+                '[splits]\nscheme = "obygaze12-cod"',
+                "unknown scheme 'obygaze12-cod'; known: none, FILE.py:NAME",
+            ),
+            ('[grid]\ntrain = ["EN_S", "EN_S"]', "must not list a value twice"),
             ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
             (
                 '[tasks.X]\ntitle = "nobody"',
@@ -179,7 +181,7 @@ class TestRefused:
             ('[models.m]\nkind = "mlp"\ndropout = 2.0', "at most 0.99"),
             (
                 '[models.m]\nkind = "pcbm-dt"\ntolerance = "iner"',
-                "must be one of published, inner",
+                "or one of published, inner, folds, got 'iner'",
             ),
             ('[grid]\ntrain = ["EN_s"]', "did you mean 'EN_S'?"),
             ('[grid]\nmodels = ["nb"]', "unknown model 'nb'"),
@@ -295,17 +297,20 @@ class TestSettings:
         settings = {"C": {"by_task": {"EN_S": 0.1, "other": 5.0}}, "penalty": "l1"}
         tasks = ("EN_S", "HN_S")
         assert [for_task("pcbm-lr", settings, t)["C"] for t in tasks] == [0.1, 5.0]
-        rule = setting_rules("pcbm-lr")["C"]
-        assert rule(settings["C"]) is None
-        assert rule({"grid": [1.0, settings["C"]]}) is None
-        wrong = {"EN_S": -1.0, "other": 5.0}
-        assert "for the task 'EN_S' must be a number" in str(rule({"by_task": wrong}))
-        assert "with one for 'other'" in str(rule({"by_task": {"EN_S": 0.1}}))
+        setting = find_kind("pcbm-lr").settings["C"]
+        assert setting_problem(setting, settings["C"]) is None
+        assert setting_problem(setting, {"grid": [1.0, settings["C"]]}) is None
+        wrong = {"by_task": {"EN_S": -1.0, "other": 5.0}}
+        problem = str(setting_problem(setting, wrong))
+        assert "for the task 'EN_S' must be a number" in problem
+        problem = str(setting_problem(setting, {"by_task": {"EN_S": 0.1}}))
+        assert "with one for 'other'" in problem
 
     def test_every_default_keeps_its_own_rule(self) -> None:
         for kind in KINDS:
             for name, value in default_settings(kind).items():
-                assert setting_rules(kind)[name](value) is None, f"{kind}.{name}"
+                setting = find_kind(kind).settings[name]
+                assert setting_problem(setting, value) is None, f"{kind}.{name}"
 
 
 def test_shipped_files_are_plain_toml() -> None:

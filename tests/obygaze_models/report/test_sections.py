@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -259,9 +258,10 @@ def tree_rows(depth: int) -> list[dict[str, Any]]:
 def test_a_tree_asks_at_each_inner_node_and_is_cut_at_four_questions() -> None:
     figure = figure_of_tree("pcbm-dt (x), EN_S", tree_rows(2))
     assert figure.title == "Decision tree of pcbm-dt (x), EN_S, 100 clips, 50 positive"
-    assert figure.file.count("?</text>") == 2
-    assert figure.file.count('class="box"') == 5
-    cut = figure_of_tree("x", tree_rows(6)).file
+    assert figure.markup(1).count("?</text>") == 2
+    # Each box is paper below a shade.
+    assert figure.markup(1).count("fill: var(--paper)") == 5 + 1
+    cut = figure_of_tree("x", tree_rows(6)).markup(1)
     assert cut.count("?</text>") == 4
     assert "50 % of 96 …" in cut
     assert "concept 4" not in cut
@@ -289,7 +289,7 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
     ]
     figure = figure_of_success("ridge", rows, "all films")
     assert figure is not None
-    dots = figure.file.count("<circle") - 2  # of the legend
+    dots = figure.markup(1).count("<title>")
     assert dots == 2, "a dot beyond the axis is in the table alone"
     run = made_run(tmp_path / "run", [RIDGE], tables={"success.csv": rows})
     (table,) = sections_by_key(run)["success"].tables
@@ -362,7 +362,7 @@ def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
         "F1 binary side by side, cav",
         "AP side by side, cav",
     ]
-    drawn = figures[1].file
+    drawn = figures[1].markup(1)
     assert drawn.count("against EN, and HN") == 2
     assert drawn.index(">Look<") < drawn.index(">Body<")
 
@@ -410,9 +410,9 @@ def test_very_many_films_are_points_without_names(tmp_path: Path) -> None:
     cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
     made = made_run(tmp_path / "run", [cell])
     figure = figure_of_pair(ReportRun.of(made), ("EN_S", "EN_S"))
-    assert "film0007" not in figure.file
-    (points,) = [line for line in figure.file.splitlines() if line.startswith("<path")]
-    assert points.count("z") == 210
+    assert "film0007" not in figure.markup(1)
+    assert figure.markup(1).count("<title>") == 1, "of the value over all films"
+    assert figure.markup(1).count("<use") == 210 + 1 + 3, "and three of the legend"
     keys = [table.key for table in sections_by_key(made)["results"].tables]
     assert keys == ["summary"]
 
@@ -451,10 +451,14 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=changes)
     figure, _ = figures_of_tasks(ReportRun.of(run))
     assert figure.title == "Brier side by side, cav"
-    assert figure.markup.count(f"{FILMS[1]}: .10, guess .30") == 1
-    dots = re.findall(r'<circle[^>]* class="([^"]*)"', figure.markup)
-    assert Counter(dots)["film model"] == 7 + 1  # and one in the legend
-    assert Counter(dots)["open"] == 1 + 1
+    assert figure.markup(1).count(f"{FILMS[1]}: .10, guess .30") == 1
+    n_dots = {}
+    for style, dots in re.findall(
+        r'(?s)style="([^"]*)">(\s*<use.*?)</g>', figure.markup(1)
+    ):
+        kind = "open" if "fill-opacity: 0;" in style else "filled"
+        n_dots[kind] = n_dots.get(kind, 0) + dots.count("<title>film")
+    assert n_dots == {"open": 1, "filled": 7}
 
 
 def test_a_question_without_an_answer_has_no_heading(tmp_path: Path) -> None:
@@ -508,7 +512,7 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     beside = next(table for table in page.tables if table.key == "summary")
     assert sum(isinstance(row, Heading) for row in beside.rows) == 2
     (figure,) = [figure_of_pair(ReportRun.of(run), ("EN_S", "EN_S"))]
-    assert figure.markup.count(f"{n_clips} clips") == 3
+    assert figure.markup(1).count(f"{n_clips} clips") == 3
     # Models of the same clips need no such words.
     alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
     assert "Models of a row" not in result_text(alike)
@@ -523,4 +527,4 @@ def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
         cells.append(replace(GUESS, train=train))
     run = ReportRun.of(made_run(tmp_path / "run", cells))
     (figure,) = figures_of_tasks(run)
-    assert "without video, trained on EN_S" in figure.markup
+    assert "without video, trained on EN_S" in figure.markup(1)

@@ -1,16 +1,12 @@
-"""A table as text, CSV and LaTeX, and drawings as SVG."""
+"""A table as text, CSV and LaTeX."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from xml.etree import ElementTree
-
-import pytest
 
 from obygaze_models.report.page import render
-from obygaze_models.report.svg import Axis, Drawing
 from obygaze_models.report.tables import (
     Heading,
     Number,
@@ -94,35 +90,3 @@ def test_names_of_files_are_plain() -> None:
 def test_rows_before_a_heading_have_none_and_a_heading_without_rows_is_kept() -> None:
     table = ResultTable("x", "x", ("a",), (("1",), Heading("h"), ("2",), Heading("i")))
     assert list(table.blocks()) == [("", [("1",)]), ("h", [("2",)]), ("i", [])]
-
-
-def test_an_axis_places_values_between_its_ends() -> None:
-    axis = Axis(0.0, 1.0, left=100, right=300)
-    assert [axis.x(value) for value in (0.0, 0.25, 1.0)] == [100, 150, 300]
-    assert (axis.x(-5), axis.x(7)) == (100, 300)
-    assert axis.ticks == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    wide = Axis.around([-0.5, 1.5, math.nan])
-    assert wide.low < -0.5 and wide.high > 1.5
-    assert len(Axis(-100, 100).ticks) <= 9
-    # Values of a metric of one's own, and of a run that was edited.
-    assert Axis.around([0.0, 70_000.0]).ticks[:3] == [0, 10_000, 20_000]
-    assert len(Axis.around([1e300]).ticks) <= 9
-
-
-def test_a_drawing_is_one_file_with_its_colours_and_an_element_without() -> None:
-    drawing = Drawing()
-    drawing.label(10, "a name that is much too long for one line of a label")
-    drawing.dot(1, 2, 3, "model", "a <b> & c")
-    drawing.bars([(0, 0, 1, 2), (1, 0, 1, 2)], "EN")
-    root = ElementTree.fromstring(drawing.file("title <i>"))
-    assert root.attrib["aria-label"] == "title <i>"
-    namespace = "{http://www.w3.org/2000/svg}"
-    titles = [element.text for element in root.iter(f"{namespace}title")]
-    assert titles == ["a <b> & c"]
-    labels = [element.text for element in root.iter(f"{namespace}text")]
-    assert len(labels) == 2 and str(labels[1]).endswith("…")
-    (path,) = root.iter(f"{namespace}path")
-    assert path.attrib["d"].count("z") == 2
-    (style,) = root.iter(f"{namespace}style")
-    assert "#2f5d8a" in str(style.text) and "var(" not in str(style.text)
-    assert "<style>" not in drawing.markup("title")

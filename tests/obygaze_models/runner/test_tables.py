@@ -22,7 +22,6 @@ from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import (
     Interval,
-    clips_behind,
     not_narrower_than_clips,
 )
 from obygaze_models.evaluation.leakage import Leak
@@ -341,7 +340,8 @@ def test_a_bound_of_ap_counts_positive_clips() -> None:
     assert by_negatives.low < 0.75
     assert not_narrower_than_clips(interval, 0.9, 10) == interval
     y = np.arange(100) > 0
-    assert (clips_behind("ap", y), clips_behind("auc", y)) == (99, 1)
+    assert RANKING_METRICS["ap"].n_behind(y) == 99
+    assert RANKING_METRICS["auc"].n_behind(y) == 1
 
 
 def leak() -> Leak:

@@ -35,8 +35,8 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, InstallExt
 from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.frames import FrameProbe, StoreRows
-from obygaze_models.models.kept import pack
 from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.models.own import pack
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -124,7 +124,7 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_models.models.kept import unpack
+from obygaze_models.models.own import unpack
 
 try:
     unpack(np.frombuffer(Path(sys.argv[1]).read_bytes(), dtype=np.uint8))
@@ -183,7 +183,7 @@ def test_a_function_that_runs_code_is_never_called(
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(*rows)
     pipeline.steps.insert(0, ("harm", harmful))
     (tmp_path / "precious").mkdir()
-    from obygaze_models.models.kept import unpack
+    from obygaze_models.models.own import unpack
 
     packed = pack(pipeline)
     untrusting(monkeypatch)

@@ -51,7 +51,7 @@ function addClips() {
 }
 
 const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
-const ownText = (clip) => clip.own.map(([name, value]) => `${name}: ${value}`).join("; ");
+const ownText = (clip) => Object.entries(clip.own).map(([name, value]) => `${name}: ${value}`).join("; ");
 const similarity = (cosine) => `similarity ${cosine.toFixed(3)} (cosine)`;
 
 function levelMark(level) {

@@ -26,7 +26,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store import open_store
 from obygaze_features.store.recipe import space_of_array
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import PictureView
 
 pytest.importorskip("transformers")
 
@@ -74,7 +74,7 @@ def test_maps_are_those_of_the_model_on_the_same_frames(
     assert maps.recipe.to_json()[MAPS]["method"] == "grad-cam"
     backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
     video = place / "videos" / "tt0" / "tt0-002.mp4"
-    frames = decode_clip(video, View(3, "even", backbone.resize)).pictures
+    frames = decode_clip(video, PictureView(3, "even", backbone.resize)).pictures
     directions = np.stack([(a + b) / 2, c])
     expected = grad_cam(backbone, backbone.normalise(frames)[None], directions)[0]
     found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]

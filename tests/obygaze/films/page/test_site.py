@@ -486,8 +486,10 @@ def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
     manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
     page = Site(Workspace(tmp_path), manifest)
     overview = page.overview()
-    assert overview["clips"][0]["own"] == [["mood", "tense"]]
-    assert page.clip("lake-1")["own"] == [["mood", "tense"]]
+    assert overview["clips"][0]["own"] == {"mood": "tense"}
+    assert page.clip("lake-1")["own"] == {"mood": "tense"}
+    blind = replace(page, blind=True, manifest=site(tmp_path, [clip]).manifest)
+    assert blind.clip("lake-1")["own"] == {}
     # Rows of annotators are not counted as clips.
     assert overview["rows"] == "rows"
     assert site(tmp_path, [clip]).overview()["rows"] == "clips"

@@ -174,9 +174,10 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{table}:2: column 'verdict': unknown level 'yes', expected EN, HN, NS, S",
         f"{table}:2: column 'tags': unknown concept 'sun'",
-        f"{table}:2: column 'group': 'x' is not a whole number",
-        f"{table}:3: column 'shot': 'a1' is already on line 2",
+        f"{table}:3: column 'shot': 'a1' is already on line 2; if rows are of several annotators,"
+        " --map annotator=COLUMN",
         f"{table}:4: column 'shot': is empty, and each row needs one",
+        f"{table}:2: column 'group': 'x' is not a whole number",
     )
     assert "--write-mapping" in (caught.value.hint or "")
 
@@ -200,7 +201,7 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
         f"{table}:1: column 'movie_id': required column is missing",
     )
     columns = "shot, verdict, tags, group, start_s, end_s, remark"
-    assert "--map TARGET=COLUMN" in (caught.value.hint or "")
+    assert "--map movie_id=COLUMN" in (caught.value.hint or "")
     assert (caught.value.hint or "").endswith(f"the columns of the table: {columns}")
 
 
@@ -236,7 +237,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
         (
             ";0:01:10;",
             ";1:10;",
-            '\'1:10\' may be minutes or hours: times = "m:ss" or times = "h:mm" in a',
+            "'1:10' may be minutes or hours: --map times=m:ss or --map times=h:mm",
         ),
         (
             "Amélie 2",
@@ -392,8 +393,10 @@ def test_clips_numbered_in_each_film_are_not_one_clip_of_two_annotators(
     table.write_text(NUMBERED)
     with pytest.raises(FixInput) as caught:
         read(table)
-    what = "the clip '1' is in the film 'a' too; --id '{movie_id}-{clip_id}' makes unique ids"
-    assert f"{table}:4: column 'clip_id': {what}" in caught.value.details
+    what = (
+        "'1' is a clip of 'a' and of 'b'; --id '{movie_id}-{clip_id}' makes unique ids"
+    )
+    assert caught.value.details == (f"{table}:4: column 'clip_id': {what}",)
 
 
 def test_names_without_ascii_letters_become_ids(tmp_path: Path) -> None:
@@ -494,7 +497,7 @@ def test_columns_of_clips_and_films_that_are_swapped_are_repeated_ids(
     (tmp_path / "t.csv").write_text(SHOTS)
     with pytest.raises(FixInput) as caught:
         read(tmp_path / "t.csv", {"clip_id": "title", "movie_id": "shot"})
-    problem = "the clip 'Marnie' is in the film 'Marnie_00' too"
+    problem = "'Marnie' is a clip of 'Marnie_00' and of"
     assert problem in caught.value.details[0]
     right = read(tmp_path / "t.csv", {"clip_id": "shot", "movie_id": "title"})
     assert right.manifest.films == ("Juno", "Marnie")

@@ -95,7 +95,7 @@ def test_repeated_clip_numbers_are_told_how_to_become_ids(tmp_path: Path) -> Non
     mapped = ("--map", "movie_id=film", "--map", "clip_id=n")
     lines = imported(tmp_path, RESTARTED.encode(), *mapped)
     assert lines[0].endswith(
-        "the clip '1' is in the film 'lake' too; --id '{film}-{n}' makes unique ids"
+        "'1' is a clip of 'lake' and of 'alba'; --id '{film}-{n}' makes unique ids"
     )
 
 
@@ -127,7 +127,7 @@ def test_forms_and_cells_that_make_no_id_are_refused(
         (
             "start_s,end_s",
             "1:10,1:20",
-            "may be minutes or hours: times =",
+            "may be minutes or hours: --map times=",
         ),
         ("start_s,end_s", "soon,later", "'soon' is not a time"),
         ("level", "S,,", "expected 3 cells as in the header, got 5"),
@@ -453,8 +453,52 @@ def test_a_table_without_ids_is_answered_with_the_option_that_makes_them(
 ) -> None:
     lines = imported(tmp_path, b"film,n\nlake,1\n", "--map", "movie_id=film")
     assert lines[0] == "t.csv:1: column 'clip_id': required column is missing"
-    assert "--id FORM makes clip_id of others" in lines[-1]
+    assert "--id '{movie_id}-{count:03d}' counts the clips of each film" in lines[-1]
     assert lines[-1].endswith("the columns of the table: film, n")
+
+
+RATERS = (
+    "id,film,who,points\n"
+    "lake-1,lake,ada,2\nlake-2,lake,ada,1\nlake-3,lake,ada,0\n"
+    "lake-1,lake,ben,2\nlake-3,lake,ben,1\n"
+)
+
+
+def test_rows_of_several_people_are_told_the_column_that_names_them(
+    tmp_path: Path,
+) -> None:
+    """Numbers of 383 lines were told, and no way."""
+    mapped = ("--map", "clip_id=id", "--map", "movie_id=film")
+    lines = imported(tmp_path, RATERS.encode(), *mapped)
+    assert lines[0] == (
+        "t.csv:5: column 'id': 'lake-1' is already on line 2; if rows are of several"
+        " annotators, --map annotator=who (2 times)"
+    )
+    done = imported(tmp_path, RATERS.encode(), *mapped, "--map", "annotator=who")
+    assert "manifests/t.toml: 5 clips of 1 film" in done
+
+
+def test_a_mapping_with_a_column_that_a_table_lacks_is_told_the_line(
+    tmp_path: Path,
+) -> None:
+    text = '[columns]\nclip_id = "id"\nmovie_id = "film"\ncomment = "Notiz"\n'
+    lines = imported(tmp_path, RATERS.encode(), *mapping(tmp_path, text))
+    assert lines[0] == "t.csv:1: column 'Notiz': required column is missing"
+    assert 'leave out comment = "Notiz" if the table has no such column' in lines[-1]
+
+
+def test_words_that_are_no_levels_are_told_a_name_of_their_own(tmp_path: Path) -> None:
+    data = b"clip_id,movie_id,level\nc1,lake,ja\nc2,lake,nein\n"
+    lines = imported(tmp_path, data)
+    assert "--map label=level" in lines[-1]
+    done = imported(tmp_path, data, "--map", "label=level")
+    assert "manifests/t.toml: 2 clips of 1 film" in done
+
+
+def test_a_table_needs_no_ending_that_is_known(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("clip_id\tmovie_id\nc1\tlake\n")
+    done = call_obygaze("manifest", "import", "t.txt", "-o", "t", cwd=tmp_path)
+    assert done.stdout.startswith("manifests/t.toml: 1 clip of 1 film")
 
 
 def test_the_ids_of_each_annotator_are_said(tmp_path: Path) -> None:

@@ -48,13 +48,14 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(
     path = table_of(tmp_path, CLOCKS)
     with pytest.raises(FixInput) as caught:
         read(path)
-    clause = 'times = "m:ss" or times = "h:mm" in a mapping'
+    clause = "--map times=m:ss or --map times=h:mm"
     # 0:00 is zero in both; the other start is 1:05, in line 3.
     assert caught.value.details == (
         f"{path}:3: column 'start_s': '1:05' may be minutes or hours: {clause}",
         f"{path}:2: column 'end_s': '1:05' may be minutes or hours: {clause} (2 times)",
     )
     assert spans(read(path, mapping=TableMapping(times=times)).manifest) == expected
+    assert spans(read(path, {"times": times}).manifest) == expected
     # Three numbers are hours, whatever two are.
     long = table_of(tmp_path, LONG_CLOCKS)
     assert spans(read(long, mapping=TableMapping(times=times)).manifest) == [(0, 65)]
