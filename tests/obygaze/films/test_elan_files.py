@@ -52,6 +52,14 @@ def test_the_film_of_a_file_with_several_media_is_its_first_video(
     assert (first.extra["start_frame"], first.extra["end_frame"]) == ("10", "84")
 
 
+def test_an_annotation_that_refers_to_a_reference_belongs_to_the_first(
+    tmp_path: Path,
+) -> None:
+    manifest = imported(FOLDER / "see.eaf", tmp_path / "see")
+    comments = [clip.extra["comment"] for clip in manifest.clips]
+    assert comments == ["", "Totale, dann nah", "rotes Kleid?", ""]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_draft_works_once_its_questions_are_answered(
     name: str, tmp_path: Path
