@@ -276,16 +276,8 @@ class Agreement:
 
     def __str__(self) -> str:
         means = table(("mean", *NULLS), _mean_rows(self.measures))
-        headers = (
-            "film",
-            "pair",
-            "watched",
-            "clips",
-            *NULLS,
-            "alpha",
-            "without NS",
-            *NULLS,
-        )
+        headers = ["film", "pair", "watched", "clips", *NULLS, "alpha"]
+        headers += ["without NS", *NULLS]
         pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
         alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
         return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"

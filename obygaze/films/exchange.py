@@ -79,14 +79,14 @@ def films_of(
     manifest: Manifest,
     predictions: Path | None = None,
     *,
-    fps: Fps | GivenRates = None,
+    fps: Fps | FilmRates = None,
 ) -> tuple[list[FilmSegments], list[str]]:
     """Return the segments of each film, and the clips left out because they have no times in it.
 
     `predictions`, a table with clip_id and scores, takes the place of levels and concepts. `fps`
     is the frame rate of films without a column `framerate` and without a video.
     """
-    rates = fps if isinstance(fps, GivenRates) else FilmRates(fps)
+    rates = fps if isinstance(fps, FilmRates) else FilmRates(fps)
     films: dict[str, FilmSegments] = {}
     clips_of_film: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:
@@ -104,7 +104,11 @@ def films_of(
             continue
         if movie_id not in films:
             video = video_of_film(times, manifest.header.video_root)
-            rate = _rate_of_film(manifest, clips_of_film[movie_id], rates, video)
+            rate = film_rate(clips_of_film[movie_id])
+            if rate is None:
+                rate = rates.required(movie_id, manifest.name, video)
+            else:
+                rates.refuse_other(movie_id, rate, "its manifest", manifest.name)
             times_of_film[movie_id] = replace(times, rate=rate)
             films[movie_id] = FilmSegments(movie_id, rate, video)
         first, last = times_of_film[movie_id].frames_of(clip_id) or (0, 0)
@@ -128,35 +132,6 @@ def films_of(
         [film for film in films if times_of_film[film].axis == IN_A_ROW]
     )
     return list(films.values()), without_times
-
-
-def _rate_of_film(
-    manifest: Manifest, clips: Sequence[Clip], rates: GivenRates, video: Path | None
-) -> Fraction:
-    """Return the frame rate of a film: of the manifest, else of its video, else the given one."""
-    film = clips[0].movie_id
-    rate = film_rate(clips)
-    given = rates.given(film)
-    if rate is not None and given not in (None, rate):
-        raise FixUsage(
-            f"--fps {frame_rate_text(given)} is not the rate of the film {film} in the manifest",
-            where=manifest.name,
-            hint="leave out --fps, or name the films that it is for: --fps FILM=RATE",
-        )
-    if rate is None:
-        rate = rates.rate_of(film, video)
-    if rate is None:
-        raise _unknown_rate(film, manifest.name)
-    return rate
-
-
-def _unknown_rate(film: str, where: str, problem: str = "") -> FixUsage:
-    return FixUsage(
-        f"the frame rate of the film {film} is not known{problem}",
-        where=where,
-        hint=f"--fps {film}=25, or that of the film; or obygaze manifest link, which finds its"
-        " video",
-    )
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
@@ -644,7 +619,9 @@ class _Importer:
         else:
             with open_file(path) as stream:
                 read = read_vtt(stream.read(), path)
-        rate = self._rate_of(film, path, video)
+        rate = self.rates.required(film, str(path), video)
+        if self.rates.given(film) is None:
+            self.rates_of_videos[film] = rate
         for mark in read:
             first, last = frames_between(mark.start_s, mark.end_s, rate)
             first = max(0, first)
@@ -659,18 +636,6 @@ class _Importer:
             )
             compare_with_video(segment, video, rate, str(path))
             self._add(segment, rate, path)
-
-    def _rate_of(self, film: str, path: Path, video: Path | None) -> Fraction:
-        """Return the frame rate of a film; `video` is the one that its ELAN file names."""
-        rate = self.rates.rate_of(film, video)
-        if rate is None:
-            beside = ""
-            if video is not None:
-                beside = f": {video.name} is not beside it, or cannot be read"
-            raise _unknown_rate(film, str(path), beside)
-        if self.rates.given(film) is None:
-            self.rates_of_videos[film] = rate
-        return rate
 
     def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
         """Add the clip of a segment of a file."""

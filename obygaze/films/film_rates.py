@@ -64,12 +64,31 @@ class FilmRates(GivenRates):
             if abs(rate - given) <= OTHER_RATE * given:
                 return rate
         rate, path = next(iter(video_of_rate.items()))
-        raise FixUsage(
-            f"--fps {frame_rate_text(given)} is not the rate of the film {film}: its video has"
-            f" {frame_rate_text(rate)}",
-            where=str(path),
-            hint="leave out --fps, or name the films that it is for: --fps FILM=RATE",
-        )
+        self.refuse_other(film, rate, "its video", str(path))
+        return None
+
+    def required(self, film: str, where: str, video: Path | None = None) -> Fraction:
+        """Return the rate of a film, or raise an error that says how it is given."""
+        rate = self.rate_of(film, video)
+        if rate is None:
+            raise FixUsage(
+                f"the frame rate of the film {film} is not known",
+                where=where,
+                hint=f"--fps {film}=25, or that of the film; or obygaze manifest link, which finds"
+                " its video",
+            )
+        return rate
+
+    def refuse_other(self, film: str, rate: Fraction, whose: str, where: str) -> None:
+        """Raise an error if another rate is given than a video or a manifest of a film has."""
+        given = self.given(film)
+        if given not in (None, rate):
+            raise FixUsage(
+                f"--fps {frame_rate_text(given)} is not the rate of the film {film}: {whose} has"
+                f" {frame_rate_text(rate)}",
+                where=where,
+                hint="leave out --fps, or name the films that it is for: --fps FILM=RATE",
+            )
 
     def compare(self, segment: Segment, rate: Fraction, where: str) -> None:
         """Raise an error for a mark that is in no video of its film.

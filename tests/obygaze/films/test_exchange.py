@@ -497,7 +497,10 @@ def test_a_rate_that_contradicts_the_manifest_is_refused(tmp_path: Path) -> None
     words = ("manifest", "export", "vtt", "films", "-o", "out", "--fps")
     refused = call_obygaze(*words, "25", cwd=tmp_path)
     assert refused.code == 2
-    assert "--fps 25 is not the rate of the film a in the manifest" in refused.stderr
+    assert (
+        "--fps 25 is not the rate of the film a: its manifest has 23.976"
+        in refused.stderr
+    )
     call_obygaze(*words, "23.98", cwd=tmp_path).ok()
     refused = call_obygaze(*words, "fast", "--force", cwd=tmp_path)
     assert "expected frames per second, got 'fast'" in refused.stderr
