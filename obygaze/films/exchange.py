@@ -37,6 +37,7 @@ from obygaze.films.mark_tables import (
     read_marks,
 )
 from obygaze.films.tiers import (
+    Tier,
     TierMapping,
     draft_of_tiers,
     read_tier_mapping,
@@ -53,7 +54,10 @@ from obygaze_features.core.workspace import PathLike
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.adapters.table_mapping import write_draft
+from obygaze_features.manifest.adapters.table_mapping import (
+    write_draft,
+    write_mapping_file,
+)
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
@@ -503,8 +507,8 @@ def import_segments(
             or lake=23.976 for one. A video is one that a manifest is linked to, or that lies beside
             the ELAN file which names it.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
-        write_mapping: Write a draft of a mapping of ELAN files that cannot be read without it, with
-            a ? for all that is to be said.
+        write_mapping: Write the mapping of ELAN files that was used to this file; of files that
+            cannot be read without one, a draft, with a ? for all that is to be said.
         workspace: The workspace, if it is not the current one.
 
     Commands:
@@ -527,7 +531,9 @@ def import_segments(
             given = " ".join(shlex.quote(str(file)) for file in files)
             target = shlex.quote(str(write_mapping))
             reread = f"obygaze manifest import segments {given} --mapping {target} -o"
-            tiers = [tier for one in documents.values() for tier in one.tiers]
+            tiers: list[Tier] = []
+            for document in documents.values():
+                tiers += document.tiers
             draft = draft_of_tiers(tiers, mapping, f"{reread} {shlex.quote(name)}")
             write_draft(write_mapping, draft, error)
         raise
@@ -540,12 +546,19 @@ def import_segments(
             "no annotation has times",
             where=", ".join(map(str, files)),
         )
+    if write_mapping is not None:
+        roles = {}
+        for document in documents.values():
+            roles.update({tier.name: tier.role for tier in document.tiers})
+        write_mapping_file(Path(write_mapping), replace(mapping, tiers=roles))
     return importer.manifest(name, paths)
 
 
 def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> None:
     """Raise one error of all tiers and words that are not known, or of names that no file has."""
-    names = {tier.name for document in documents for tier in document.tiers}
+    names: set[str] = set()
+    for document in documents:
+        names.update(tier.name for tier in document.tiers)
     for table in ("tiers", "annotators"):
         for name in getattr(mapping, table):
             if name not in names:

@@ -211,6 +211,9 @@ def _asked_words(
         if unknown and (tier.role or len(unknown) <= MOST_WORDS):
             lines += [f"# {toml_string(tier.name)}:", *toml_lines(unknown)]
             asked.update(unknown)
+        elif unknown:
+            many = f"{len(unknown)} words, which a draft has once [tiers] says {role}"
+            lines.append(f"# {toml_string(tier.name)}: {many}")
     return lines
 
 

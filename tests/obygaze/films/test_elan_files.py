@@ -89,7 +89,12 @@ def test_a_draft_works_once_its_questions_are_answered(
         answer = given.get("".join(key))
         lines.append(line.replace('"?"', f'"{answer}"') if answer else line)
     draft.write_text("\n".join(lines), "utf-8")
-    made = import_segments([path], "marks", FPS, mapping=draft).manifest
+    kept = tmp_path / "kept.toml"
+    made = import_segments(
+        [path], "marks", FPS, mapping=draft, write_mapping=kept
+    ).manifest
+    again = import_segments([path], "marks", FPS, mapping=kept).manifest
+    assert again.clips == made.clips
     expected_clips = imported(path, tmp_path / "marks").clips
     assert list(map(values_of, made)) == list(map(values_of, expected_clips))
 
