@@ -67,24 +67,19 @@ def named_cell(run: Run) -> int | None:
     return fitting[0]
 
 
-def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[Row]]:
-    """Return the predictions of each clip that a cell tested, one for each fit."""
-    cell_key = (cell.train, cell.test, cell.model, cell.store)
-    rows_of_clip: dict[str, list[Row]] = {}
-    for row in run.predictions:
-        if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
-            rows_of_clip.setdefault(row["clip_id"], []).append(row)
-    return rows_of_clip
-
-
 def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
     `positive` is what most fits decided, or if as many decided otherwise, what the mean score does;
     `correct` is whether that is the label.
     """
+    cell_key = (cell.train, cell.test, cell.model, cell.store)
+    fits_of_clip: dict[str, list[Row]] = {}
+    for row in run.predictions:
+        if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
+            fits_of_clip.setdefault(row["clip_id"], []).append(row)
     score_of_clip = {}
-    for clip, fits in predictions_by_clip(run, cell).items():
+    for clip, fits in fits_of_clip.items():
         values = [fit["score"] for fit in fits]
         score = fmean(values)
         n_positive = sum(fit["decision"] for fit in fits)

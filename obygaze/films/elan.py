@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from urllib.parse import unquote
@@ -107,7 +108,8 @@ class _TierWriter:
     def write(self) -> None:
         """Add the times, then the tiers."""
         ends = []
-        for number, segment in enumerate(self._segments()):
+        segments = chain.from_iterable(lane.segments for lane in self.lanes)
+        for number, segment in enumerate(segments):
             # Where one segment ends and the next begins, the end comes first.
             ends.append((self.film.ms(segment.end_frame + 1), 0, number))
             ends.append((self.film.ms(segment.start_frame), 1, number))
@@ -118,10 +120,6 @@ class _TierWriter:
         numbers = iter(range(len(ends)))
         for lane in self.lanes:
             self._write_lane(lane, numbers)
-
-    def _segments(self) -> Iterator[Segment]:
-        for lane in self.lanes:
-            yield from lane.segments
 
     def _write_lane(self, lane: "_Lane", numbers: Iterator[int]) -> None:
         """Add the tier of a lane, and those of its concepts and comments."""

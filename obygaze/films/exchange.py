@@ -63,10 +63,9 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.times import (
     IN_A_ROW,
-    FilmTimes,
     film_rate,
-    film_times,
     frames_between,
+    times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
 
@@ -95,14 +94,12 @@ def films_of(
     clips_of_film: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:
         clips_of_film[clip.movie_id].append(clip)
-    times_of_film: dict[str, FilmTimes] = {}
+    times_of_film = times_of_films(manifest)
     without_times: list[str] = []
-    for clip_id, annotator, level, names, comment in _marked(manifest, predictions):
+    marked = _predicted(manifest, predictions) if predictions else _labelled(manifest)
+    for clip_id, annotator, level, names, comment in marked:
         movie_id = manifest[clip_id].movie_id
-        times = times_of_film.get(movie_id)
-        if times is None:
-            times = film_times(clips_of_film[movie_id])
-            times_of_film[movie_id] = times
+        times = times_of_film[movie_id]
         if times.unknown or clip_id not in times.spans:
             without_times.append(clip_id)
             continue
@@ -152,17 +149,14 @@ def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixI
     )
 
 
-def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
-    """Yield what is to be exported: clip, annotator, level, concepts, comment."""
-    if predictions is None:
-        for clip in manifest:
-            who = clip.extra.get("annotator", "")
-            comment = clip.extra.get("comment", "")
-            if who or clip.level or clip.concepts:
-                annotator = who or manifest.name
-                yield clip.clip_id, annotator, clip.level, clip.concepts, comment
-        return
-    yield from _predicted(manifest, predictions)
+def _labelled(manifest: Manifest) -> Iterator[Marked]:
+    """Yield the clips with labels: clip, annotator, level, concepts, comment."""
+    for clip in manifest:
+        who = clip.extra.get("annotator", "")
+        comment = clip.extra.get("comment", "")
+        if who or clip.level or clip.concepts:
+            annotator = who or manifest.name
+            yield clip.clip_id, annotator, clip.level, clip.concepts, comment
 
 
 def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:

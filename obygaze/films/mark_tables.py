@@ -322,7 +322,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
 
     Args:
         path: The table.
-        annotator: The only annotator that it may have; "" allows each.
+        annotator: The only annotator that it may have.
         columns: The columns that it may have: who writes it anew would lose others.
     """
     violations = Violations(path)
@@ -336,7 +336,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
                 "level",
                 f"expected {WATCHED}, got {row['level']!r}: marks have their table",
             )
-        if annotator and row["annotator"] != annotator:
+        if row["annotator"] != annotator:
             row.add("annotator", f"expected {annotator}, got {row['annotator']!r}")
         segment = segment_of(row, rates)
         if segment is not None:

@@ -164,6 +164,7 @@ def _with_predictions(
             kind = f"--model {saved.info.name} ({saved.info.kind})"
             raise FixUsage(
                 f"{kind} must be a bottleneck, with --store",
+                hint=_way_to_scores(saved.info.name, site.manifest.name),
             )
         explainer = Explainer(saved, features, site.manifest)
     shown = replace(

@@ -455,13 +455,14 @@ def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> No
 
 def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
     """Its scores were compared with levels that its models had not learned from."""
-    manifest = made_up_films(4, 12)
-    write_workspace(tmp_path, manifest, planted(manifest))
-    (own,) = (tmp_path / "manifests").glob("*.toml")
-    for path in (own, own.with_suffix(".csv")):
-        shutil.copy(path, path.with_stem("myfilms"))
-    quick = ['grid.models=["ridge"]', "report.replicates=2"]
-    run("honest", "sig", own.stem, changes=quick, output="r", workspace=tmp_path)
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    made_run(tmp_path / "runs" / "r", [ridge], manifest={**MANIFEST, "name": "made-up"})
+    (tmp_path / "manifests").mkdir()
+    header = Header("a test", {"Look": "visual"})
+    films = Manifest("films", header, film_clips("lake", ""))
+    for name in ("made-up", "myfilms"):
+        write_manifest(films, tmp_path / "manifests" / f"{name}.toml")
     with pytest.raises(FixUsage) as caught:
         open_site("myfilms", run="r", workspace=tmp_path)
     assert caught.value.message == (
