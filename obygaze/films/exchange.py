@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
@@ -444,38 +443,6 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
     return path if path.suffix in TABLE_ENDINGS and path.is_file() else None
 
 
-class ImportedSegments(ImportedManifest):
-    """A manifest of segments; `tiers` says what became of each tier of ELAN files.
-
-    `rates` are the frame rates that were read from videos, by film.
-    """
-
-    tiers: tuple[dict[str, str], ...] = ()
-    rates: Mapping[str, Fraction] = MappingProxyType({})
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return a line for each frame rate that was read from a video, and for each tier."""
-        notes = [
-            f"{film}: {frame_rate_text(rate)} frames per second, as its video"
-            for film, rate in self.rates.items()
-        ]
-        # What is the same in several files is one line.
-        n_files = Counter((tier["tier"], tier["made_of"]) for tier in self.tiers)
-        is_one_file = len({tier["file"] for tier in self.tiers}) == 1
-        for (name, made_of), number in n_files.items():
-            files = "" if is_one_file else f" ({count(number, 'file')})"
-            notes.append(f"tier {name}: {made_of}{files}")
-        if any(source.file.endswith(VTT) for source in self.manifest.header.sources):
-            notes.append("WebVTT does not say what was watched: all of a film counts")
-        return tuple(notes)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return what became of each tier."""
-        return {"tiers": list(self.tiers)} if self.tiers else {}
-
-
 def import_segments(
     files: Sequence[str | Path],
     name: Annotated[str, PYTHON_ONLY],
@@ -668,7 +635,7 @@ class _Importer:
             )
         )
 
-    def manifest(self, name: str, paths: Sequence[Path]) -> ImportedSegments:
+    def manifest(self, name: str, paths: Sequence[Path]) -> ImportedManifest:
         """Return the manifest of all clips."""
         marked_concepts: set[str] = set()
         for clip in self.clips:
@@ -684,12 +651,21 @@ class _Importer:
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
         manifest = Manifest(name, header, tuple(self.clips), EXTRA)
-        imported = ImportedSegments(manifest, tuple(self.warnings))
+        notes = [
+            f"{film}: {frame_rate_text(rate)} frames per second, as its video"
+            for film, rate in self.rates_of_videos.items()
+        ]
         tiers = []
         for path, document in self.documents.items():
             for tier in document.tiers:
-                facts = {"role": tier.role, "made_of": tier.made_of()}
-                tiers.append({"file": path.name, "tier": tier.name, **facts})
-        imported.tiers = tuple(tiers)
-        imported.rates = self.rates_of_videos
-        return imported
+                made = {"role": tier.role, "made_of": tier.made_of()}
+                tiers.append({"file": path.name, "tier": tier.name, **made})
+        # What is the same in several files is one line.
+        n_files = Counter((tier["tier"], tier["made_of"]) for tier in tiers)
+        for (tier_name, made_of), number in n_files.items():
+            files = "" if len(self.documents) == 1 else f" ({count(number, 'file')})"
+            notes.append(f"tier {tier_name}: {made_of}{files}")
+        if any(path.suffix == VTT for path in paths):
+            notes.append("WebVTT does not say what was watched: all of a film counts")
+        facts = {"tiers": tiers} if tiers else {}
+        return ImportedManifest(manifest, tuple(self.warnings), tuple(notes), facts)

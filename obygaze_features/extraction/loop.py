@@ -481,4 +481,3 @@ def halve_batches(stores: Sequence[StoreFiller], too_large: str) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
-

@@ -23,7 +23,7 @@ from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.io import as_id, manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import manifest_columns, title_of
 from obygaze_features.manifest.model import (
     Clip,
@@ -220,7 +220,7 @@ def show_manifest(
 
     Args:
         manifest: The manifest.
-        film: Only the clips of this film, an id.
+        film: Only the clips of this film, an id, or the title of which the id was made.
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         where: Only the clips for which this holds.
@@ -235,6 +235,9 @@ def show_manifest(
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
+    if film is not None and film not in whole.films:
+        # A title is shown beside the id that was made of it.
+        film = as_id(film)
     if film is not None and film not in whole.films:
         raise unknown_name("film", film, whole.films, where=whole.name)
     typed = manifest if isinstance(manifest, str) else whole.name

@@ -460,9 +460,9 @@ def _differences(
         )
         if metric in RANKING_METRICS and math.isfinite(apart):
             item = difference(cell, first, draws)
-            ends = {"difference_low": item.row["low"]}
-            ends["difference_high"] = item.row["high"]
-            side = replace(side, **ends)
+            low = item.row["low"]
+            high = item.row["high"]
+            side = replace(side, difference_low=low, difference_high=high)
             yield number, item
         sides[number] = side
 
