@@ -27,6 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.films.film_rates import Fps
 from obygaze.films.labels import (
     ProjectedClips,
     Seconds,
@@ -35,7 +36,6 @@ from obygaze.films.labels import (
     table_names,
     table_path,
 )
-from obygaze.films.mark_tables import Fps
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,

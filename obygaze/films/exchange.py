@@ -19,14 +19,13 @@ from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import ElanDocument, write_elan
 from obygaze.films.film_rates import (
     FilmRates,
+    Fps,
     compare_with_video,
     video_of_film,
 )
 from obygaze.films.mark_tables import (
     WATCHED,
     FilmSegments,
-    Fps,
-    GivenRates,
     ReadMark,
     Segment,
     SourceFiles,
@@ -49,7 +48,7 @@ from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
@@ -88,7 +87,7 @@ def films_of(
     `predictions`, a table with clip_id and scores, takes the place of levels and concepts. `fps`
     is the frame rate of films without a column `framerate` and without a video.
     """
-    rates = fps if isinstance(fps, FilmRates) else FilmRates(fps)
+    rates = fps if isinstance(fps, FilmRates) else FilmRates(fps, Workspace.of(None))
     films: dict[str, FilmSegments] = {}
     clips_of_film: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:
@@ -122,14 +121,14 @@ def films_of(
             concepts=concepts_marked,
             comment=plain(comment),
         )
-        compare_with_video(
-            segment, films[movie_id].video, films[movie_id].fps, manifest.name
-        )
-        films[movie_id].segments.append(segment)
+        film = films[movie_id]
+        last = segment.end_frame
+        compare_with_video(movie_id, last, film.video, film.fps, manifest.name)
+        film.segments.append(segment)
     if not films:
         raise _nothing_to_export(manifest, without_times)
     warn_of_clips_in_a_row(
-        [film for film in films if times_of_film[film].axis == IN_A_ROW]
+        [name for name in films if times_of_film[name].axis == IN_A_ROW]
     )
     return list(films.values()), without_times
 
@@ -230,7 +229,7 @@ def exported_files(
     return files
 
 
-def films_of_marks(table: Path, fps: Fps | GivenRates = None) -> list[FilmSegments]:
+def films_of_marks(table: Path, fps: FilmRates) -> list[FilmSegments]:
     """Return the segments of each film of a table of marks, with what was watched."""
     marks = read_marks(table, fps=fps)
     films: dict[str, FilmSegments] = {}
@@ -366,7 +365,7 @@ def export_segments(
     without_times: list[str] = []
     left_out: tuple[str, ...] = ()
     changed = ""
-    rates = FilmRates(fps, workspace)
+    rates = FilmRates(fps, Workspace.of(workspace))
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
         if table is not None:
@@ -498,7 +497,7 @@ def import_segments(
             draft = draft_of_tiers(tiers, mapping, f"{reread} {shlex.quote(name)}")
             write_draft(write_mapping, draft, error)
         raise
-    importer = _Importer(FilmRates(fps, workspace), mapping, documents)
+    importer = _Importer(FilmRates(fps, Workspace.of(workspace)), mapping, documents)
     for path in paths:
         importer.read(path)
     importer.warnings += importer.rates.warnings()
@@ -608,13 +607,13 @@ class _Importer:
                 mark.concepts,
                 mark.comment,
             )
-            compare_with_video(segment, video, rate, str(path))
+            compare_with_video(film, segment.end_frame, video, rate, str(path))
             self._add(segment, rate, path)
 
     def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
         """Add the clip of a segment of a file."""
         annotator = plain(segment.annotator) or "cue"
-        self.rates.compare(segment, rate, str(path))
+        self.rates.compare(segment.movie_id, segment.end_frame, rate, str(path))
         self.sources.add(segment.movie_id, annotator, path)
         number = len(self.clips) + 1
         self.clips.append(

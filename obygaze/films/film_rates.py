@@ -4,22 +4,23 @@ Marks in seconds have pictures only at the rate of their film. A video that is k
 `--fps` is for films without one, and another rate than that of a video is refused.
 """
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
-from obygaze.films.mark_tables import (
-    Fps,
-    GivenRates,
-    Segment,
-    check_rate,
-    refuse_behind_end,
-)
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.frame_rate import (
+    frame_rate,
+    frame_rate_text,
+    known_frame_rate,
+)
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.link import manifests_with_videos
 from obygaze_features.manifest.model import Manifest, Windows
@@ -31,17 +32,50 @@ SAME_WITHIN = Fraction(1, 1000)
 OTHER_RATE = Fraction(1, 2000)
 
 
-class FilmRates(GivenRates):
-    """The rates of films, by their videos or as they are given.
+Fps: TypeAlias = Annotated[
+    float | str | Fraction | Sequence[str] | None,
+    Option("--fps", metavar="RATE|FILM=RATE", is_repeated=True),
+]
+
+
+class FilmRates:
+    """The frame rates of films, by their videos or as somebody gives them with `--fps`.
 
     Args:
-        fps: As for `GivenRates`.
+        fps: A rate for all films, such as 25 or "23.976", or texts of which `FILM=RATE` is for one
+            film.
         workspace: The workspace whose manifests are asked for the videos of films.
     """
 
-    def __init__(self, fps: Fps = None, workspace: PathLike | None = None) -> None:
-        super().__init__(fps)
-        self.workspace = Workspace.of(workspace)
+    def __init__(self, fps: Fps = None, workspace: Workspace | None = None) -> None:
+        self.workspace = workspace
+        self.of_all: Fraction | None = None
+        self.of_film: dict[str, Fraction] = {}
+        self._asked: dict[str, None] = {}
+        self._films_of_all: dict[str, None] = {}
+        words: Sequence[float | str | Fraction] = ()
+        if isinstance(fps, str | float | int | Fraction):
+            words = [fps]
+        elif fps is not None:
+            words = fps
+        for word in words:
+            film, sign, written = str(word).rpartition("=")
+            rate = frame_rate(written)
+            earlier = self.of_film.setdefault(film, rate) if sign else self.of_all
+            if earlier not in (None, rate):
+                of_film = f" of the film {film}" if sign else ""
+                raise FixUsage(
+                    f"--fps names two rates{of_film}: {frame_rate_text(earlier)} and"
+                    f" {frame_rate_text(rate)}",
+                    hint="for films of different rates, --fps FILM=RATE for each",
+                )
+            if not sign:
+                self.of_all = rate
+
+    def given(self, film: str) -> Fraction | None:
+        """Return the rate that is given for a film."""
+        self._asked[film] = None
+        return self.of_film.get(film, self.of_all)
 
     def rate_of(self, film: str, video: Path | None = None) -> Fraction | None:
         """Return the rate of a film; None if it is not known, or its videos have several.
@@ -55,9 +89,11 @@ class FilmRates(GivenRates):
             rate = video_rate(path)
             if rate is not None:
                 video_of_rate.setdefault(rate, path)
-        if not video_of_rate:
-            return super().rate_of(film)
         given = self.given(film)
+        if not video_of_rate:
+            if given is not None and film not in self.of_film:
+                self._films_of_all[film] = None
+            return given
         if given is None:
             return next(iter(video_of_rate)) if len(video_of_rate) == 1 else None
         for rate in video_of_rate:
@@ -71,12 +107,7 @@ class FilmRates(GivenRates):
         """Return the rate of a film, or raise an error that says how it is given."""
         rate = self.rate_of(film, video)
         if rate is None:
-            raise FixUsage(
-                f"the frame rate of the film {film} is not known",
-                where=where,
-                hint=f"--fps {film}=25, or that of the film; or obygaze manifest link, which finds"
-                " its video",
-            )
+            raise unknown_rate(film, where)
         return rate
 
     def refuse_other(self, film: str, rate: Fraction, whose: str, where: str) -> None:
@@ -90,19 +121,35 @@ class FilmRates(GivenRates):
                 hint="leave out --fps, or name the films that it is for: --fps FILM=RATE",
             )
 
-    def compare(self, segment: Segment, rate: Fraction, where: str) -> None:
-        """Raise an error for a mark that is in no video of its film.
+    def warnings(self) -> list[str]:
+        """Return a sentence if one rate was used for several films; refuse films without marks."""
+        unknown = sorted(self.of_film.keys() - self._asked.keys())
+        if unknown:
+            raise FixUsage(
+                f"--fps names a film without marks: {few(unknown)}",
+                hint=f"one of {few(list(self._asked), 5)}",
+            )
+        if self.of_all is None or len(self._films_of_all) < 2:
+            return []
+        films = few(list(self._films_of_all), 5)
+        rate = frame_rate_text(self.of_all)
+        return [
+            f"{rate} frames per second, as --fps says, in each of these films: {films}"
+        ]
+
+    def compare(self, film: str, picture: int, rate: Fraction, where: str) -> None:
+        """Raise an error for a mark that is in no video of its film, by its last picture.
 
         Of several copies of a film, one has the marks.
         """
-        videos = self._videos_of_film(segment.movie_id)
+        videos = self._videos_of_film(film)
         of_this_rate = []
         for video in videos:
             rate_of_video = video_rate(video)
             if rate_of_video and abs(rate_of_video - rate) <= OTHER_RATE * rate:
                 of_this_rate.append(video)
         for video in (of_this_rate or videos)[:1]:
-            compare_with_video(segment, video, rate, where)
+            compare_with_video(film, picture, video, rate, where)
 
     def _videos_of_film(self, film: str) -> list[Path]:
         """Return the videos of a film, which a table of marks may name by its title."""
@@ -112,12 +159,62 @@ class FilmRates(GivenRates):
     def videos(self) -> dict[str, list[Path]]:
         """The videos of films that manifests of the workspace are linked to, by film."""
         videos: dict[str, dict[Path, None]] = {}
+        if self.workspace is None:
+            return {}
         for manifest in manifests_with_videos(self.workspace):
             # Rows of another manifest may contradict each other.
             with suppress(FixInput):
                 for film, video in _videos_of(manifest):
                     videos.setdefault(film, {})[video] = None
         return {film: list(paths) for film, paths in videos.items()}
+
+
+def unknown_rate(film: str, where: str = "") -> FixUsage:
+    """Return the error that nobody knows the frame rate of a film."""
+    return FixUsage(
+        f"the frame rate of the film {film} is not known",
+        where=where,
+        hint=f"--fps {shlex.quote(f'{film}=25')}, or that of the film; or a column framerate in the"
+        " table of marks; or obygaze manifest link, which finds its video",
+    )
+
+
+def check_rate(
+    film: str, counted: Fraction | None, rate: Fraction | None, where: str = ""
+) -> None:
+    """Raise an error if the pictures of a film were counted in a copy of another rate."""
+    if counted is None or rate is None or counted == rate:
+        return
+    raise FixInput(
+        f"the pictures of {film} are counted at {frame_rate_text(counted)} per second,"
+        f" its video has {frame_rate_text(rate)}",
+        where=where,
+    )
+
+
+def refuse_behind_end(
+    film: str,
+    picture: int,
+    n_pictures: int,
+    *,
+    unsure: Fraction | int = 0,
+    where: str = "",
+) -> None:
+    """Raise an error for a mark with a picture that the film does not have.
+
+    Args:
+        film: The film.
+        picture: The last picture of the mark.
+        n_pictures: The number of pictures of the film.
+        unsure: How many more it may have: what a file says of its length may be a few less.
+        where: Where the mark stands.
+    """
+    if picture >= n_pictures + unsure:
+        raise FixInput(
+            f"the last picture of {film} is {n_pictures - 1}, not {picture}",
+            where=where,
+            hint="correct the mark, or link the copy of the film that was marked",
+        )
 
 
 def _videos_of(manifest: Manifest) -> Iterator[tuple[str, Path]]:
@@ -173,21 +270,21 @@ def _rate_and_length(path: Path, *_size_and_time: int) -> tuple[Fraction | None,
 
 
 def compare_with_video(
-    segment: Segment, video: Path | None, rate: Fraction, where: str
+    film: str, picture: int, video: Path | None, rate: Fraction, where: str
 ) -> None:
     """Raise an error for a mark at another rate than its film, or behind the end of it.
 
-    What the video does not say is not compared.
+    `picture` is its last one. What the video does not say is not compared.
     """
     if video is None:
         return
     rate_of_video, length_s = rate_and_length(video)
     if rate_of_video and abs(rate_of_video - rate) > OTHER_RATE * rate:
-        check_rate(segment.movie_id, rate, rate_of_video, where)
+        check_rate(film, rate, rate_of_video, where)
     if length_s:
         refuse_behind_end(
-            segment.movie_id,
-            segment.end_frame,
+            film,
+            picture,
             round(exact_seconds(length_s) * rate),
             unsure=rate,
             where=where,

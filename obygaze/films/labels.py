@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze.films.clip_spans import equal_clips, read_clip_spans, where_films_end
-from obygaze.films.film_rates import FilmRates
-from obygaze.films.mark_tables import Fps, Segment, read_marks
+from obygaze.films.film_rates import FilmRates, Fps
+from obygaze.films.mark_tables import Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -154,12 +154,13 @@ def project_tables(
     length_s = _length_of(clips, every)
     names = table_names(segments)
     paths = [table_path(name, workspace) for name in names]
-    rates = FilmRates(fps, workspace)
+    rates = FilmRates(fps, Workspace.of(workspace))
     marks = read_marks(paths, fps=rates)
     for segment in marks.segments:
         rate = marks.rates.get(segment.movie_id)
         if rate is not None:
-            rates.compare(segment, rate, ", ".join(map(str, names)))
+            where = ", ".join(map(str, names))
+            rates.compare(segment.movie_id, segment.end_frame, rate, where)
     views = set()
     for name, path in zip(names, paths, strict=True):
         view = "raw"

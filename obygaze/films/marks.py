@@ -18,13 +18,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from obygaze.films.film_rates import check_rate
 from obygaze.films.mark_tables import (
     MORE_COLUMNS,
     SEGMENT_COLUMNS,
     WATCHED,
     Marks,
     Segment,
-    check_rate,
     plain,
     read_watched,
     refuse_other_columns,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.mark_tables import refuse_behind_end
+from obygaze.films.film_rates import refuse_behind_end
 from obygaze_features.core.console import few
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.times import FilmTimes, Span

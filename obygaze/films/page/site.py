@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
+from obygaze.films.film_rates import check_rate
 from obygaze.films.mark_tables import (
     Marks,
     Segment,
     SourceFiles,
-    check_rate,
     read_mark_table,
     watched_path,
 )
