@@ -182,7 +182,7 @@ def test_tiers_of_other_people_are_read_by_a_mapping_that_is_drafted(
         (3000, "sicher", "Body"),
     ):
         document.add_annotation("Stufe", start_ms, start_ms + 1000, level)
-        document.add_ref_annotation("Bild", "Stufe", start_ms, concept)
+        document.add_ref_annotation("Bild", "Stufe", start_ms + 500, concept)
     document.add_annotation("Musik", 0, 4000, "leise")
     document.remove_tier("default")
     document.to_file(str(ws.path("lake.eaf")))
