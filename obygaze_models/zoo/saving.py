@@ -157,7 +157,8 @@ def save_model(
     What is written is loaded again, and has its name only if it predicts the rows of X as before.
 
     Args:
-        estimator: A fitted estimator of `obygaze_models.models`.
+        estimator: A fitted estimator of `obygaze_models.models`, or any fitted classifier with
+            scikit-learn's interface, such as a pipeline (extra `skops`).
         info: The facts about the model.
         folder: The new folder; its name is the name of the model.
         X: The features of the clips that the estimator was fitted on.
@@ -168,10 +169,12 @@ def save_model(
     import numpy as np
     from safetensors.numpy import save
 
-    from obygaze_models.models.estimator import save_state
-    from obygaze_models.models.own import names_to_trust
+    from obygaze_models.models.estimator import Savable, save_state
+    from obygaze_models.models.own import KeptEstimator, names_to_trust
 
     check_target(folder, info.name, force=True)
+    if not isinstance(estimator, Savable):
+        estimator = KeptEstimator.of(estimator)
     difference = _difference(info, estimator, clips)
     if difference:
         raise FixInput(difference, where=str(folder))
@@ -271,16 +274,20 @@ def load_folder(folder: Path) -> SavedModel:
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
     """Return what the facts say of an estimator and is not so; "" if they agree.
 
-    Classes that are words are those of the facts, in this order. Those that are numbers have the
+    Classes that are words are those of the facts, in this order. Classes that are numbers have the
     names of the facts, one after the other.
     """
     width = getattr(estimator, "n_features_in_", None)
     if info.features.width != width:
         return f"features.width is {info.features.width}, but {width} in the estimator"
     classes = getattr(estimator, "classes_", None)
-    words = () if classes is None else tuple(map(str, classes.tolist()))
+    # 1.0 is the class that a person calls 1.
+    words = () if classes is None else tuple(map(_in_words, classes.tolist()))
     is_in_words = classes is not None and classes.dtype.kind not in "biuf"
-    if len(words) != len(info.classes) or (is_in_words and words != info.classes):
+    is_in_other_order = sorted(words) == sorted(info.classes)
+    if len(words) != len(info.classes) or (
+        words != info.classes and (is_in_words or is_in_other_order)
+    ):
         return (
             f"the classes are {', '.join(info.classes) or 'none'}, but "
             f"{', '.join(words) or 'none'} in the estimator"
@@ -300,13 +307,21 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
     return ""
 
 
+def _in_words(value: Any) -> str:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value)) if is_whole else str(value)
+
+
 def _name_of(estimator: Any) -> str:
     """Return the name of the class of an estimator; of one that is held, of that."""
     return type(getattr(estimator, "held", estimator)).__name__
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless a loaded estimator predicts rows as the one that was saved."""
+    """Raise an error unless a loaded estimator predicts rows as the one that was saved.
+
+    Rows are read in blocks: frames and tokens may be larger than memory.
+    """
     import numpy as np
 
     from obygaze_models.models.common import blocks_of
