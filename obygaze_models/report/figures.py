@@ -27,13 +27,13 @@ from obygaze_features.core.figures import (
 from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
+from obygaze_models.protocols.schedule import Pair
 from obygaze_models.report.lookup import (
-    Pair,
     ReportRun,
-    grouped,
+    grouped_by,
     leaked_of,
     pair_name,
-    pair_of,
+    pair_of_cell,
 )
 from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.rows import NodeRow, SuccessRow
@@ -96,7 +96,7 @@ class Figure:
 
 def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     """Return the models of a pair of tasks and the best guess, each film as a dot."""
-    cells = [cell for cell in run.cells if pair_of(cell) == pair]
+    cells = [cell for cell in run.cells if pair_of_cell(cell) == pair]
     rows = _rows_of(run, cells)
     metric = metric_name(run.ranking)
     title = f"{metric} of each film, {pair_name(*pair)}"
@@ -114,9 +114,9 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
         name: task for name, task in run.protocol["tasks"].items() if task["row"]
     }
     together = [cell for cell in run.cells if cell.test in in_rows]
-    for label, cells in grouped(together, run.label).items():
+    for label, cells in grouped_by(together, run.label).items():
         rows: list[CellRow] = []
-        for row, of_row in grouped(cells, lambda c: in_rows[c.test]["row"]).items():
+        for row, of_row in grouped_by(cells, lambda c: in_rows[c.test]["row"]).items():
             rows.append(Heading(row))
             for cell in of_row:
                 series = in_rows[cell.test]["series"] or cell.test
@@ -128,9 +128,9 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
             key = f"side-by-side-{slug(metric, label)}"
             yield _figure_of_cells(run, key, title, rows, metric)
     alone = [cell for cell in run.cells if cell.test not in in_rows]
-    for test, cells in grouped(alone, lambda cell: cell.test).items():
-        pairs = {pair_of(cell) for cell in cells}
-        if run.main is not None and pairs == {pair_of(run.main)}:
+    for test, cells in grouped_by(alone, lambda cell: cell.test).items():
+        pairs = {pair_of_cell(cell) for cell in cells}
+        if run.main is not None and pairs == {pair_of_cell(run.main)}:
             continue
         title = f"{metric_name(run.ranking)} of each film, tested on {test}"
         rows = _rows_of(run, cells)
@@ -140,7 +140,7 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
 def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
     """Return the rows of a test task: models below their training task, then the best guess."""
     rows: list[CellRow] = []
-    by_train = grouped(cells, lambda cell: cell.train)
+    by_train = grouped_by(cells, lambda cell: cell.train)
     for train, of_train in by_train.items():
         if len(by_train) > 1:
             rows.append(Heading(f"trained on {train}"))

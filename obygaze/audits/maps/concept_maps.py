@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from obygaze.audits.maps.written import WrittenMaps
 from obygaze.maps.stores import (
     Directions,
-    grid_of,
     random_directions,
+    token_grid,
     write_maps,
 )
 from obygaze_features.core.errors import FixInput
@@ -67,7 +67,7 @@ def write_concept_maps(
     random = random_directions(X.shape[1])
     clips = present[np.argsort(opened.select(clips=present).rows)].tolist()
     origin = X.mean(axis=0, dtype=np.float64)
-    grid = grid_of(opened)
+    grid = token_grid(opened)
 
     def results_of_clips() -> Iterator[NDArray[Any] | Reason]:
         for part in opened.stream(TOKENS, clips=clips):
@@ -79,7 +79,7 @@ def write_concept_maps(
                     continue
                 named = {name: of_film[name] for name in names}
                 is_padding = np.isnan(tokens).all(axis=(1, 2))
-                maps = project(tokens, {**named, **random}, origin, grid)
+                maps = maps_of_tokens(tokens, {**named, **random}, origin, grid)
                 maps[:, is_padding] = 0
                 yield maps
 
@@ -118,7 +118,7 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     return directions
 
 
-def project(
+def maps_of_tokens(
     tokens: NDArray[Any],
     directions: Directions,
     origin: NDArray[Any],
