@@ -33,7 +33,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.signals import on_signals
-from obygaze_features.core.value_types import TypedPath, Words
+from obygaze_features.core.value_types import OneOf, TypedPath
 from obygaze_features.core.workspace import Workspace
 
 # How many lines below an error are printed without -v.
@@ -74,7 +74,7 @@ SYSTEM_HINTS = {
 @click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option(
     "--color",
-    type=Words([*COLORS]),
+    type=OneOf([*COLORS]),
     default="auto",
     expose_value=False,
     help="Use colour. [default: on a terminal]",

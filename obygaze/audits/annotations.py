@@ -30,7 +30,7 @@ from obygaze_models.evaluation.group_tests import (
 )
 from obygaze_models.evaluation.permutation import p_equals
 from obygaze_models.text_vectors import (
-    Selection,
+    GroupSelection,
     in_both_text,
     in_view,
     select_groups,
@@ -117,8 +117,8 @@ def audit_annotations(
     manifest: Manifest | str | Path,
     *,
     column: str = CONCEPTS_COLUMN,
-    x: Selection,
-    y: Selection,
+    x: GroupSelection,
+    y: GroupSelection,
     workspace: str | Path | None = None,
 ) -> AnnotationAudit:
     """Test which values of a column go with a level, such as emotions or concepts."""

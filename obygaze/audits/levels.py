@@ -22,12 +22,12 @@ from obygaze.audits.result import (
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
-from obygaze_features.manifest.model import LEVELS, Clip, view_words
+from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
-from obygaze_models.text_vectors import View, in_view
+from obygaze_models.text_vectors import in_view
 
 ALL = "all annotators"
 ALPHA = 0.05

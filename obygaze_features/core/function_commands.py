@@ -74,12 +74,13 @@ from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
 from obygaze_features.core.value_types import (
     ClipWords,
+    FiniteNumber,
     Items,
     NameOrPath,
-    Number,
+    OneOf,
     TypedPath,
     WholeNumber,
-    Words,
+    range_in_words,
 )
 
 FROM_SESSION = ("workspace", "progress", "note")
@@ -327,7 +328,7 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [float]:
         return {"type": _numbers(option)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
-        return {"type": Words(get_args(choices[0]))}
+        return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:
         return {"type": ClipWords(), "multiple": True, "callback": _joined}
     if option.separator:
@@ -404,10 +405,10 @@ def _whole_numbers(option: Option) -> WholeNumber:
     return WholeNumber(least, most)
 
 
-def _numbers(option: Option) -> Number:
+def _numbers(option: Option) -> FiniteNumber:
     if option.above is not None:
-        return Number(option.above, option.most, min_open=True)
-    return Number(option.least, option.most)
+        return FiniteNumber(option.above, option.most, min_open=True)
+    return FiniteNumber(option.least, option.most)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -428,8 +429,8 @@ class _FunctionOption(click.Option):
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what the help says in brackets behind an option."""
         extra = super().get_help_extra(ctx)
-        if isinstance(self.type, WholeNumber | Number):
-            extra["range"] = self.type.range_in_words()
+        if isinstance(self.type, WholeNumber | FiniteNumber):
+            extra["range"] = range_in_words(self.type)
             if not extra["range"]:
                 del extra["range"]
         if self.shown_default:

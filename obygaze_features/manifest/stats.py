@@ -216,6 +216,9 @@ def compute_stats(
         if not len(manifest):
             raise NotFound(f"no clip with {where}", where=manifest.name)
     clips = list(manifest)
+    n_different = len(clips)
+    if any(clip.extra.get("annotator") for clip in clips):
+        n_different = len(clips_of_rows(clips))
     names = manifest.header.concepts
     levels = _level_counts(clips)
     concepts = _concept_counts(clips, names)
@@ -232,7 +235,7 @@ def compute_stats(
         concepts={level: concepts[level] for level in LEVELS},
         concepts_without_level=concepts[""],
         without_level=len(clips) - sum(levels.values()),
-        different_clips=_n_different(clips),
+        different_clips=n_different,
         without_video=sum(not clip.video for clip in clips),
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
@@ -247,13 +250,6 @@ def compute_stats(
         is_linked=bool(manifest.header.video_root),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
-
-
-def _n_different(clips: Sequence[Clip]) -> int:
-    """Return the number of clips that rows are about."""
-    if not any(clip.extra.get("annotator") for clip in clips):
-        return len(clips)
-    return len(clips_of_rows(clips))
 
 
 def _grouped(
@@ -282,23 +278,18 @@ def _concepts_per_clip(clips: Iterable[Clip]) -> dict[str, float | None]:
 def _facts_of_films(
     clips_of_film: Mapping[str, Sequence[Clip]],
 ) -> dict[str, dict[str, Any]]:
-    """Return title, year, genres and other genres of the films of which one of these is known."""
+    """Return title, year, genres and other genres of the films of which one of these is known.
+
+    The title is that in the rows of clips where nothing else is known.
+    """
     facts_of_film = {}
     for movie_id, clips in clips_of_film.items():
-        facts = _film_facts(clips)
-        if facts:
+        facts = film_facts(movie_id)
+        titles = filter(None, map(title_of_clip, clips))
+        facts.setdefault("title", next(titles, ""))
+        if facts["title"]:
             facts_of_film[movie_id] = facts
     return facts_of_film
-
-
-def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
-    """Return what is known of the film of these clips, or else the title in their rows."""
-    facts = film_facts(clips[0].movie_id)
-    for clip in clips:
-        title = title_of_clip(clip)
-        if title:
-            return {"title": title, **facts}
-    return {**facts}
 
 
 def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
@@ -323,19 +314,13 @@ def _concept_counts(
 
 def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
     """Return the counts of each fold of a split."""
-    clips_of_fold = _grouped(clips, lambda clip: clip.fold(split))
-    return {number: _fold_stats(clips) for number, clips in clips_of_fold.items()}
-
-
-def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
-    levels = [clip.level for clip in clips]
-    n_positive = levels.count("S")
-    return FoldStats(
-        clips=len(clips),
-        positive=n_positive,
-        prevalence=_ratio(n_positive, len(clips)),
-        without_level=levels.count(""),
-    )
+    counts = {}
+    for fold, of_fold in _grouped(clips, lambda clip: clip.fold(split)).items():
+        levels = [clip.level for clip in of_fold]
+        n_positive = levels.count("S")
+        share = _ratio(n_positive, len(levels))
+        counts[fold] = FoldStats(len(levels), n_positive, share, levels.count(""))
+    return counts
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -71,9 +71,9 @@ NODE_BYTES = 2**10
 DATE = (1980, 1, 1, 0, 0, 0)
 EXTRA = "parquet"
 SHOWN_CLIPS = 20
-TABLE = "data/features.parquet"
+EXPORTED_TABLE = "data/features.parquet"
 # Columns that say of a clip what it is, in their order, and what they mean.
-FACTS = {
+FACT_COLUMNS = {
     ID_KEY: "the clip",
     FILM_KEY: "its film",
     "start_s": "where the clip starts in its video, in seconds",
@@ -154,7 +154,11 @@ def export_features(
     refuse_pictures(opened)
     kind = FORMATS[format]
     if kind.endings and target.suffix not in kind.endings:
-        raise _other_ending(target, format)
+        raise FixUsage(
+            f"the name of an export to {format} ends with {' or '.join(kind.endings)}",
+            where=str(target),
+            hint=f"the name {target.stem}{kind.endings[0]}, or another format",
+        )
     chosen = _arrays_of_export(opened, format, arrays)
     job = Export.of(opened, chosen, labels, progress)
     job.progress.expect(len(job.rows) * len(chosen))
@@ -173,24 +177,6 @@ def export_features(
         left_out=left_out,
         warnings=job.warnings,
         not_exported=job.left_out(),
-    )
-
-
-def _other_ending(target: Path, format: ExportFormat) -> FixUsage:
-    """Return the error for the name of an export that is not one of its format."""
-    (ending, *_) = FORMATS[format].endings
-    proper_name = f"{target.stem}{ending}"
-    for other, kind in FORMATS.items():
-        if target.suffix in kind.endings:
-            return FixUsage(
-                f"the format is {format}, and the name is one of {other}",
-                where=str(target),
-                hint=f"the format {other}, or the name {proper_name}",
-            )
-    return FixUsage(
-        f"the name of an export to {format} ends with {ending}",
-        where=str(target),
-        hint=f"{target.name}{ending}",
     )
 
 
@@ -406,7 +392,7 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     try:
         yield hidden
         files.sync_all(hidden)
-        take = take_name if is_folder else files.take_name
+        take = take_name if is_folder else files.rename_if_free
         if not take(hidden, target):
             raise _taken(target)
     finally:
@@ -507,12 +493,12 @@ def _check_space(job: Export, path: Path) -> None:
 
 def write_parquet(job: Export, path: Path) -> None:
     """Write a table with a row a clip, and a README.md by which the hub reads it."""
-    (path / TABLE).parent.mkdir()
-    columns = write_table(job, path / TABLE)
+    (path / EXPORTED_TABLE).parent.mkdir()
+    columns = write_features_table(job, path / EXPORTED_TABLE)
     _write_card(job, path, columns)
 
 
-def write_table(job: Export, path: Path) -> list[str]:
+def write_features_table(job: Export, path: Path) -> list[str]:
     """Write a Parquet file with a row a clip; return its columns."""
     pyarrow = need("pyarrow", EXTRA, "writing Parquet")
     parquet = need("pyarrow.parquet", EXTRA, "writing Parquet")
@@ -577,7 +563,7 @@ def _fact(name: str, row: Row, labels: Manifest | None) -> Any:
 def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
     """Write README.md beside a table."""
     record = job.store.record
-    meanings = dict(FACTS)
+    meanings = dict(FACT_COLUMNS)
     for array in job.arrays:
         shape = " x ".join(map(str, array.shape)) or "one number"
         meanings[array.name] = f"features: {shape} of {array.dtype}"
@@ -591,7 +577,7 @@ def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
         terms_lines=map(Raw, terms_lines(job.terms, label_licence)),
         citation=Raw(citation_text(job.terms)),
         origin_json=Raw(json.dumps(job.origin(), ensure_ascii=True)),
-        table=TABLE,
+        table=EXPORTED_TABLE,
         columns=[(name, meanings[name]) for name in columns],
         labels="" if job.labels is None else labels_text(job.labels),
     )
@@ -625,5 +611,5 @@ class _Format(NamedTuple):
 FORMATS: Mapping[ExportFormat, _Format] = {
     "npz": _Format(write_npz, [".npz"], [ORIGIN_KEY, *TIME_KEYS]),
     "hdf5": _Format(write_hdf5, [".h5", ".hdf5"]),
-    "parquet": _Format(write_parquet, columns=list(FACTS)),
+    "parquet": _Format(write_parquet, columns=list(FACT_COLUMNS)),
 }

@@ -44,7 +44,7 @@ SEVERAL_MANIFESTS = "several manifests"
 WITHOUT_MANIFEST = "imported"
 
 
-class Manifest(Record, frozen=True):
+class ManifestMark(Record, frozen=True):
     """The manifest whose clips the rows are: its name, and the hash of its ids.
 
     A merger of stores of several manifests has no name.
@@ -137,7 +137,7 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     version: int = VERSION
     created: str
     program: str
-    manifest: Manifest
+    manifest: ManifestMark
     recipe: dict[str, Any]
     fingerprint: str
     arrays: tuple[Array, ...]
@@ -160,7 +160,7 @@ class PlanRecord(Record, frozen=True, kw_only=True):
 
     format: str = PLAN_FORMAT
     version: int = VERSION
-    manifest: Manifest
+    manifest: ManifestMark
     recipe: dict[str, Any]
     fingerprint: str
     arrays: tuple[Array, ...]

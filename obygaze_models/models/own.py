@@ -39,8 +39,8 @@ from obygaze_features.core.parts import (
     types_of,
 )
 from obygaze_models.models.common import FixTraining, Floats, Ints
-from obygaze_models.models.estimator import Arrays, Classifier
-from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, parameters_of
+from obygaze_models.models.estimator import Classifier, StateArrays
+from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, class_parameters
 
 SKOPS = "skops"  # the array with the bytes
 TYPES_FILE = "schema.json"  # the file of skops with the types
@@ -87,7 +87,7 @@ class OwnClassifier(Classifier):
         part = self._part()
         settings = dict(self.settings or {})
         settings.pop(PACKAGE, None)
-        for parameter in parameters_of(part):
+        for parameter in class_parameters(part):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
             default = parameter.default
             value = settings.get(parameter.name)
@@ -95,8 +95,7 @@ class OwnClassifier(Classifier):
                 settings[parameter.name] = type(default)(value)
         own_class = part.load()
         model = part.call(lambda: own_class(**settings), "failed")
-        y = self.classes_[codes]
-        fitted = part.call(lambda: model.fit(X, y), "failed in fit()")
+        fitted = part.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
             raise part.refuse(
                 f"must return itself from fit(), got {short_value(fitted)}"
@@ -108,7 +107,7 @@ class OwnClassifier(Classifier):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
         chosen = self._outputs("predict", X)
-        classes = self.classes_.tolist()
+        classes = self._classes_of_held()
         try:
             codes = [classes.index(value) for value in chosen.tolist()]
         except ValueError:
@@ -138,11 +137,11 @@ class OwnClassifier(Classifier):
         is_numbers = scores.dtype.kind in "biuf" and np.isfinite(scores).all()
         if not is_numbers or scores.shape != shape:
             raise self._part().refuse(
-                f"must return numbers of the shape {shape} from {method}(),"
+                f"must return finite numbers of the shape {shape} from {method}(),"
                 f" got {short_value(scores)}"
             )
-        order = np.asarray(getattr(self.held, "classes_", self.classes_)).tolist()
-        classes = self.classes_.tolist()
+        classes = self._classes_of_held()
+        order = np.asarray(getattr(self.held, "classes_", classes)).tolist()
         if sorted(order) != classes:
             raise self._part().refuse(
                 f"must have each class once in classes_, got {short_value(order)}"
@@ -151,6 +150,10 @@ class OwnClassifier(Classifier):
         if scores.ndim == 1:
             return scores if places[0] == 0 else -scores
         return scores[:, places]
+
+    def _classes_of_held(self) -> list[Any]:
+        """Return what the estimator calls the classes: their numbers."""
+        return list(range(len(self.classes_)))
 
     def _outputs(self, method: str, X: Any) -> NDArray[Any]:
         """Return what a method gives for rows: as many values as rows."""
@@ -165,7 +168,7 @@ class OwnClassifier(Classifier):
             )
         return outputs
 
-    def to_arrays(self) -> Arrays:
+    def to_arrays(self) -> StateArrays:
         """Return the bytes of the estimator, its classes and its number of features."""
         return {**super().to_arrays(), SKOPS: pack(self.held)}
 
@@ -219,6 +222,10 @@ class KeptEstimator(OwnClassifier):
     def _part(self) -> Part:
         kind = type(self.held)
         return Part(kind.__name__, self.library, kind.__module__, kind.__name__)
+
+    def _classes_of_held(self) -> list[Any]:
+        classes: list[Any] = self.classes_.tolist()
+        return classes
 
     def _own_types(self) -> set[str]:
         if self.library != LIBRARY:

@@ -36,12 +36,12 @@ from obygaze_models.report.lookup import (
     pair_of_cell,
 )
 from obygaze_models.report.tables import Heading, slug
+from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
     film_values,
     short,
 )
-from obygaze_models.runner.tables import Row
 
 ROW_HEIGHT = 29  # in points, as all sizes here
 HEADING_HEIGHT = 22
@@ -273,7 +273,7 @@ def _draw_value(
 # ---- concepts ----
 
 
-def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
+def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
     """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
@@ -315,23 +315,24 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
 
 
 def _places(
-    nodes: Mapping[int, Row], node: int, depth: int, rows: Iterator[int]
+    nodes: Mapping[int, NodeRow], node: int, depth: int, rows: Iterator[int]
 ) -> Iterator[tuple[int, tuple[int, float]]]:
     """Yield depth and row of each node: leaves in rows, others in the middle of their branches."""
-    row = nodes[node]
-    if row["left"] is None or depth == DEPTH_OF_TREE:
+    left = nodes[node]["left"]
+    right = nodes[node]["right"]
+    if left is None or right is None or depth == DEPTH_OF_TREE:
         yield node, (depth, next(rows))
         return
-    below = dict(_places(nodes, row["left"], depth + 1, rows))
-    below |= dict(_places(nodes, row["right"], depth + 1, rows))
-    _, highest = below[row["left"]]
-    _, lowest = below[row["right"]]
+    below = dict(_places(nodes, left, depth + 1, rows))
+    below |= dict(_places(nodes, right, depth + 1, rows))
+    _, highest = below[left]
+    _, lowest = below[right]
     middle = (highest + lowest) / 2
     yield node, (depth, middle)
     yield from below.items()
 
 
-def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> None:
+def _draw_node(axes: Any, row: NodeRow, x: float, y: float, *, is_open: bool) -> None:
     """Draw a node: the question that it asks, and the share of positive clips."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -360,7 +361,9 @@ def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> Non
 # ---- success ----
 
 
-def figure_of_success(name: str, rows: Sequence[Row], all_films: str) -> Figure | None:
+def figure_of_success(
+    name: str, rows: Sequence[SuccessRow], all_films: str
+) -> Figure | None:
     """Return the log odds of success by the properties of a clip (Figure 6 of the paper).
 
     Args:

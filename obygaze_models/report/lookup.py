@@ -20,6 +20,7 @@ from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
+from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import RANDOM
 from obygaze_models.runner.summary import (
     CellRows,
@@ -30,7 +31,7 @@ from obygaze_models.runner.summary import (
     difference_row,
     on_same_clips,
 )
-from obygaze_models.runner.tables import AGAIN, RUN_FILE, Row, Run, read_folder
+from obygaze_models.runner.tables import AGAIN, RUN_FILE, Run, read_folder
 
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}
@@ -128,21 +129,21 @@ class ReportRun(Run):
         return cell.share_positive
 
     @cached_property
-    def differences(self) -> list[Row]:
+    def differences(self) -> list[ResultRow]:
         """The rows of differences over all films."""
         return [row for row in self.shown_results if row["against_train"]]
 
     @cached_property
-    def contrasts(self) -> list[Row]:
+    def contrasts(self) -> list[ResultRow]:
         """The differences of a model that was trained on one task and on another."""
         return [row for row in self.differences if row["against_train"] != row["train"]]
 
     @cached_property
-    def learning(self) -> list[Row]:
+    def learning(self) -> list[ResultRow]:
         """The values of models that were trained on few films."""
         return [row for row in self.shown_results if row["train_films"] is not None]
 
-    def difference(self, first: CellRows, second: CellRows) -> Row | None:
+    def difference(self, first: CellRows, second: CellRows) -> ResultRow | None:
         """Return the row with the difference of two cells of one test task."""
         return difference_row(self.differences, first, second)
 

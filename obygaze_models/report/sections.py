@@ -42,6 +42,7 @@ from obygaze_models.report.tables import (
     slug,
 )
 from obygaze_models.runner.results import as_asked, asks_for
+from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
 from obygaze_models.runner.summary import (
     ALPHA,
     CellRows,
@@ -52,7 +53,6 @@ from obygaze_models.runner.summary import (
     verdict,
     view_text,
 )
-from obygaze_models.runner.tables import Row
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
@@ -339,7 +339,7 @@ def section_of_questions(run: ReportRun) -> Section:
     return section
 
 
-def _row_of_difference(run: ReportRun, row: Row) -> Cells:
+def _row_of_difference(run: ReportRun, row: ResultRow) -> Cells:
     first = _cell_of(run, row["train"], row["test"], row["store"], row["model"])
     second = _cell_of(
         run,
@@ -425,7 +425,7 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
 def section_of_paper(run: ReportRun) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
-    printed: dict[str, list[tuple[CellRows, Row]]] = {}
+    printed: dict[str, list[tuple[CellRows, ResultRow]]] = {}
     for cell in _once(run):
         for metric, row in cell.of_metric.items():
             if math.isfinite(row["paper"]):
@@ -465,7 +465,9 @@ def _once(run: ReportRun) -> Iterator[CellRows]:
             yield cell
 
 
-def _table_of_paper(metric: str, pairs: Sequence[tuple[CellRows, Row]]) -> ResultTable:
+def _table_of_paper(
+    metric: str, pairs: Sequence[tuple[CellRows, ResultRow]]
+) -> ResultTable:
     rows: list[Cells | Heading] = []
     for name, of_model in grouped_by(
         pairs, lambda pair: _name_with_store(pair[0])
@@ -494,7 +496,7 @@ def _name_with_store(cell: CellRows) -> str:
 
 
 def _table_of_paper_films(
-    run: ReportRun, cell: CellRows, metric: str, rows: Sequence[Row]
+    run: ReportRun, cell: CellRows, metric: str, rows: Sequence[ResultRow]
 ) -> ResultTable:
     """Return a row for each film, as in Table 4 of the paper."""
     names = {value["film"]: value["source"] for value in run.protocol["paper"]}
@@ -532,7 +534,7 @@ def section_of_learning(run: ReportRun) -> Section:
     section = Section("learning", "More training films")
     if not run.learning:
         return section
-    numbers = sorted({row["train_films"] for row in run.learning})
+    numbers = sorted({row["train_films"] or 0 for row in run.learning})
     rows: list[Cells | Heading] = []
     by_pair = grouped_by(run.learning, lambda row: (row["train"], row["test"]))
     for pair, of_pair in by_pair.items():
@@ -562,7 +564,7 @@ def section_of_learning(run: ReportRun) -> Section:
 def section_of_concepts(run: ReportRun) -> Section:
     """Return how well concept vectors rank clips, the weights of concepts, and trees."""
     section = Section("concepts", "Concepts")
-    rows: Sequence[Row] = run.table("concepts.csv")
+    rows: list[ConceptRow] = run.table("concepts.csv")
     if not rows:
         return section
     section.sentences.append(
@@ -626,7 +628,7 @@ def sentence_of_concepts(run: ReportRun) -> str:
     return f"{text}."
 
 
-def _model_of(row: Row) -> tuple[str, str, str]:
+def _model_of(row: ConceptRow | NodeRow) -> tuple[str, str, str]:
     return row["store"], row["model"], row["train"]
 
 
@@ -635,7 +637,7 @@ def section_of_success(run: ReportRun) -> Section:
     section = Section("success", "What makes a clip easy")
     rows = run.table("success.csv")
 
-    def cell_of(row: Row) -> tuple[str, str, str, str]:
+    def cell_of(row: SuccessRow) -> tuple[str, str, str, str]:
         return row["train"], row["test"], row["store"], row["model"]
 
     by_cell = grouped_by(rows, cell_of)
@@ -663,7 +665,7 @@ def section_of_success(run: ReportRun) -> Section:
     return section
 
 
-def _row_of_factor(row: Row) -> Cells:
+def _row_of_factor(row: SuccessRow) -> Cells:
     odds = NumberCell(row["log_odds"], row["low"], row["high"])
     name = row["factor"] or DASH
     n_clips = row["clips"] or 0

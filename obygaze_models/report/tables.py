@@ -9,7 +9,7 @@ from typing import Any
 from obygaze_features.core.console import count, digits_of, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
-from obygaze_models.runner.tables import Row as ResultRow
+from obygaze_models.runner.rows import ResultRow
 
 _LATEX = str.maketrans(
     {

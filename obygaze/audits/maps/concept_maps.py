@@ -7,7 +7,6 @@ each spatial token of a clip is a map. Directions for a film were fitted without
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,17 +100,18 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     """Return for each film the directions that were found without it."""
-    from obygaze_models.runner.fitting import fit_model, try_fit
-    from obygaze_models.runner.testing import store_runs
+    from obygaze_models.models.common import FixTraining
+    from obygaze_models.runner.fitting import fit_model
+    from obygaze_models.runner.store_run import store_runs
 
-    (store,) = store_runs(inputs, n_jobs=1)
+    (store,) = store_runs(inputs)
     (model,) = store.models.values()
     directions: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (train, _), _, held in store.every_fold:
         context = store.context(train)
-        joined = held.joined()
-        fitted = try_fit(partial(fit_model, model, joined, context), joined, context)
-        if isinstance(fitted, str):
+        try:
+            fitted = fit_model(model, held.joined(), context)
+        except FixTraining:
             continue
         (direction,) = np.asarray(fitted.estimator.coef_, dtype=np.float64)
         for film in np.unique(held.films[held.test]).tolist():

@@ -30,7 +30,6 @@ from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
-from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
 from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
@@ -58,7 +57,7 @@ from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
-    Manifest,
+    ManifestMark,
     Origin,
     film_of_id,
 )
@@ -71,9 +70,17 @@ from obygaze_features.store.withdrawals import (
     stores_with_withdrawals,
 )
 
+
+def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
+    # The other formats do without h5py, whose import takes as long as that of many features.
+    from obygaze_features.store.importing.hdf5 import open_hdf5
+
+    return open_hdf5(path, arrays, **options)
+
+
 FORMATS: Mapping[str, Callable[..., Reader]] = {
     "npz": open_npz,
-    "hdf5": open_hdf5,
+    "hdf5": _open_hdf5,
     "npy": open_npy,
     "pth": open_pth,
     "parquet": open_parquet,
@@ -200,10 +207,10 @@ def import_features(
         reader.close()
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
-    elsewhere = rows_withdrawn_elsewhere(open_store(written.path), here)
-    warnings = [*imported.warnings]
-    if elsewhere:
-        warnings.append(f"{elsewhere}, and have features in this new store")
+    warnings = [
+        *imported.warnings,
+        *rows_withdrawn_elsewhere(open_store(written.path), here, "in this new store"),
+    ]
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -305,7 +312,7 @@ def _check_facts(facts: Mapping[str, str]) -> None:
 class Clips:
     """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
 
-    manifest: Manifest
+    manifest: ManifestMark
     rows: RowColumns
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
@@ -325,7 +332,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         if reader.times:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
-        record = Manifest(WITHOUT_MANIFEST, rows.clips_sha256)
+        record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -365,7 +372,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         words = "matched by the ids alone: the files do not say of which films they are"
         notes.append(f"{count(n_by_ids, 'clip')} {words}")
     return Clips(
-        manifest=Manifest(manifest.name, rows.clips_sha256),
+        manifest=ManifestMark(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),

@@ -23,7 +23,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
 # Rows are read in ranges of at most so many bytes.
@@ -86,7 +86,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     """
 
     seal: str
-    manifest: Manifest = Manifest("", "")
+    manifest: ManifestMark = ManifestMark("", "")
     licence: str = ""
     citation: str = ""
     arrays: dict[str, tuple[str, ...]] = {}

@@ -44,7 +44,7 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
         path=Path("a/s"),
         seal="1",
         arrays=[SimpleNamespace(name=array)],
-        work=SimpleNamespace(is_needed=False),
+        work=SimpleNamespace(rows=(), computed=()),
     )
     state: Any = SimpleNamespace(store="a/s", seal="1", ok=n_ok, failures={})
     plan = ExtractionPlan("m", (), None, [store])

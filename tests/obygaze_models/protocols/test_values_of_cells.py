@@ -22,9 +22,10 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner import results
 from obygaze_models.runner.results import Evaluation, cell_results
+from obygaze_models.runner.rows import table_bytes
 from obygaze_models.runner.run import _fit_facts
 from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
-from obygaze_models.runner.tables import prediction_rows, table_bytes
+from obygaze_models.runner.tables import prediction_rows
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])
 NO_LEAK = Leak("", 3, 0, 0, 0, 0, 0, ())
