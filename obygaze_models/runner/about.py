@@ -76,7 +76,7 @@ def about_run(
             store.name: rare_concepts(store) for store in stores if store.name
         },
         "solver": solver_of(len(inputs.table)),
-        "fits": [_fit_facts(cell) for cell in cells],
+        "fits": [fit_facts(cell) for cell in cells],
         "versions": {"obygaze": __version__, **machine.packages},
         "parts": parts,
         "machine": machine.to_json(),
@@ -86,7 +86,7 @@ def about_run(
     }
 
 
-def _fit_facts(cell: Cell) -> Mapping[str, Any]:
+def fit_facts(cell: Cell) -> Mapping[str, Any]:
     """Return what was chosen in each fold of a cell, and why folds were skipped.
 
     `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
