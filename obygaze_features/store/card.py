@@ -221,7 +221,8 @@ def _keys_of(head: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return the lines of a head by their keys, in order; those of comments have the key ""."""
     keys: list[tuple[str, list[str]]] = []
     for line in head:
-        if keys and (line[:1].isspace() or line.startswith("-")):
+        # A text of several lines may have empty ones.
+        if keys and (not line.strip() or line[0].isspace() or line.startswith("-")):
             keys[-1][1].append(line)
         else:
             key = "" if line.startswith("#") else line.partition(":")[0].strip()
@@ -243,20 +244,14 @@ def _split(text: str) -> tuple[list[str], str]:
 def _head_values(text: str) -> dict[str, str]:
     """Return the keys at the left of the head with their texts; of YAML, what people type."""
     values: dict[str, str] = {}
-    key = ""
     head, _ = _split(text)
-    for line in head:
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line[0].isspace() or line.startswith("-"):
-            # A text of several lines.
-            more = line.strip()
-            values[key] = f"{values.get(key, '')} {more}".strip()
-            continue
-        key, _, value = line.partition(":")
-        value = value.strip()
-        values[key] = "" if re.fullmatch("[|>][-+]?", value) else value
-    return {key: _unquoted(value) for key, value in values.items()}
+    for key, (first, *others) in _keys_of(head):
+        text_of_key = first.partition(":")[2].strip()
+        if re.fullmatch("[|>][-+]?", text_of_key):
+            text_of_key = ""
+        words = [text_of_key, *map(str.strip, others)]
+        values[key] = _unquoted(" ".join(filter(None, words)))
+    return values
 
 
 def _unquoted(value: str) -> str:
