@@ -18,6 +18,7 @@ BENCHMARKS = {
     "fit": "benchmarks.fit:measure",
     "concepts": "benchmarks.concepts:measure",
     "night": "benchmarks.night:measure",
+    "waiting": "benchmarks.waiting:measure",
 }
 
 

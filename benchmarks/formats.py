@@ -259,7 +259,7 @@ def convert(format: str, path: str, source: str) -> Any:
     """Return the CPU seconds that it takes to read an .npz file and write its arrays."""
     importlib.import_module(FORMATS[format].module)
     if format == "obygaze":
-        from obygaze_features.store import import_features
+        from obygaze_features.store.importing.features import import_features
 
         return {"write": _seconds(lambda: import_features("npz", source, Path(path)))}
     rival = FORMATS[format]

@@ -7,7 +7,6 @@ import shlex
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import NamedTuple
 
 from obygaze_features.core.console import count
@@ -25,24 +24,17 @@ _SHOWN = 20
 NO_FILE = "missing:"
 
 
-class Outcome(Enum):
-    """What a case means for a run."""
-
-    KEEP = "keep"
-    COMPUTE = "compute"
-    REFUSE = "refuse"
-
-
-KEEP = Outcome.KEEP
-COMPUTE = Outcome.COMPUTE
-REFUSE = Outcome.REFUSE
+# What a case means for a run.
+KEEP = "keep"
+COMPUTE = "compute"
+REFUSE = "refuse"
 
 
 class Case(NamedTuple):
     """One case: its outcome, one sentence (`{clips}` is their number), and what to do."""
 
     name: str
-    outcome: Outcome
+    outcome: str
     sentence: str
     hint: str = ""
 
@@ -205,7 +197,7 @@ class Work:
     def refuse(self, where: str, backbone: str = "BACKBONE") -> None:
         """Raise an error (exit code 5) if a case is refused; `backbone` is what was typed."""
         for case, lines in self.found.items():
-            if case.outcome is REFUSE:
+            if case.outcome == REFUSE:
                 n_more = len(lines) - _SHOWN
                 more = [f"and {n_more} more"] if n_more > 0 else []
                 raise Mismatch(
@@ -228,15 +220,18 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         computed = [True] * len(rows)
         found[NEW] = [clip.clip_id for clip in wanted.clips]
         return Work(rows, computed, tuple(wanted.arrays), found)
-    for case, line in _cases_of_recipe(wanted, stored):
-        found[case].append(line)
+    # The bytes of the weights count, whatever was known of where they came from.
+    recipe = wanted.recipe.as_claimed_by(stored.recipe)
+    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
+        case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
+        found[case].append(str(difference))
     clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.get(row.clip_id)
         is_planned = stored.computed is not None and stored.computed[number]
         case, line = case_of_row(row, clip, wanted, stored, is_planned=is_planned)
         found[case].append(line)
-        is_computed = case.outcome is COMPUTE
+        is_computed = case.outcome == COMPUTE
         if is_planned:
             is_computed = not row.is_ok and row.reason == NOT_EXTRACTED
         elif is_computed and clip is not None:
@@ -247,12 +242,17 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
     if NOT_IN_MANIFEST in found and known.isdisjoint(clip_of_id):
         found[OTHER_CLIPS] = found.pop(NOT_IN_MANIFEST)
     for clip in wanted.clips:
-        if clip.clip_id not in known:
-            case, line = case_of_new_clip(clip, wanted, stored)
-            found[case].append(line)
-            if case is NEW:
-                rows.append(new_row(clip))
-                computed.append(True)
+        name = clip.clip_id
+        if name in known:
+            continue
+        if _was_withdrawn(clip, wanted, stored):
+            found[WITHDRAWN_BEFORE].append(name)
+        elif stored.is_filling:
+            found[_manifest_changed(wanted)].append(f"{name}: not in the plan")
+        else:
+            found[NEW].append(name)
+            rows.append(new_row(clip))
+            computed.append(True)
     further = [name for name in wanted.arrays if name not in stored.array_names]
     computes = tuple(stored.computes)
     if further and stored.is_filling:
@@ -295,7 +295,7 @@ def case_of_row(
         is_planned: Whether the store is being filled, and computes this row.
     """
     name = row.clip_id
-    manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
+    manifest_changed = _manifest_changed(wanted)
     if row.status == WITHDRAWN:
         if clip is None or _was_withdrawn(clip, wanted, stored):
             return WITHDRAWN_BEFORE, name
@@ -344,17 +344,8 @@ def _case_without_features(
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 
-def case_of_new_clip(
-    clip: PlannedClip, wanted: Wanted, stored: StoreState
-) -> tuple[Case, str]:
-    """Return the case of a clip that a store does not have, and its line."""
-    name = clip.clip_id
-    if _was_withdrawn(clip, wanted, stored):
-        return WITHDRAWN_BEFORE, name
-    if stored.is_filling:
-        manifest_changed = AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
-        return manifest_changed, f"{name}: not in the plan"
-    return NEW, name
+def _manifest_changed(wanted: Wanted) -> Case:
+    return AS_PLANNED if wanted.as_planned else MANIFEST_CHANGED
 
 
 def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:
@@ -362,14 +353,6 @@ def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> boo
         if stored.withdrawals.find(identity, clip.movie_id).reason:
             return True
     return False
-
-
-def _cases_of_recipe(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case, str]]:
-    # The bytes of the weights count, whatever was known of where they came from.
-    recipe = wanted.recipe.as_claimed_by(stored.recipe)
-    case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
-    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
-        yield case, str(difference)
 
 
 def _cases_of_further_arrays(

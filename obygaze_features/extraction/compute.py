@@ -137,7 +137,6 @@ class Uploads:
 
     device: str
     n_copies: int = 0
-    _incoming: Any = None
     # By the number of the decoded pictures, which another array may have later.
     _copies: dict[int, tuple[weakref.ref[Any], Tensor]] = field(default_factory=dict)
 
@@ -168,17 +167,7 @@ class Uploads:
         known = self._copies.get(id(shared))
         if known is not None and known[0]() is shared:
             return known[1]
-        import torch
-
-        cuda: Any = torch.cuda
-        if self._incoming is None:
-            self._incoming = cuda.Stream(self.device)
-        compute = cuda.current_stream(self.device)
-        with cuda.stream(self._incoming):
-            tensor = on_device(shared, self.device)
-        compute.wait_stream(self._incoming)
-        # The memory must not be used again before the computation that reads it has ended.
-        tensor.record_stream(compute)
+        tensor = on_device(shared, self.device)
         self.n_copies += 1
         self._copies = {
             key: copy for key, copy in self._copies.items() if copy[0]() is not None
@@ -188,10 +177,7 @@ class Uploads:
 
 
 class BatchComputer(Computer):
-    """Compute batches on a GPU, and copy to and from it on streams of their own.
-
-    The host waits for nothing but the event after the copy of a batch's features.
-    """
+    """Compute batches on a GPU; the host waits for nothing but the copy of a batch's features."""
 
     def __init__(
         self,
@@ -202,32 +188,33 @@ class BatchComputer(Computer):
         import torch
 
         super().__init__(backbone, specs)
-        cuda: Any = torch.cuda
         self.device = backbone.placement.device
-        self.cuda = cuda
+        self.cuda: Any = torch.cuda
         self.uploads = uploads or Uploads(self.device)
-        self.outgoing = cuda.Stream(self.device)
 
     def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
-        """Start to compute a batch."""
+        """Start to compute a batch, and to copy its features to pinned memory."""
         import torch
 
         pictures = self.uploads.pictures(clips)
         computed = self.forward(pictures, [clip.mask for clip in clips])
         arrays = {}
+        finite = {}
         for spec in self.specs:
             kind = getattr(torch, spec.dtype)
-            arrays[spec.name] = computed[spec.name].to(kind).contiguous()
-        finite = {
-            name: torch.isfinite(x).flatten(1).all(1) for name, x in arrays.items()
-        }
-        downloads = self._download([*arrays.values(), *finite.values()])
+            array = computed[spec.name].to(kind).contiguous()
+            arrays[spec.name] = _copy_to_host(array)
+            finite[spec.name] = _copy_to_host(torch.isfinite(array).flatten(1).all(1))
+        # Blocking: a host that spins would take a core from the decoders.
+        done = self.cuda.Event(blocking=True)
+        done.record(self.cuda.current_stream(self.device))
 
         def result() -> Computed:
-            numbers = downloads()
-            features = dict(zip(arrays, numbers[: len(arrays)], strict=True))
-            flags = dict(zip(finite, numbers[len(arrays) :], strict=True))
-            return Computed(features, flags)
+            done.synchronize()
+            return Computed(
+                {name: copy.numpy() for name, copy in arrays.items()},
+                {name: copy.numpy() for name, copy in finite.items()},
+            )
 
         return result
 
@@ -235,29 +222,13 @@ class BatchComputer(Computer):
         """Return the clips of a batch, and two: one is computed while the next is prepared."""
         return at_once, 2
 
-    def _download(
-        self, tensors: Sequence[Tensor]
-    ) -> Callable[[], list[npt.NDArray[Any]]]:
-        """Start to copy tensors to pinned memory; return a function that waits for the copies."""
-        import torch
 
-        self.outgoing.wait_stream(self.cuda.current_stream(self.device))
-        copies = []
-        with self.cuda.stream(self.outgoing):
-            for tensor in tensors:
-                # Torch uses pinned memory again that is not in use any more.
-                copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-                copies.append(copy.copy_(tensor, non_blocking=True))
-                tensor.record_stream(self.outgoing)
-            # Blocking: a host that spins would take a core from the decoders.
-            done = self.cuda.Event(blocking=True)
-            done.record(self.outgoing)
+def _copy_to_host(tensor: Tensor) -> Tensor:
+    """Start to copy a tensor to pinned memory, which torch uses again when it is not in use."""
+    import torch
 
-        def wait() -> list[npt.NDArray[Any]]:
-            done.synchronize()
-            return [copy.numpy() for copy in copies]
-
-        return wait
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return copy.copy_(tensor, non_blocking=True)
 
 
 def free_gpu_memory(device: str) -> int:

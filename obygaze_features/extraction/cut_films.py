@@ -20,7 +20,7 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 GRID = "Grid"
 Frames: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
@@ -134,7 +134,8 @@ def make_windows(
     # PyAV is loaded only where films are read, and not by the help of the command.
     from obygaze_features.extraction.windows import film_of
     from obygaze_features.video.film import film_index
-    from obygaze_features.video.pool import DecodeJob, DecodePool, in_order
+    from obygaze_features.video.pool import DecodePool, in_order
+    from obygaze_features.video.worker import DecodeJob
 
     source, folder, videos = _videos_of(films, workspace)
     indexes = workspace.folder("indexes")
@@ -166,7 +167,7 @@ def make_windows(
     return Manifest(name, header, Windows(tuple(cut), grid))
 
 
-def refuse_short(grid: Grid, film: Film) -> None:
+def refuse_short(grid: Grid, film: CutFilm) -> None:
     """Raise an error if a window is shorter than a picture of a film."""
     picture_s = film.duration_s / film.n_frames
     if film.fps:

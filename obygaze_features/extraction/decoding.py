@@ -30,7 +30,8 @@ from obygaze_features.store.layout import MASK, WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, in_order
+from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
+from obygaze_features.video.worker import DecodeJob
 
 # The numbers of one film must not come from two.
 REPLACED = Failure(

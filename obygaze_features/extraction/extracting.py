@@ -189,7 +189,10 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
                 else:
                     warnings += _seal_if_complete(one, run)
         except Exception:
-            _forget_own_plans(begun)
+            for store, filling in begun:
+                # What this run planned and nobody began is not in the way of another plan.
+                if store.filling is None and filling.listed() == (set(), {}):
+                    remove_filling(filling)
             raise
         if gone and not stop:
             warnings += map(_nothing_was_added, gone)
@@ -292,13 +295,6 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
                 break
     for location in sorted(read_from):
         yield f"kept frames are read from {location}"
-
-
-def _forget_own_plans(begun: Sequence[Begun]) -> None:
-    """Remove what this run planned and nobody began: a mistake is not in the way of its mending."""
-    for store, filling in begun:
-        if store.filling is None and filling.listed() == (set(), {}):
-            remove_filling(filling)
 
 
 def _nothing_was_added(one: Begun) -> str:

@@ -26,7 +26,7 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.stored import StoreState, read_stored
+from obygaze_features.extraction.stored import read_stored
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
@@ -186,11 +186,20 @@ class ExtractionPlan:
                 refuse_changed_clips(self.kept[store.view])
 
     def refuse(self) -> None:
-        """Raise an error also if there is nothing that could be decoded."""
+        """Raise an error also if there is nothing that could be decoded: all rows would fail."""
         self.refuse_changes()
         needed = [store.view for store in self.stores if store.work.is_needed]
-        if needed and self.kept.keys().isdisjoint(needed):
-            _refuse_without_videos(self.manifest, self.clips, self.notes)
+        if not needed or not self.kept.keys().isdisjoint(needed):
+            return
+        videos = dict.fromkeys(clip.video for clip in self.clips if clip.video)
+        if not any(Path(video).is_file() for video in videos):
+            raise NotFound(
+                f"no clip of {self.manifest} has a video file; nothing to extract",
+                where=next(iter(videos), ""),
+                hint=f"obygaze manifest link {shlex.quote(self.manifest)} FOLDER, or mount the"
+                " folder of the videos; then the same command",
+                details=self.notes,
+            )
 
 
 def plan_stores(
@@ -277,16 +286,20 @@ def plan_stores(
         filling = None
         seal = ""
         if stored:
-            # What is known of the weights there stays as it is.
+            # What is known of the weights there stays as it is, and its arrays come first.
             recipe = stored.recipe
             filling = stored.filling
             seal = stored.seal
+            further = [
+                array for array in arrays if array.name not in stored.array_names
+            ]
+            arrays = [*stored.arrays, *([] if stored.is_filling else further)]
         store = StorePlan(
             target=target,
             path=path,
             backbone=backbone,
             view=view,
-            arrays=_all_arrays(arrays, stored),
+            arrays=tuple(arrays),
             recipe=recipe,
             maker=maker,
             work=work,
@@ -295,40 +308,6 @@ def plan_stores(
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
-
-
-def _all_arrays(
-    arrays: Sequence[Array], stored: StoreState | None
-) -> tuple[Array, ...]:
-    """Return the arrays that a store has, and behind them those that it does not have yet."""
-    if stored is None:
-        return tuple(arrays)
-    if stored.is_filling:
-        return tuple(stored.arrays)
-    known = set(stored.array_names)
-    return (*stored.arrays, *(array for array in arrays if array.name not in known))
-
-
-def _refuse_without_videos(
-    manifest: str, clips: Sequence[PlannedClip], notes: Sequence[str]
-) -> None:
-    """Raise an error if no clip has a video file: all rows would fail."""
-    videos = dict.fromkeys(clip.video for clip in clips if clip.video)
-    if any(Path(video).is_file() for video in videos):
-        return
-    link = f"obygaze manifest link {shlex.quote(manifest)} FOLDER"
-    if not videos:
-        raise NotFound(
-            f"no clip of {manifest} is linked to a video; nothing to extract",
-            hint=f"{link}, then the same command",
-            details=notes,
-        )
-    raise NotFound(
-        f"none of the {len(videos)} video files of {manifest} exists; nothing to extract",
-        where=f"{next(iter(videos))}, ...",
-        hint=f"mount their folder, or {link}, then the same command",
-        details=notes,
-    )
 
 
 def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:

@@ -23,7 +23,7 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.own_labels import first_run
+from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.placing import before_of
 
@@ -161,8 +161,6 @@ def next_steps(
     without_video: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
-        if not store.work.is_needed:
-            continue
         kept = plan.kept_clips(store)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
             if not is_computed:
@@ -171,34 +169,31 @@ def next_steps(
                 failures[row.clip_id] = state.failures[row.clip_id]
             elif row.clip_id not in kept and not has_video.get(row.clip_id, False):
                 without_video.add(row.clip_id)
-    if without_video:
-        clips = count(len(without_video), "clip")
-        steps.append(f"{clips} without a video: {link}, then the same command")
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
-    if n_without_file:
-        clips = count(n_without_file, "clip")
-        steps.append(
-            f"{clips} whose file is missing: mount its folder, or {link}, then the same command"
-        )
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
-    if n_with_wrong_times:
-        clips = count(n_with_wrong_times, "clip")
-        in_all = n_with_wrong_times == len(plan.clips)
-        of_mapping = f" ({OF_MAPPING})" if in_all else ""
-        steps.append(
-            f"{clips} with times outside the film: correct the table{of_mapping}, import and link"
-            " it again, then the same command; if the film is not whole, replace it, then the"
-            " same command and --retry-failed"
-        )
-    n_failed = len(failures) - n_without_file - n_with_wrong_times
-    if n_failed:
-        steps.append(
-            f"{count(n_failed, 'clip')} failed: correct their files, then the same command and"
-            " --retry-failed"
-        )
-    is_sealed = all(state.seal for state in states)
-    has_features = all(state.ok for state in states)
-    if is_sealed and has_features and not failures and not without_video:
+    n_others = len(failures) - n_without_file - n_with_wrong_times
+    is_of_all = n_with_wrong_times == len(plan.clips)
+    of_mapping = f" ({OF_MAPPING})" if is_of_all else ""
+    advice = (
+        (len(without_video), f"without a video: {link}, then the same command"),
+        (
+            n_without_file,
+            f"whose file is missing: mount its folder, or {link}, then the same command",
+        ),
+        (
+            n_with_wrong_times,
+            f"with times outside the film: correct the table{of_mapping}, import and link it"
+            " again, then the same command; if the film is not whole, replace it, then the same"
+            " command and --retry-failed",
+        ),
+        (
+            n_others,
+            "failed: correct their files, then the same command and --retry-failed",
+        ),
+    )
+    steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]
+    is_whole = all(state.seal and state.ok for state in states)
+    if is_whole and not failures and not without_video:
         steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
 
@@ -215,7 +210,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
             names_with_vectors.append(name)
     if not names_with_vectors:
         return f"obygaze store info {shlex.quote(names[0])}"
-    return first_run(manifest, plan.manifest, names_with_vectors)
+    return first_command(manifest, plan.manifest, names_with_vectors)
 
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:

@@ -15,7 +15,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
 from obygaze_features.store.layout import BEFORE, NEXT, Array
 from obygaze_features.store.placing import finish_waiting, seal_at
-from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
@@ -85,7 +85,16 @@ def read_stored(path: Path) -> StoreState | None:
                 if filling.is_current():
                     return stored
             elif seal:
-                return _finished(open_store(path))
+                store = open_store(path)
+                return StoreState(
+                    recipe=store.recipe,
+                    arrays=store.record.arrays,
+                    rows=store.rows,
+                    kinds=[maker.kind for maker in store.record.makers],
+                    manifest=store.record.manifest.name,
+                    withdrawals=Withdrawals.of([store]),
+                    seal=store.seal,
+                )
             else:
                 return None
         except (OSError, ObygazeError):
@@ -93,19 +102,6 @@ def read_stored(path: Path) -> StoreState | None:
             is_as_before = seal_at(path) == seal
             if is_as_before and (filling is None or filling.is_current()):
                 raise
-
-
-def _finished(store: Store) -> StoreState:
-    record = store.record
-    return StoreState(
-        recipe=store.recipe,
-        arrays=record.arrays,
-        rows=store.rows,
-        kinds=[maker.kind for maker in record.makers],
-        manifest=record.manifest.name,
-        withdrawals=Withdrawals.of([store]),
-        seal=store.seal,
-    )
 
 
 def _being_filled(filling: Filling, seal: str) -> StoreState:

@@ -374,7 +374,7 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     try:
         yield hidden
         files.sync_all(hidden)
-        take = take_name if is_folder else files.take_name
+        take = take_name if is_folder else files.rename_if_free
         if not take(hidden, target):
             raise _taken(target)
     finally:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from obygaze_features.video.functions import probe_video as probe_video
     from obygaze_features.video.functions import save_frames as save_frames
     from obygaze_features.video.index import sample_indices as sample_indices
-    from obygaze_features.video.pool import DecodeJob as DecodeJob
     from obygaze_features.video.pool import DecodePool as DecodePool
+    from obygaze_features.video.worker import DecodeJob as DecodeJob
 else:
     _EXPORTS = {
         "obygaze_features.video.container": ("BadVideo",),
@@ -28,6 +28,7 @@ else:
         "obygaze_features.video.film": ("VideoInfo",),
         "obygaze_features.video.functions": ("probe_video", "save_frames"),
         "obygaze_features.video.index": ("sample_indices",),
-        "obygaze_features.video.pool": ("DecodeJob", "DecodePool"),
+        "obygaze_features.video.pool": ("DecodePool",),
+        "obygaze_features.video.worker": ("DecodeJob",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

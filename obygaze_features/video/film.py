@@ -4,7 +4,6 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -264,7 +263,17 @@ def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm
         }
         return {**index, **facts}
 
-    unpack = partial(_unpacked_film, folder=file.parent)
+    def unpack(values: Values) -> IndexedFilm:
+        index = {name: values[name] for name in _INDEX if name in values}
+        return IndexedFilm(
+            FrameIndex(**index),
+            values["is_broken"],
+            values["declared_s"],
+            values["offset"],
+            file.parent,
+            takes_key_twice=values["takes_key_twice"],
+        )
+
     return _read_or_make(file, make, unpack)
 
 
@@ -277,20 +286,6 @@ def _index_file(path: Path, indexes: Path) -> Path:
     facts = path.stat()
     state = f"{quick_sha256(path)[1]} {facts.st_mtime_ns} {facts.st_ctime_ns}"
     return indexes / sha256_bytes(state.encode()) / "index.npz"
-
-
-def _unpacked_film(values: Values, folder: Path) -> IndexedFilm:
-    index = FrameIndex(
-        **{name: value for name, value in values.items() if name in _INDEX}
-    )
-    return IndexedFilm(
-        index,
-        values["is_broken"],
-        values["declared_s"],
-        values["offset"],
-        folder,
-        takes_key_twice=values["takes_key_twice"],
-    )
 
 
 def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
@@ -408,37 +403,26 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
-def _version() -> str:
-    """Return what a kept file must have been written by: versions may index a film differently."""
-    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-
-
-def _read_kept(file: Path, unpack: Callable[[Values], T]) -> T | None:
-    """Return the content of a file; None if it is missing or invalid."""
-    with suppress(*DAMAGE):
-        with np.load(file, allow_pickle=False) as arrays:
-            values = {name: arrays[name] for name in arrays.files}
-        if values.pop("version") == _version():
-            return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
-    return None
-
-
 def _read_or_make(
     file: Path, make: Callable[[], Values], unpack: Callable[[Values], T]
 ) -> T:
-    """Return the content of a file; make it if it is missing or invalid.
+    """Return the content of a file; make it if it is missing, invalid, or of another version.
 
     Nobody waits for another process that makes it, which may be stopped: both write the same.
     """
-    kept = _read_kept(file, unpack)
-    if kept is not None:
-        return kept
-    values = make()
-    stored = {name: value for name, value in values.items() if value is not None}
+    # Versions may index a film differently.
+    version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
+    with suppress(*DAMAGE):
+        with np.load(file, allow_pickle=False) as arrays:
+            values = {name: arrays[name] for name in arrays.files}
+        if values.pop("version") == version:
+            return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
+    made = make()
+    stored = {name: value for name, value in made.items() if value is not None}
     data = io.BytesIO()
-    np.savez_compressed(data, version=np.array(_version()), **stored)
+    np.savez_compressed(data, version=np.array(version), **stored)
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, data.getvalue())
-    return unpack(values)
+    return unpack(made)

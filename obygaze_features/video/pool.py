@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 from obygaze_features.core import system
@@ -30,7 +29,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
-from obygaze_features.video.worker import SharedMemory, decoded, unpacked
+from obygaze_features.video.worker import DecodeJob, SharedMemory, decoded, unpacked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -44,29 +43,6 @@ START_S = 120.0
 TICK_S = 1.0
 # The system has no longer time limit for a socket than some centuries.
 LONGEST_S = 1e9
-
-
-@dataclass(frozen=True)
-class DecodeJob:
-    """One clip to decode, in all the views wanted of it.
-
-    The clip is the pictures between two times, or those of `ranks`.
-
-    `indexes` is the folder that keeps the index of the film, for files with many clips. A job
-    without views only makes that index.
-    """
-
-    path: Path | str
-    views: tuple[PictureView, ...]
-    start_s: float | None = None
-    end_s: float | None = None
-    indexes: str | None = None
-    ranks: Sequence[int] | None = None
-
-    @property
-    def is_of_many(self) -> bool:
-        """Whether jobs for the same film follow this one: it makes the index, or has ranks."""
-        return self.ranks is not None or not self.views
 
 
 @dataclass(frozen=True)
@@ -269,14 +245,7 @@ def _decoded_here(job: DecodeJob) -> DecodeResult:
     """Decode a clip in this thread."""
     started = time.monotonic()
     try:
-        clips, facts = decoded(
-            job.path,
-            job.views,
-            start_s=job.start_s,
-            end_s=job.end_s,
-            ranks=job.ranks,
-            indexes=job.indexes,
-        )
+        clips, facts = decoded(job)
     except BadVideo as error:
         return DecodeResult(job, {}, error, time.monotonic() - started)
     return DecodeResult(job, clips, None, time.monotonic() - started, facts)
@@ -376,8 +345,8 @@ class _Worker:
     ) -> dict[str, Any]:
         """Send a job and numbered memory; wait for the reply, at most until the time limit."""
         self.channel.settimeout(min(timeout_s, LONGEST_S))
-        request = asdict(replace(job, path=os.fspath(job.path)))
-        request |= {"memory": number, "dropped": list(dropped)}
+        asked = asdict(replace(job, path=os.fspath(job.path)))
+        request = {"job": asked, "memory": number, "dropped": list(dropped)}
         line = json.dumps(request).encode("ascii") + b"\n"
         with suppress(ConnectionError):
             sent = system.send_with_file(self.channel, line, memory.handle)

@@ -20,8 +20,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -30,13 +31,47 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import file_facts
 from obygaze_features.video.container import BadVideo, OnProgress, av, no_progress
 from obygaze_features.video.decode import decode_views
-from obygaze_features.video.decoded_clip import DecodedClip, PictureView
+from obygaze_features.video.decoded_clip import (
+    Allocate,
+    DecodedClip,
+    PictureView,
+    new_arrays,
+)
 from obygaze_features.video.film import make_index
 from obygaze_features.video.resize import Pixels
 
 PROGRESS_S = 1.0
 
 _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
+
+
+@dataclass(frozen=True)
+class DecodeJob:
+    """One clip to decode, in all the views wanted of it.
+
+    The clip is the pictures between two times, or those of `ranks`.
+
+    `indexes` is the folder that keeps the index of the film, for files with many clips. A job
+    without views only makes that index.
+    """
+
+    path: Path | str
+    views: tuple[PictureView, ...]
+    start_s: float | None = None
+    end_s: float | None = None
+    indexes: str | None = None
+    ranks: Sequence[int] | None = None
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether jobs for the same film follow this one: it makes the index, or has ranks."""
+        return self.ranks is not None or not self.views
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return a job from plain values, as `dataclasses.asdict` returns them."""
+        views = tuple(PictureView.from_json(view) for view in value["views"])
+        return cls(**{**value, "views": views})
 
 
 def main(handle: int) -> None:
@@ -91,23 +126,14 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
 def _decode(
     request: Mapping[str, Any], memory: SharedMemory, progress: OnProgress
 ) -> dict[str, Any]:
-    path = request["path"]
+    job = DecodeJob.from_json(request["job"])
     try:
-        clips, facts = decoded(
-            path,
-            [PictureView.from_json(view) for view in request["views"]],
-            start_s=request["start_s"],
-            end_s=request["end_s"],
-            ranks=request["ranks"],
-            indexes=request["indexes"],
-            allocate=memory.arrays,
-            progress=progress,
-        )
+        clips, facts = decoded(job, memory.arrays, progress)
     except BadVideo as error:
         return {
             "error": {
                 "message": error.message,
-                "path": path,
+                "path": str(job.path),
                 "stage": error.stage,
                 "reason": error.reason,
             }
@@ -116,32 +142,37 @@ def _decode(
 
 
 def decoded(
-    path: Path | str,
-    views: Sequence[PictureView],
-    *,
-    indexes: str | None,
+    job: DecodeJob,
+    allocate: Allocate = new_arrays,
     progress: OnProgress = no_progress,
-    **options: Any,
 ) -> tuple[dict[PictureView, DecodedClip], tuple[int, str] | None]:
     """Decode a clip in this process; return its views, and the facts of the file before that.
 
     Without views, make the index of the film. Each error is a `BadVideo`: no file may end a run.
 
     Args:
-        path: The video file.
-        views: What each model sees.
-        indexes: The folder that keeps the index of the film.
-        progress: Called again and again while that index is made.
-        options: As for `decode_views`.
+        job: What is asked for.
+        allocate: Returns arrays for pictures, as for `decode_views`.
+        progress: Called again and again while the index of a film is made.
     """
+    path = job.path
     try:
         # If the file is replaced from now on, what is recorded of it differs from the new one.
         facts = file_facts(path)
-        if not views:
-            make_index(Path(path), Path(indexes or ""), progress)
+        if not job.views:
+            make_index(Path(path), Path(job.indexes or ""), progress)
             return {}, facts
-        options |= {"indexes": indexes, "progress": progress}
-        return decode_views(path, views, **options), facts
+        clips = decode_views(
+            path,
+            job.views,
+            start_s=job.start_s,
+            end_s=job.end_s,
+            ranks=job.ranks,
+            allocate=allocate,
+            indexes=job.indexes,
+            progress=progress,
+        )
+        return clips, facts
     except BadVideo:
         raise
     except Exception as error:

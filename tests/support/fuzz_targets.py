@@ -565,10 +565,10 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
 
 def _read_model(files: Tree, folder: Path) -> None:
     from obygaze_models.zoo import load_model
-    from obygaze_models.zoo.info import card_text
+    from obygaze_models.zoo.info import model_card_text
 
     model = load_model(written(files, folder))
-    card_text(model.info, model.clips)
+    model_card_text(model.info, model.clips)
     _ = repr(model)
 
 

@@ -46,7 +46,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import layout
 from obygaze_features.store.changing import subset
-from obygaze_features.store.filling import BlockWriter, Filling
+from obygaze_features.store.filling import Filling
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.verifying import verify
 from obygaze_features.video import DecodeJob, DecodePool, decode_clip
@@ -216,24 +216,6 @@ def test_parts_of_films_are_computed_at_their_times(tmp_path: Path) -> None:
 # --- The same bytes, whatever happens ---
 
 
-def test_processes_together_make_the_same_bytes(world: Path, undisturbed: Path) -> None:
-    processes = [start_worker(world) for _ in range(2)]
-    assert [finished(process) for process in processes] == [0, 0]
-    store = world / "stores" / STORE
-    assert bytes_of(store) == bytes_of(undisturbed)
-    assert no_work_is_left(store)
-
-
-def test_a_run_that_was_killed_goes_on(world: Path, undisturbed: Path) -> None:
-    assert finished(start_worker(world, at=30)) == -signal.SIGKILL
-    store = world / "stores" / STORE
-    assert not store.exists()
-    assert len(Filling.open(store).missing()) in (1, 2, 3)
-    run("films", world)
-    assert bytes_of(store) == bytes_of(undisturbed)
-    assert no_work_is_left(store)
-
-
 def test_stores_with_blocks_of_two_sizes_are_filled_together(
     films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,27 +291,6 @@ def test_a_store_that_is_sealed_while_it_is_looked_at(
     assert no_work_is_left(store)
 
 
-def test_batches_are_halved_when_memory_is_short(
-    films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[int] = []
-    split = ThreadComputer.split
-    start = ThreadComputer.start
-
-    def start_in_short_memory(computer: ThreadComputer, clips: Any) -> Any:
-        if sizes[-1] > 2:
-            raise MemoryError
-        return start(computer, clips)
-
-    monkeypatch.setattr(
-        ThreadComputer, "split", lambda one, n: sizes.append(n) or split(one, n)
-    )
-    monkeypatch.setattr(ThreadComputer, "start", start_in_short_memory)
-    run(films, world, batch=8)
-    assert dict.fromkeys(sizes) == {8: None, 4: None, 2: None}
-    assert bytes_of(world / "stores" / STORE) == bytes_of(undisturbed)
-
-
 def test_a_broken_device_ends_the_run_after_a_few_clips(
     films: Manifest, world: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,38 +312,6 @@ def test_a_broken_device_ends_the_run_after_a_few_clips(
     monkeypatch.setattr(ThreadComputer, "forward", forward)
     run(films, world)
     assert bytes_of(store) == bytes_of(undisturbed)
-
-
-def test_one_clip_without_finite_numbers_is_a_row_with_a_reason(
-    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forward = ThreadComputer.forward
-    calls: list[int] = []
-
-    def once_broken(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
-        arrays = forward(computer, *arguments)
-        calls.append(1)
-        if len(calls) != 4:
-            return arrays
-        return {name: np.full_like(array, np.nan) for name, array in arrays.items()}
-
-    monkeypatch.setattr(ThreadComputer, "forward", once_broken)
-    run(films, world)
-    status = open_store(world / "stores" / STORE).status()
-    assert status.counts["failed"] == 3
-    assert any("not finite" in str(reason) for reason in status.reasons.values())
-
-
-def test_a_gpu_that_fails_ends_the_run_with_one_sentence(
-    films: Manifest, world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failed(computer: ThreadComputer, *arguments: Any) -> dict[str, Any]:
-        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
-
-    monkeypatch.setattr(ThreadComputer, "forward", failed)
-    with pytest.raises(ObygazeError, match="the GPU failed: CUDA error: an illegal"):
-        run(films, world)
-    assert list((world / "stores").iterdir()) == []
 
 
 def test_of_several_devices_the_one_that_failed_is_named(
@@ -466,36 +395,6 @@ def test_clips_after_those_of_a_store_are_decoded_once_for_all(
     run(films, world, ["descriptors", own], stores={own: "own"})
     # One of the clips names no video.
     assert len(decoded) == len(films.clips) - 1
-
-
-def test_a_full_disk_ends_the_run_and_loses_no_finished_block(
-    films: Manifest,
-    world: Path,
-    undisturbed: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write = BlockWriter.commit
-    calls: list[int] = []
-
-    def full(writer: BlockWriter, *arguments: Any) -> object:
-        calls.append(1)
-        if len(calls) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(writer, *arguments)
-
-    monkeypatch.setattr(BlockWriter, "commit", full)
-    store = world / "another disk" / STORE
-    stores = {"descriptors": store}
-    with pytest.raises(FixInput, match="the disk is full") as error:
-        run(films, world, stores=stores)
-    assert error.value.where == str(store.parent)
-    done, begun = Filling.open(store).listed()
-    # The other blocks that were computed by then may be written or not.
-    assert 1 <= len(done) <= 2
-    assert not begun
-    monkeypatch.setattr(BlockWriter, "commit", write)
-    run(films, world, stores=stores)
-    assert bytes_of(store) == bytes_of(undisturbed)
 
 
 # --- Only what is missing ---
@@ -713,14 +612,9 @@ def test_films_that_are_not_there_are_refused_before_anything_is_written(
     films: Manifest, world: Path
 ) -> None:
     header = structs.replace(films.header, video_root=str(world / "unmounted"))
-    with pytest.raises(ObygazeError, match="video files of films exists"):
+    with pytest.raises(ObygazeError, match="no clip of films has a video file"):
         run(replace(films, header=header), world)
     assert list((world / "stores").iterdir()) == []
-
-
-def test_a_store_that_misses_blocks_is_not_sealed(films: Manifest, world: Path) -> None:
-    with pytest.raises(FixInput, match="blocks are missing"):
-        run(films, world, seal_now=True)
 
 
 # --- What it shows ---

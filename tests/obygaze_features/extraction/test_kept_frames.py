@@ -304,7 +304,7 @@ def test_a_checkpoint_that_needs_another_edge_is_refused(tmp_path: Path) -> None
     words = ("films", "-b", "tiny-vivit", "--weights", str(weights))
     done = extract(tmp_path, "run", *words)
     assert done.code == 1
-    assert "none of the 2 video files of films exists" in done.stderr
+    assert "no clip of films has a video file" in done.stderr
     assert sorted((tmp_path / "stores").iterdir()) == before
 
 
@@ -342,6 +342,6 @@ def test_windows_are_read_from_kept_frames(tmp_path: Path) -> None:
     # The other grid has seven windows of the same names, and needs the film.
     done = extract(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1
-    assert "none of the 1 video files of other exists" in done.stderr
+    assert "no clip of other has a video file" in done.stderr
     assert "kept frames" not in done.stderr
     assert not (stores / "other.descriptors").exists()

@@ -26,7 +26,6 @@ from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Store, layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.store.sealing import seal
-from obygaze_features.video.decoded_clip import pictures_of_view
 
 N = 11
 BLOCK = 4
@@ -82,19 +81,6 @@ def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
     assert world.backbone.batches == FULL_BATCHES
     assert world.decoded == list(range(N))
     assert world.store().status().counts == {"ok": N}
-
-
-def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.run()
-    store = world.store()
-    for row in (0, 3, 4, 10):
-        seen = _as_seen(row)
-        pictures = pictures_of_view(seen.pictures, seen.rows, seen.mask)
-        pixels = world.inner.normalise(pictures)[None]
-        expected = world.inner.forward(pixels)["clip"][0]
-        np.testing.assert_array_equal(store.read("clip", [row])[0], expected)
-    np.testing.assert_array_equal(store.read("time_s", [7])[0], np.arange(16) / 25)
 
 
 def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:

@@ -31,14 +31,13 @@ from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import (
     OPEN_FILES,
-    DecodeJob,
     DecodePool,
     DecodeResult,
     _Worker,
-    _WorkerExited,
     in_order,
 )
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.worker import DecodeJob
 
 VIEWS = (PictureView(8), PictureView(4, resize=Resize(48)))
 
@@ -205,15 +204,6 @@ def test_threads_decode_the_same_where_there_are_no_worker_processes(
     assert any(clip[5] for *_, clips in by_threads for clip in clips)  # damaged
 
 
-def test_every_job_is_yielded_once_in_order(films: list[Path]) -> None:
-    jobs = [
-        DecodeJob(films[n % 4], (PictureView(2),), start_s=n / 100) for n in range(20)
-    ]
-    with DecodePool(2) as pool:
-        done = [result.job for result in results_of(pool, jobs)]
-    assert done == jobs
-
-
 def test_no_more_than_asked_is_decoded_ahead(films: list[Path]) -> None:
     handed_out = []
 
@@ -313,39 +303,6 @@ def test_who_is_killed_twice_is_given_up(
         error = future.exception() or future.result().error
         assert told in str(error) and "signal 9" in str(error)
     assert len(set(killed)) == 3
-
-
-def test_handing_in_never_waits(slow_film: Path) -> None:
-    with DecodePool(1) as pool:
-        futures = [
-            pool.submit(DecodeJob(slow_film, (PictureView(32),))) for _ in range(5)
-        ]
-        assert not any(future.done() for future in futures[1:])
-
-
-def test_what_nobody_waits_for_is_not_decoded(
-    films: list[Path], slow_film: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from obygaze_features.video.pool import _Worker
-
-    as_it_was, decoded = _Worker.decode, []
-
-    def noted(worker: _Worker, job: DecodeJob, *more: Any) -> Any:
-        decoded.append(job.path)
-        return as_it_was(worker, job, *more)
-
-    monkeypatch.setattr(_Worker, "decode", noted)
-    jobs = [
-        DecodeJob(film, (PictureView(32),)) for film in (films[0], *[slow_film] * 6)
-    ]
-    with DecodePool(1) as pool:
-        results = results_of(pool, jobs, ahead=7)
-        assert next(results).error is None
-        del results
-        assert pool.submit(DecodeJob(films[1], VIEWS)).result().error is None
-    # One may have been begun before the rest was called off.
-    assert decoded[0] == films[0] and decoded[-1] == films[1]
-    assert len(decoded) <= 3
 
 
 SUSPENDED = """
@@ -599,23 +556,6 @@ def test_memory_of_a_worker_that_crashed_is_not_used_again(
         assert list(pool._memories) == [1], "the first is dropped"
 
 
-def test_jobs_from_several_threads(films: list[Path]) -> None:
-    found: list[int] = []
-    with DecodePool(2) as pool:
-
-        def work(film: Path) -> None:
-            clips = pool.submit(DecodeJob(film, (PictureView(1),))).result().clips
-            assert clips is not None
-            found.extend(read_numbers(clips[PictureView(1)].pictures))
-
-        threads = [threading.Thread(target=work, args=(film,)) for film in films]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(found) == [0, 100, 200, 300]
-
-
 def test_any_time_limit_is_taken(films: list[Path]) -> None:
     # A socket takes none of more than some centuries.
     with DecodePool(1, timeout_s=1e12) as pool:
@@ -626,21 +566,6 @@ def test_any_time_limit_is_taken(films: list[Path]) -> None:
 def test_nonsense_is_refused(workers: int, timeout_s: float) -> None:
     with pytest.raises(FixUsage):
         DecodePool(workers, timeout_s=timeout_s)
-
-
-def test_progress_is_not_the_reply() -> None:
-    ours, theirs = socket.socketpair()
-    worker = object.__new__(_Worker)
-    worker.channel, worker.received = ours, bytearray()
-    with ours, theirs:
-        # Both lines of progress and half of the reply arrive at once.
-        theirs.sendall(b'{}\n{}\n{"clips"')
-        assert worker._receive(60) == {} == worker._receive(60)
-        theirs.sendall(b": []}\n")
-        assert worker._receive(60) == {"clips": []}
-        theirs.close()
-        with pytest.raises(_WorkerExited):
-            worker._receive(60)
 
 
 def test_a_job_without_views_makes_the_index_of_its_film(

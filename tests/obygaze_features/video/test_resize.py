@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from obygaze_features.video import compiled_resize
+from obygaze_features.video import resize
 from obygaze_features.video.resize import (
     Resize,
     pillow_taps,
@@ -53,7 +53,7 @@ def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "compiled":
         pytest.importorskip("numba", reason="numba is not installed")
     after = {"plain": 10**9, "compiled": -1}[request.param]
-    monkeypatch.setattr(compiled_resize, "COMPILED_AFTER", after)
+    monkeypatch.setattr(resize, "COMPILED_AFTER", after)
     return str(request.param)
 
 
@@ -102,17 +102,17 @@ def test_recipes_are_what_a_store_reads_again(resize: Resize) -> None:
 
 
 def test_few_pictures_are_not_worth_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_resize, "COMPILED_AFTER", 5)
-    monkeypatch.setattr(compiled_resize, "_n_resized", 0)
-    used = [compiled_resize.kernels_after(1) is not None for _ in range(7)]
-    assert used == [False] * 5 + [compiled_resize.compiled_kernels() is not None] * 2
+    monkeypatch.setattr(resize, "COMPILED_AFTER", 5)
+    monkeypatch.setattr(resize, "_n_resized", 0)
+    used = [resize.kernels_after(1) is not None for _ in range(7)]
+    assert used == [False] * 5 + [resize.compiled_kernels() is not None] * 2
 
 
 def test_without_numba_the_sums_are_those_of_scipy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compiled_resize, "COMPILED_AFTER", -1)
-    monkeypatch.setattr(compiled_resize, "compiled_kernels", lambda: None)
+    monkeypatch.setattr(resize, "COMPILED_AFTER", -1)
+    monkeypatch.setattr(resize, "compiled_kernels", lambda: None)
     x = frames(100, 90, 1)
     assert np.array_equal(
         resize_crop(x, (40, 36), (0, 0, 40, 36), "bicubic"),

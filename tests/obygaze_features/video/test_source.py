@@ -13,49 +13,7 @@ from support.videos import numbered, read_numbers, write_video
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.film import open_film, probe
-from obygaze_features.video.packets import _is_hidden
 from obygaze_features.video.source import VideoSource
-
-
-class _Packet(bytes):
-    """Bytes that name a codec, as packets do."""
-
-    codec = "vp9"
-
-    @property
-    def stream(self) -> object:
-        class Codec:
-            canonical_name = self.codec
-
-        class Context:
-            codec = Codec
-
-        class Stream:
-            codec_context = Context
-
-        return Stream
-
-
-@pytest.mark.parametrize(
-    ("bits", "hidden"),
-    [
-        # marker 10, profile 00, show-existing, type, show-this, error-resilient
-        ("10000010 00000000", False),
-        ("10000000 00000000", True),
-        ("10000110 00000000", False),
-        ("10000100 00000000", True),
-        ("10001000 00000000", False),
-        # profile 3 has one more bit before them
-        ("10110000 00000000", True),
-        ("10110001 00000000", False),
-        ("10110100 00000000", False),
-        # an index of several pictures at the end: the last is shown
-        ("10000000 11000000", False),
-    ],
-)
-def test_vp9_packets_that_show_nothing(bits: str, hidden: bool) -> None:
-    packet = _Packet(int(byte, 2) for byte in bits.split())
-    assert _is_hidden(packet) is hidden
 
 
 def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""How long a device waits for its clips: a stub with the fixed time a clip of a real GPU.
+
+The stub is own code that sleeps. It stands for three backbones in one pass (`benchmarks.night`),
+and sees the pictures that X-CLIP sees.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.night import CLIP_S, CLIPS_OF_A_FILM, Night, make_films
+from benchmarks.timing import ROOT
+from obygaze_features.core.console import table
+from obygaze_features.core.machine import this_machine, usable_cores
+
+# Seconds of a clip: measured on an H100; an A100 by what its maker says of both (19.5 to 67 TFLOPS
+# in float32, 312 to 989 in bfloat16).
+SECONDS = {
+    "A100, float32": 0.253,
+    "A100, bfloat16": 0.029,
+    "H100, float32": 0.074,
+    "H100, bfloat16": 0.009,
+}
+STUB = """\
+import time
+
+import torch
+
+from obygaze_features.backbones import Preset, module_card
+
+
+def load():
+    return torch.nn.Identity()
+
+
+def run(module, pixels):
+    begun = time.monotonic()
+    time.sleep({seconds} * len(pixels))
+    with open({log!r}, "a") as log:
+        print(begun, time.monotonic(), file=log)
+    return {{"clip": torch.zeros(len(pixels), 1)}}
+
+
+def stub():
+    return module_card(
+        "stub", load, run, arrays={{"clip": [1]}}, frames=32, size=224,
+        licence="none", values="levels", preset=Preset(filter="bilinear"), files=[],
+    )
+"""
+
+
+def measure(quick: bool) -> str:
+    """Return a table: for each device, its time a clip, and the share of time that it waits."""
+    rows = []
+    with TemporaryDirectory(prefix="obygaze-bench-") as name:
+        folder = Path(name)
+        films = make_films(folder / "films", 1, ROOT / ".cache" / "films")
+        night = Night(folder, {}, "cpu", ())
+        night.add_films(films, 2 if quick else CLIPS_OF_A_FILM)
+        for device, seconds in SECONDS.items():
+            rows.append((device, f"{seconds:.3f} s", *_shares(night, seconds)))
+    title = f"{night.n_clips} clips of {CLIP_S} s, 1280 x 544, H.264, {usable_cores()} cores"
+    headers = ("device (stub)", "a clip", "clips a second", "waits")
+    return "\n".join([title, table(headers, rows), this_machine(("torch",)).line()])
+
+
+def _shares(night: Night, seconds: float) -> tuple[str, str]:
+    """Extract all clips; return how many there were a second, and how long the stub waited."""
+    log = night.workspace / f"{seconds}.log"
+    code = night.workspace / "stub.py"
+    text = STUB.format(seconds=seconds, log=str(log))
+    code.write_text(text, encoding="utf-8")
+    store = f"{code}:stub=stub-{seconds}"
+    night.run("extract", "run", "clips", "-b", f"{code}:stub", "--store", store)
+    times = [
+        tuple(map(float, line.split())) for line in log.read_text("utf-8").splitlines()
+    ]
+    whole_s = times[-1][1] - times[0][0]
+    busy_s = sum(end - begun for begun, end in times)
+    return f"{len(times) / whole_s:.1f}", f"{1 - busy_s / whole_s:.0%}"
