@@ -376,21 +376,20 @@ def compare_with_source(
     theirs = compared.record
     origins = [origin.seal for origin in ours.origins]
     if has_replaced(copy, compared):
-        seals = [entry.seal for entry in ours.replaces]
-        since = ours.replaces[seals.index(compared.seal) :]
+        since = ours.changes_since(compared.seal)
         n_clips = _n_withdrawn(compared, Withdrawals.of([copy]).by(since))
         sentence = "a later store than its source, which it replaces"
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
         return CopyAndSource(sentence)
-    for place, entry in enumerate(theirs.replaces):
+    for entry in theirs.replaces:
         if entry.seal == copy.seal:
             sentence = "its source was replaced since (obygaze store pull)"
         elif entry.seal in origins:
             sentence = "rows of it are from a store that was replaced since"
         else:
             continue
-        since = theirs.replaces[place:]
+        since = theirs.changes_since(entry.seal)
         n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
@@ -434,8 +433,7 @@ def changes_of(entries: Iterable[Replaced]) -> list[str]:
         line = f"the source was replaced on {entry.date}"
         if entry.reason:
             line += f": {entry.reason}"
-        withdrawn = [*entry.films, *entry.clips]
-        if withdrawn:
-            line += f" (withdrawn: {', '.join(withdrawn[:20])})"
+        if entry.withdrawn:
+            line += f" (withdrawn: {', '.join(entry.withdrawn[:20])})"
         lines.append(line)
     return lines

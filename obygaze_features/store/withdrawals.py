@@ -170,7 +170,7 @@ def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
     changes: dict[Replaced, None] = {}
     for store in stores:
         for change in store.record.replaces:
-            if change.films or change.clips:
+            if change.withdrawn:
                 changes[change] = None
     return sorted(changes, key=lambda change: change.date)
 

@@ -76,16 +76,13 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json. `warnings` say of a model that was
-    pulled what was withdrawn of its training clips, and which code it needs: without it, there is
-    no estimator.
+    does not list them. `warnings` say of a model that was pulled what was withdrawn of its training
+    clips, and which code it needs: without it, there is no estimator.
     """
 
     info: ModelInfo
     estimator: Any
-    created_by: str
     folder: Path
-    sha256: str
     clips: TrainingClips | None = None
     warnings: Sequence[str | tuple[str, str]] = ()
 
@@ -160,8 +157,7 @@ def save_model(
     What is written is loaded again, and has its name only if it predicts the rows of X as before.
 
     Args:
-        estimator: A fitted estimator of `obygaze_models.models`, or any fitted classifier with
-            scikit-learn's interface, such as a pipeline (extra `skops`).
+        estimator: A fitted estimator of `obygaze_models.models`.
         info: The facts about the model.
         folder: The new folder; its name is the name of the model.
         X: The features of the clips that the estimator was fitted on.
@@ -172,12 +168,10 @@ def save_model(
     import numpy as np
     from safetensors.numpy import save
 
-    from obygaze_models.models.estimator import Savable, save_state
-    from obygaze_models.models.own import KeptEstimator, names_to_trust
+    from obygaze_models.models.estimator import save_state
+    from obygaze_models.models.own import names_to_trust
 
     check_target(folder, info.name, force=True)
-    if not isinstance(estimator, Savable):
-        estimator = KeptEstimator.of(estimator)
     difference = _difference(info, estimator, clips)
     if difference:
         raise FixInput(difference, where=str(folder))
@@ -271,28 +265,22 @@ def load_folder(folder: Path) -> SavedModel:
     difference = _difference(info, estimator, clips)
     if difference:
         raise Corrupt(difference, where=str(folder / MODEL_FILE))
-    return SavedModel(
-        info, estimator, document.created_by, folder, document.sha256, clips
-    )
+    return SavedModel(info, estimator, folder, clips)
 
 
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
     """Return what the facts say of an estimator and is not so; "" if they agree.
 
-    Classes that are words are those of the facts, in this order. Classes that are numbers have the
+    Classes that are words are those of the facts, in this order. Those that are numbers have the
     names of the facts, one after the other.
     """
     width = getattr(estimator, "n_features_in_", None)
     if info.features.width != width:
         return f"features.width is {info.features.width}, but {width} in the estimator"
     classes = getattr(estimator, "classes_", None)
-    # 1.0 is the class that a person calls 1.
-    words = () if classes is None else tuple(map(_in_words, classes.tolist()))
+    words = () if classes is None else tuple(map(str, classes.tolist()))
     is_in_words = classes is not None and classes.dtype.kind not in "biuf"
-    is_in_other_order = sorted(words) == sorted(info.classes)
-    if len(words) != len(info.classes) or (
-        words != info.classes and (is_in_words or is_in_other_order)
-    ):
+    if len(words) != len(info.classes) or (is_in_words and words != info.classes):
         return (
             f"the classes are {', '.join(info.classes) or 'none'}, but "
             f"{', '.join(words) or 'none'} in the estimator"
@@ -312,21 +300,13 @@ def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) ->
     return ""
 
 
-def _in_words(value: Any) -> str:
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if is_whole else str(value)
-
-
 def _name_of(estimator: Any) -> str:
     """Return the name of the class of an estimator; of one that is held, of that."""
     return type(getattr(estimator, "held", estimator)).__name__
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless a loaded estimator predicts rows as the one that was saved.
-
-    Rows are read in blocks: frames and tokens may be larger than memory.
-    """
+    """Raise an error unless a loaded estimator predicts rows as the one that was saved."""
     import numpy as np
 
     from obygaze_models.models.common import blocks_of
@@ -467,9 +447,7 @@ def pull_model(
     else:
         warnings.append(distrust)
         clips = training_clips_in(folder, document)
-        pulled = SavedModel(
-            document.info, None, document.created_by, folder, document.sha256, clips
-        )
+        pulled = SavedModel(document.info, None, folder, clips)
     here = Workspace.of(workspace)
     warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
     return replace(pulled, warnings=warnings)
