@@ -16,7 +16,7 @@ from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.machine import this_machine
 from obygaze_features.store import Array, Recipe, Row, open_store
 from obygaze_features.store.filling import Filling, plan_filling
-from obygaze_features.store.records import Kind, Maker, Manifest
+from obygaze_features.store.records import Kind, Maker, ManifestMark
 from obygaze_features.store.sealing import seal
 
 NAME = "many"
@@ -37,7 +37,7 @@ def plan(target: Path, n_clips: int) -> None:
         rows,
         arrays=[ARRAY],
         recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
-        manifest=Manifest("made-up", "0" * 64),
+        manifest=ManifestMark("made-up", "0" * 64),
         kind=Kind("benchmark", "cpu", "float32"),
     )
 

@@ -24,7 +24,7 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import open_store
-from obygaze_models.models.mlp import Job, MLPProbe
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.heldout import folds_of
 from obygaze_models.runner.inputs import gather
@@ -109,7 +109,7 @@ def count_steps(workspace: Path) -> int:
     return sum(steps_of_fit.values())
 
 
-def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[Job]]:
+def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[PerceptronJob]]:
     """Return the features, and the rows of every fit of the protocol."""
     manifest = read_manifest(workspace / "manifests" / f"{NAME}.toml")
     stores = {"xclip": open_store(workspace / "stores" / "xclip")}
@@ -124,7 +124,7 @@ def fits_of(workspace: Path) -> tuple[NDArray[np.float32], list[Job]]:
         for seed, held in enumerate(folds[pair]):
             rows = features.row_of[held.train]
             validation = features.row_of[held.validation]
-            jobs.append(Job(rows, labels, validation, seed))
+            jobs.append(PerceptronJob(rows, labels, validation, seed))
     return features.X, jobs
 
 
@@ -141,14 +141,14 @@ def loop(workspace: Path, every_nth: int) -> dict[str, int]:
 
 
 def _tensors(
-    torch: Any, X: NDArray[Any], job: Job, rows: NDArray[Any]
+    torch: Any, X: NDArray[Any], job: PerceptronJob, rows: NDArray[Any]
 ) -> tuple[Any, Any]:
     labels = torch.from_numpy(job.labels[rows])
     targets = torch.nn.functional.one_hot(labels, 2).float()
     return torch.from_numpy(X[rows]), targets
 
 
-def fit(torch: Any, X: NDArray[Any], job: Job) -> int:
+def fit(torch: Any, X: NDArray[Any], job: PerceptronJob) -> int:
     """Train one perceptron; return the number of epochs it took."""
     torch.manual_seed(job.seed)
     model = torch.nn.Sequential(

@@ -35,7 +35,7 @@ class _Obygaze:
     @staticmethod
     def write(path: Path, arrays: Arrays) -> None:
         from obygaze_features.store import Array, Recipe, write_store
-        from obygaze_features.store.records import Manifest
+        from obygaze_features.store.records import ManifestMark
         from obygaze_features.store.rows import RowColumns
 
         values = dict(arrays)
@@ -49,7 +49,7 @@ class _Obygaze:
             _Source(RowColumns.of_clips(clip_ids, movie_ids), values),
             arrays=described,
             recipe=Recipe.unknown("made up", {"purpose": "a benchmark"}),
-            manifest=Manifest("made-up", "0" * 64),
+            manifest=ManifestMark("made-up", "0" * 64),
         )
 
     def __init__(self, path: Path | str) -> None:
@@ -259,7 +259,7 @@ def convert(format: str, path: str, source: str) -> Any:
     """Return the CPU seconds that it takes to read an .npz file and write its arrays."""
     importlib.import_module(FORMATS[format].module)
     if format == "obygaze":
-        from obygaze_features.store import import_features
+        from obygaze_features.store.importing.features import import_features
 
         return {"write": _seconds(lambda: import_features("npz", source, Path(path)))}
     rival = FORMATS[format]

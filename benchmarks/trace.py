@@ -93,7 +93,7 @@ def write_inputs(folder: Path) -> None:
 
 def whole_way(folder: Path) -> None:
     """Go from the table and the vectors to a report, as commands in one process."""
-    from obygaze.cli import run
+    from obygaze.cli import run_line
 
     columns = (
         "--map clip_id=clip --map movie_id=film --map level=level --map concepts=why"
@@ -106,7 +106,7 @@ def whole_way(folder: Path) -> None:
     ):
         words = shlex.split(line)
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            code = run(["-C", str(folder), "-q", *words])
+            code = run_line(["-C", str(folder), "-q", *words])
         if code:
             raise SystemExit(f"{' '.join(words)}: exit {code}")
 
@@ -123,7 +123,7 @@ def write_film(folder: Path) -> None:
     """Write a film of 16 grey pictures, and the manifest whose only clip it is."""
     import av
 
-    from obygaze.cli import run
+    from obygaze.cli import run_line
 
     (folder / "films").mkdir()
     with av.open(str(folder / "films" / "alba.mp4"), "w") as file:
@@ -137,7 +137,7 @@ def write_film(folder: Path) -> None:
         file.mux(stream.encode())
     line = f"manifest import folder {folder}/films -o one"
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        code = run(["-C", str(folder), "-q", *shlex.split(line)])
+        code = run_line(["-C", str(folder), "-q", *shlex.split(line)])
     if code:
         raise SystemExit(f"{line}: exit {code}")
 

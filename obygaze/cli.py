@@ -33,7 +33,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.signals import on_signals
-from obygaze_features.core.value_types import TypedPath, Words
+from obygaze_features.core.value_types import OneOf, TypedPath
 from obygaze_features.core.workspace import Workspace
 
 # How many lines below an error are printed without -v.
@@ -74,7 +74,7 @@ SYSTEM_HINTS = {
 @click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option(
     "--color",
-    type=Words([*COLORS]),
+    type=OneOf([*COLORS]),
     default="auto",
     expose_value=False,
     help="Use colour. [default: on a terminal]",
@@ -100,7 +100,7 @@ def root(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit with its exit code."""
     system.use_utf8_streams()
-    exit_code = run(argv)
+    exit_code = run_line(argv)
     if exit_code == EXIT_INTERRUPTED:
         # Python would wait for threads that compute a clip.
         sys.stdout.flush()
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(exit_code)
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run_line(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = words[: words.index("--")] if "--" in words else words

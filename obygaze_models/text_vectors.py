@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.tables import TABLE_ENDINGS, read_table
 from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.model import View
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.identity import identities_of
@@ -20,8 +21,7 @@ from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
 
-Selection = str | Path | Sequence[str]
-View = Literal["raw", "visual", "as_published"]
+GroupSelection = str | Path | Sequence[str]
 ARRAY = "clip"
 
 
@@ -82,8 +82,8 @@ def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorG
 def read_store_vectors(
     store: Store | str | Path,
     manifest: Manifest | None,
-    x: Selection,
-    y: Selection,
+    x: GroupSelection,
+    y: GroupSelection,
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
@@ -137,7 +137,7 @@ def in_view(
 
 
 def select_groups(
-    selections: tuple[Selection, Selection],
+    selections: tuple[GroupSelection, GroupSelection],
     manifest: Manifest | None,
     store: Store | None = None,
 ) -> tuple[ClipGroup, ClipGroup, int]:
@@ -192,7 +192,7 @@ def in_both_text(n_clips: int) -> str:
 
 
 def _selected(
-    selection: Selection, manifest: Manifest | None
+    selection: GroupSelection, manifest: Manifest | None
 ) -> tuple[str, list[str], str | None]:
     """Return the name of a selection, the ids of its rows, and where they are listed."""
     if not isinstance(selection, str | Path):

@@ -33,7 +33,7 @@ from obygaze_models.evaluation.group_tests import (
 )
 from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
 from obygaze_models.text_vectors import (
-    Selection,
+    GroupSelection,
     VectorGroup,
     in_both_text,
     in_view,
@@ -180,8 +180,8 @@ def audit_eat(
     manifest: Manifest | str | Path | None = None,
     *,
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
-    x: Selection | None = None,
-    y: Selection | None = None,
+    x: GroupSelection | None = None,
+    y: GroupSelection | None = None,
     attributes: Sequence[tuple[str, str]] = (),
     text: str | Path | None = None,
     tail: Tail = "two_sided",

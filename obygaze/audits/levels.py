@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from obygaze.audits.result import (
     Audit,
     Finding,
-    Interval,
+    IntervalEnds,
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
-from obygaze_features.manifest.model import LEVELS, Clip, view_words
+from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
-from obygaze_models.text_vectors import View, in_view
+from obygaze_models.text_vectors import in_view
 
 ALL = "all annotators"
 ALPHA = 0.05
@@ -48,7 +48,7 @@ class LevelMean:
     n_clips: int
     n_films: int
     mean: float | None
-    interval: Interval
+    interval: IntervalEnds
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Step:
     lower: str
     higher: str
     difference: float | None
-    interval: Interval
+    interval: IntervalEnds
     n_films: int
     n_rising: int
     p: float | None
@@ -279,7 +279,7 @@ def _step(
     )
 
 
-def _interval_of_mean(values: NDArray[np.float64]) -> Interval:
+def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:
     """Return the 95 % interval of the mean of one value for each film, bootstrapped over films."""
     from obygaze_models.evaluation.bootstrap import resample
 

@@ -91,4 +91,4 @@ class DrawnAudit(Audit):
         return written
 
 
-Interval = list[float | None]
+IntervalEnds = list[float | None]

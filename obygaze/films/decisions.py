@@ -16,6 +16,7 @@ from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
+from obygaze_models.runner.rows import PredictionRow
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
@@ -23,9 +24,9 @@ from obygaze_models.runner.summary import (
     value_text,
     without_value,
 )
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import TrainingClips
-from obygaze_models.zoo.predicting import read_features
+from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel
 
 Score = dict[str, Any]
@@ -67,10 +68,10 @@ def named_cell(run: Run) -> int | None:
     return fitting[0]
 
 
-def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[Row]]:
+def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[PredictionRow]]:
     """Return the predictions of each clip that a cell tested, one for each fit."""
     cell_key = (cell.train, cell.test, cell.model, cell.store)
-    rows_of_clip: dict[str, list[Row]] = {}
+    rows_of_clip: dict[str, list[PredictionRow]] = {}
     for row in run.predictions:
         if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
             rows_of_clip.setdefault(row["clip_id"], []).append(row)
@@ -184,7 +185,7 @@ class Explainer:
         """Return what each concept adds for a clip, and the probability."""
         info = self.model.info
         bottleneck = self.model.estimator
-        rows, _ = read_features(
+        rows = features_for_model(
             self.model, self.store, [self.manifest[clip_id]], of_films=self.manifest
         )
         if not len(rows.values):

@@ -8,11 +8,10 @@ import os
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
@@ -471,35 +470,6 @@ def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
     return path if path.suffix in TABLE_ENDINGS and path.is_file() else None
 
 
-class ImportedSegments(ImportedManifest):
-    """A manifest of segments; `reports` says what became of each tier of ELAN files.
-
-    `rates` are the frame rates that were read from videos, by film.
-    """
-
-    reports: tuple[TierReport, ...] = ()
-    rates: Mapping[str, Fraction] = MappingProxyType({})
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return a line for each frame rate that was read from a video, and for each tier."""
-        of_rates = [
-            f"{film}: {frame_rate_text(rate)} frames per second, as its video"
-            for film, rate in self.rates.items()
-        ]
-        notes = [*of_rates, *notes_of(self.reports)]
-        if any(source.file.endswith(VTT) for source in self.manifest.header.sources):
-            notes.append("WebVTT does not say what was watched: all of a film counts")
-        return tuple(notes)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Return what became of each tier."""
-        if not self.reports:
-            return {}
-        return {"tiers": [report.to_json() for report in self.reports]}
-
-
 def import_segments(
     files: Sequence[str | Path],
     name: Annotated[str, PYTHON_ONLY],
@@ -662,7 +632,7 @@ class _Importer:
             )
         )
 
-    def manifest(self, name: str, paths: Sequence[Path]) -> ImportedSegments:
+    def manifest(self, name: str, paths: Sequence[Path]) -> ImportedManifest:
         """Return the manifest of all clips."""
         marked_concepts: set[str] = set()
         for clip in self.clips:
@@ -680,10 +650,17 @@ class _Importer:
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
         manifest = Manifest(name, header, tuple(self.clips), EXTRA)
-        imported = ImportedSegments(manifest, tuple(self.warnings))
-        imported.reports = tuple(self.reports)
-        imported.rates = self.rates_of_videos
-        return imported
+        notes = [
+            f"{film}: {frame_rate_text(rate)} frames per second, as its video"
+            for film, rate in self.rates_of_videos.items()
+        ]
+        reports = self.reports
+        notes += notes_of(reports)
+        if any(path.suffix == VTT for path in paths):
+            notes.append("WebVTT does not say what was watched: all of a film counts")
+        tiers = [report.to_json() for report in reports]
+        facts = {"tiers": tiers} if tiers else {}
+        return ImportedManifest(manifest, tuple(self.warnings), tuple(notes), facts)
 
 
 def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:

@@ -17,7 +17,7 @@ from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import RowColumns
 
 MAPS = "maps"
-RANDOM = "random "  # how the names of random directions begin
+RANDOM_PREFIX = "random "  # how the names of random directions begin
 DIMS = ("direction", "step", "grid_row", "grid_column")
 
 Directions = Mapping[str, NDArray[np.float64]]
@@ -27,10 +27,12 @@ Directions = Mapping[str, NDArray[np.float64]]
 def random_directions(width: int, n: int = 20) -> Directions:
     """Return random directions, always the same: the null of others."""
     drawn = np.random.default_rng(0).standard_normal((n, width))
-    return {f"{RANDOM}{i}": direction for i, direction in enumerate(drawn, start=1)}
+    return {
+        f"{RANDOM_PREFIX}{i}": direction for i, direction in enumerate(drawn, start=1)
+    }
 
 
-def grid_of(store: Store) -> tuple[int, int, int]:
+def token_grid(store: Store) -> tuple[int, int, int]:
     """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
@@ -79,7 +81,7 @@ def write_maps(
             none.
     """
     record = source.record
-    maps = Array.of(MAPS, "float16", (len(names), *grid_of(source)), DIMS)
+    maps = Array.of(MAPS, "float16", (len(names), *token_grid(source)), DIMS)
     of_frames = [array for array in record.arrays if array.name in OF_FRAMES]
     arrays = (maps, *of_frames)
     about_maps = {**facts, "directions": list(names), "of": source.fingerprint}

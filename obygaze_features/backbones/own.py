@@ -34,8 +34,13 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound, first_line
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.core.foreign import short_value
-from obygaze_features.core.imported_files import imports_of
-from obygaze_features.core.parts import Part, find_part, packages_of_modules, trust
+from obygaze_features.core.parts import (
+    Part,
+    find_part,
+    imports_of,
+    packages_of_modules,
+    trust,
+)
 from obygaze_features.store.layout import MASK, PICTURES, TIMES, Array, check_arrays
 
 if TYPE_CHECKING:

@@ -252,26 +252,6 @@ class LazyGroup(click.Group):
         return rows
 
 
-def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
-    """Combine options into one decorator; the help lists them together under `title`.
-
-    Example:
-        @command(extract)
-        @option_group("Machine", click.option("--device"), click.option("--workers", type=int))
-        def run(session: Session, device: str, workers: int) -> None: ...
-    """
-
-    def decorate(function: F) -> F:
-        before = len(getattr(function, "__click_params__", ()))
-        for option in reversed(options):
-            function = option(function)
-        for param in function.__click_params__[before:]:  # type: ignore[attr-defined]
-            param.group = title  # read by SessionCommand
-        return function
-
-    return decorate
-
-
 def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     """Return the words NAME=VALUE of a repeatable option as a mapping."""
     values: dict[str, str] = {}

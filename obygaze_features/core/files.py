@@ -256,7 +256,7 @@ def write_exclusive(path: Path, data: bytes) -> bool:
     On a file system without hard links, the last of several concurrent processes wins.
     """
     with _whole_temporary(path, data) as temporary:
-        if not take_name(temporary, path):
+        if not rename_if_free(temporary, path):
             return False
     sync_dir(path.parent)
     return True
@@ -332,7 +332,7 @@ def sync_all(path: Path) -> None:
         sync_dir(Path(parent))
 
 
-def take_name(temporary: Path, path: Path) -> bool:
+def rename_if_free(temporary: Path, path: Path) -> bool:
     """Rename a written file; return False, and change nothing, if the new name exists."""
     try:
         os.link(temporary, path)

@@ -41,10 +41,11 @@ from __future__ import annotations
 import builtins
 import inspect
 import os
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import (
@@ -68,20 +69,22 @@ from obygaze_features.core.commands import (
     named_values,
 )
 from obygaze_features.core.console import Console
-from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
 from obygaze_features.core.value_types import (
     ClipWords,
+    FiniteNumber,
     Items,
     NameOrPath,
-    Number,
+    OneOf,
     TypedPath,
     WholeNumber,
-    Words,
+    range_in_words,
 )
 
+# The sections that the docstring of a public function may have.
+SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
 FROM_SESSION = ("workspace", "progress", "note")
 
 
@@ -327,7 +330,7 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [float]:
         return {"type": _numbers(option)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
-        return {"type": Words(get_args(choices[0]))}
+        return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:
         return {"type": ClipWords(), "multiple": True, "callback": _joined}
     if option.separator:
@@ -404,10 +407,10 @@ def _whole_numbers(option: Option) -> WholeNumber:
     return WholeNumber(least, most)
 
 
-def _numbers(option: Option) -> Number:
+def _numbers(option: Option) -> FiniteNumber:
     if option.above is not None:
-        return Number(option.above, option.most, min_open=True)
-    return Number(option.least, option.most)
+        return FiniteNumber(option.above, option.most, min_open=True)
+    return FiniteNumber(option.least, option.most)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -428,8 +431,8 @@ class _FunctionOption(click.Option):
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what the help says in brackets behind an option."""
         extra = super().get_help_extra(ctx)
-        if isinstance(self.type, WholeNumber | Number):
-            extra["range"] = self.type.range_in_words()
+        if isinstance(self.type, WholeNumber | FiniteNumber):
+            extra["range"] = range_in_words(self.type)
             if not extra["range"]:
                 del extra["range"]
         if self.shown_default:
@@ -477,3 +480,52 @@ def _bar_of(hint: Any) -> Bar | None:
         if isinstance(extra, Bar):
             return extra
     return None
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in parts: the text before the first section, and the sections."""
+
+    about: str
+    parameters: Mapping[str, str]
+    commands: str
+
+
+def parse_docstring(function: Callable[..., Any]) -> Docstring:
+    """Return the parts of a docstring in the form that all public functions have."""
+    sections = _sections(function)
+    commands = inspect.cleandoc("\n".join(["", *sections.get("Commands", [])]))
+    return Docstring(
+        about="\n".join(sections[""]).strip(),
+        parameters=_described_parameters(sections.get("Args", [])),
+        commands=commands,
+    )
+
+
+def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
+    """Return the lines of each section of a docstring; those before the first have no title."""
+    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
+    sections: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in lines:
+        title = line.removesuffix(":")
+        if line.endswith(":") and title in SECTIONS:
+            current = title
+            sections[current] = []
+        else:
+            sections[current].append(line)
+    return sections
+
+
+def _described_parameters(lines: Iterable[str]) -> dict[str, str]:
+    """Return the text of each parameter of a section `Args:`."""
+    texts: dict[str, str] = {}
+    name = ""
+    for line in inspect.cleandoc("\n".join(["", *lines])).splitlines():
+        start = re.match(r"(\w+): (.*)", line)
+        if start is not None:
+            name = start[1]
+            texts[name] = start[2]
+        elif name and line.strip():
+            texts[name] += f" {line.strip()}"
+    return texts

@@ -265,7 +265,7 @@ class Document:
             for number, item in enumerate(value):
                 self._compare(item, inner[0], f"{key_path}[{number}]")
         else:
-            problem = problem_of(value, hint)
+            problem = problem_with(value, hint)
             if problem:
                 self.add(key_path, f"{problem}, got {value!r}")
 
@@ -355,10 +355,10 @@ def record_of(document: Document, kind: type[T], summary: str) -> T:
     return cast(T, record)
 
 
-def problem_of(value: Any, hint: Any) -> str | None:
+def problem_with(value: Any, hint: Any) -> str | None:
     """Return what a value must be; None if it is of a type.
 
-    >>> problem_of(3, str), problem_of("rd", Literal["red", "blue"])
+    >>> problem_with(3, str), problem_with("rd", Literal["red", "blue"])
     ('must be a string', "must be one of red, blue (did you mean 'red'?)")
     """
     try:

@@ -25,24 +25,18 @@ class WholeNumber(click.IntRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         """Return the number; the error says which numbers are allowed."""
+        expected = _expected("a whole number", self)
         try:
             number = int(value)
         except ValueError:
-            self.fail(f"{self._expected()}, got {value!r}", param, ctx)
+            self.fail(f"{expected}, got {value!r}", param, ctx)
         try:
             return super().convert(number, param, ctx)
         except click.BadParameter:
-            self.fail(f"{self._expected()}, got {number}", param, ctx)
-
-    def range_in_words(self) -> str:
-        """Return `from 1 to 1024`, `at least 1`, or nothing where every number is allowed."""
-        return _range_in_words(self.min, self.max, is_open=False)
-
-    def _expected(self) -> str:
-        return _expected("must be a whole number", self.range_in_words())
+            self.fail(f"{expected}, got {number}", param, ctx)
 
 
-class Number(click.FloatRange):
+class FiniteNumber(click.FloatRange):
     """A finite number within a range; click takes `nan` and `inf` for numbers of any range."""
 
     name = "number"
@@ -51,46 +45,42 @@ class Number(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number; the error says which numbers are allowed."""
+        expected = _expected("a number", self)
         try:
             number = float(value)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            self.fail(f"{self._expected()}, got {value!r}", param, ctx)
+            self.fail(f"{expected}, got {value!r}", param, ctx)
         try:
             return super().convert(number, param, ctx)
         except click.BadParameter:
-            self.fail(f"{self._expected()}, got {number:g}", param, ctx)
-
-    def range_in_words(self) -> str:
-        """Return `from 0 to 1`, `more than 0`, or nothing where every number is allowed."""
-        return _range_in_words(self.min, self.max, is_open=self.min_open)
-
-    def _expected(self) -> str:
-        return _expected("must be a number", self.range_in_words())
+            self.fail(f"{expected}, got {number:g}", param, ctx)
 
 
-def _expected(noun: str, range_in_words: str) -> str:
-    """Return what a number must be, with its range."""
-    if not range_in_words:
-        return noun
-    if range_in_words.startswith("from "):
-        return f"{noun} {range_in_words}"
-    return f"{noun}, {range_in_words}"
-
-
-def _range_in_words(least: float | None, most: float | None, *, is_open: bool) -> str:
-    if least is not None and most is not None and not is_open:
+def range_in_words(kind: click.IntRange | click.FloatRange) -> str:
+    """Return `from 0 to 1`, `more than 0`, or nothing where every number is allowed."""
+    least = kind.min
+    most = kind.max
+    if least is not None and most is not None and not kind.min_open:
         return f"from {least:g} to {most:g}"
     limits = []
     if least is not None:
-        limits.append(f"more than {least:g}" if is_open else f"at least {least:g}")
+        limits.append(f"{'more than' if kind.min_open else 'at least'} {least:g}")
     if most is not None:
         limits.append(f"at most {most:g}")
     return ", ".join(limits)
 
 
-class Words(click.Choice[Any]):
+def _expected(noun: str, kind: click.IntRange | click.FloatRange) -> str:
+    """Return what a number must be, with its range."""
+    words = range_in_words(kind)
+    if words.startswith("from "):
+        return f"must be {noun} {words}"
+    return f"must be {noun}, {words}" if words else f"must be {noun}"
+
+
+class OneOf(click.Choice[Any]):
     """One of several words."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:

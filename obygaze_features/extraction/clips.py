@@ -18,7 +18,7 @@ from obygaze_features.manifest.model import (
     unannotated_id,
 )
 from obygaze_features.manifest.same_clip import Identity, known_film
-from obygaze_features.manifest.windows import Film
+from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import NO_VIDEO
 from obygaze_features.video.decoded_clip import PictureView
 
@@ -45,7 +45,7 @@ class PlannedClip(NamedTuple):
     start_s: float | None = None
     end_s: float | None = None
     window: int | None = None
-    film: Film | None = None
+    film: CutFilm | None = None
     about_id: str = ""
 
     def identities(self, facts: Facts) -> list[Identity]:

@@ -20,7 +20,7 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 GRID = "Grid"
 Frames: TypeAlias = Annotated[int | None, Option(least=1, group=GRID)]
@@ -167,7 +167,7 @@ def make_windows(
     return Manifest(name, header, Windows(tuple(cut), grid))
 
 
-def refuse_short(grid: Grid, film: Film) -> None:
+def refuse_short(grid: Grid, film: CutFilm) -> None:
     """Raise an error if a window is shorter than a picture of a film."""
     picture_s = film.duration_s / film.n_frames
     if film.fps:

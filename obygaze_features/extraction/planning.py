@@ -31,8 +31,7 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Maker
-from obygaze_features.store.records import Manifest as ManifestRecord
+from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
 from obygaze_features.video.decoded_clip import PictureView
 
@@ -326,7 +325,7 @@ def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:
         rows,
         arrays=store.arrays,
         recipe=store.recipe,
-        manifest=ManifestRecord(plan.manifest, clips_sha256),
+        manifest=ManifestMark(plan.manifest, clips_sha256),
         kind=store.maker.kind,
         windows=plan.grid is not None,
         computed=store.work.computed,

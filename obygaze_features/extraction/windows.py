@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
@@ -46,7 +46,7 @@ def decode_windows(
     indexes: str,
     most_bytes: int = MOST_BYTES,
     *,
-    film: Film | None = None,
+    film: CutFilm | None = None,
 ) -> Iterator[DecodeResult]:
     """Decode windows of one film in order, each picture once; yield the result of each window.
 
@@ -79,7 +79,7 @@ def decode_windows(
         yield replace(result, file_facts=indexed.file_facts)
 
 
-def _replaced(video: str, index: FrameIndex, film: Film | None) -> BadVideo | None:
+def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo | None:
     """Return the error of a film that is not the one that was cut, by its pictures and length."""
     if film is None:
         return None
@@ -304,7 +304,7 @@ def _pictures(view: PictureView, count: int) -> PictureView:
     return replace(view, count=count, sampling="even")
 
 
-def film_of(movie_id: str, video: str, index: FrameIndex) -> Film:
+def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
     """Return a film as the table of films has it: with its rate, if that is constant."""
     times_s = index.times_s - index.times_s[0]
     length_s = float(times_s[-1])
@@ -313,5 +313,5 @@ def film_of(movie_id: str, video: str, index: FrameIndex) -> Film:
     for rate in (index.rate, mean_rate):
         furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
         if furthest < JITTER:
-            return Film(movie_id, video, index.frames, rate, index.frames / rate)
-    return Film(movie_id, video, index.frames, 0.0, index.duration_s)
+            return CutFilm(movie_id, video, index.frames, rate, index.frames / rate)
+    return CutFilm(movie_id, video, index.frames, 0.0, index.duration_s)

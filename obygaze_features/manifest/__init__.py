@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.overview import show_manifest as show_manifest
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
-    from obygaze_features.manifest.windows import Film as Film
+    from obygaze_features.manifest.windows import CutFilm as CutFilm
     from obygaze_features.manifest.windows import Grid as Grid
 else:
     _EXPORTS = {
@@ -53,6 +53,6 @@ else:
             "show_manifest",
         ),
         "obygaze_features.manifest.stats": ("Stats", "compute_stats"),
-        "obygaze_features.manifest.windows": ("Film", "Grid"),
+        "obygaze_features.manifest.windows": ("CutFilm", "Grid"),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -28,7 +28,10 @@ COMMANDS = {
         f"{_HERE}.overview:check_manifests",
         "Check manifests against the schema.",
     ),
-    "stats": (f"{_HERE}.figures:command", "Count levels, concepts, films and folds."),
+    "stats": (
+        f"{_HERE}.overview:stats_command",
+        "Count levels, concepts, films and folds.",
+    ),
     "group": (
         f"{_HERE}.grouping:group",
         "List the sub-constructs, or make a manifest whose concepts are groups of concepts.",

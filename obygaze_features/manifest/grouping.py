@@ -39,48 +39,20 @@ NOTE = (
 )
 Groups = Mapping[str, Sequence[str]]
 ALL = "all"
-
-
-@dataclass(frozen=True)
-class SubConstruct:
-    """A sub-construct, and the concepts that have an instance of it."""
-
-    name: str
-    definition: str
-    source: str
-    concepts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A form in which a concept is seen; the sub-constructs are those of this program's reading."""
-
-    name: str
-    subconstructs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ThesaurusConcept:
-    """A concept with its instances; only visual concepts have some."""
-
-    name: str
-    modality: str
-    definition: str
-    source: str
-    instances: tuple[Instance, ...]
+OF_CONCEPT = ("name", "modality", "definition", "source", "instances")
 
 
 @dataclass(frozen=True)
 class ConceptVocabulary:
     """The three levels of the vocabulary, with the clips of a manifest, if one was given.
 
-    `clips` has, for each concept and sub-construct, the number of clips, and of those of each
-    annotation level and without a level. A clip to which annotators give several levels counts for
-    each of them.
+    Only visual concepts have instances, the forms in which they are seen. `clips` has, for each
+    concept and sub-construct, the number of clips, and of those of each annotation level and
+    without a level. A clip to which annotators give several levels counts for each of them.
     """
 
-    subconstructs: tuple[SubConstruct, ...]
-    concepts: tuple[ThesaurusConcept, ...]
+    subconstructs: tuple[Mapping[str, Any], ...]
+    concepts: tuple[Mapping[str, Any], ...]
     manifest: str = ""
     clips: Mapping[str, Mapping[str, int]] | None = None
 
@@ -89,16 +61,20 @@ class ConceptVocabulary:
         return asdict(self)
 
     def __str__(self) -> str:
-        rows: list[tuple[object, ...]] = []
+        rows = []
         for concept in self.concepts:
-            for instance in concept.instances:
-                assigned = ", ".join(instance.subconstructs)
-                rows.append((concept.name, instance.name, concept.source, assigned))
+            for instance in concept["instances"]:
+                assigned = ", ".join(instance["subconstructs"])
+                row = (concept["name"], instance["name"], concept["source"], assigned)
+                rows.append(row)
         instances = table(("concept", "instance", "source", "sub-constructs"), rows)
-        others = [c for c in self.concepts if not c.instances]
-        without = ", ".join(f"{c.name} ({c.modality}; {c.source})" for c in others)
+        without = ", ".join(
+            f"{concept['name']} ({concept['modality']}; {concept['source']})"
+            for concept in self.concepts
+            if not concept["instances"]
+        )
         meanings = [
-            (item.name, ", ".join(item.concepts), item.definition)
+            (item["name"], ", ".join(item["concepts"]), item["definition"])
             for item in self.subconstructs
         ]
         parts = [
@@ -125,13 +101,14 @@ class ConceptVocabulary:
 def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     """Return sub-constructs, concepts and their instances, with counts of a manifest."""
     members = subconstructs()
-    of_paper = []
-    for entry in packaged(VOCABULARY)["subconstructs"]:
-        name = entry["name"]
-        of_paper.append(
-            SubConstruct(name, entry["definition"], entry["source"], members[name])
-        )
-    concepts = [_concept(entry) for entry in packaged(VOCABULARY)["concepts"]]
+    of_paper = [
+        {**entry, "concepts": members[entry["name"]]}
+        for entry in packaged(VOCABULARY)["subconstructs"]
+    ]
+    concepts = [
+        {key: entry.get(key, []) for key in OF_CONCEPT}
+        for entry in packaged(VOCABULARY)["concepts"]
+    ]
     whole = ConceptVocabulary(tuple(of_paper), tuple(concepts))
     if manifest is None:
         return whole
@@ -141,22 +118,9 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     for name, names in members.items():
         clips[name] = _clips_with(of_clips, names)
     for concept in concepts:
-        clips[concept.name] = _clips_with(of_clips, [concept.name])
+        clips[concept["name"]] = _clips_with(of_clips, [concept["name"]])
     title = f"{counted.name}, {view_words(counted.header.view)},"
     return replace(whole, manifest=title, clips=clips)
-
-
-def _concept(entry: Mapping[str, Any]) -> ThesaurusConcept:
-    instances = []
-    for instance in entry.get("instances", ()):
-        instances.append(Instance(instance["name"], tuple(instance["subconstructs"])))
-    return ThesaurusConcept(
-        entry["name"],
-        entry["modality"],
-        entry["definition"],
-        entry["source"],
-        tuple(instances),
-    )
 
 
 def _clips_with(

@@ -30,7 +30,7 @@ from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
     Clip,
@@ -40,7 +40,7 @@ from obygaze_features.manifest.model import (
     ascii_id,
 )
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN
-from obygaze_features.manifest.windows import FILM_COLUMNS, Film
+from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
 SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
@@ -51,7 +51,7 @@ STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
-SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+WRITTEN_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
 
 class NotAManifest(FixInput):
@@ -157,13 +157,15 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
     table = read_table(
         path.with_suffix(".csv"),
-        required=COLUMNS,
+        required=CLIP_COLUMNS,
         is_strict=True,
         violations=violations,
         data=rows,
     )
-    columns = tuple(name for name in table.columns if name not in COLUMNS)
-    clips = clips_of(((row, row.cells) for row in table.rows), header.concepts, columns)
+    columns = tuple(name for name in table.columns if name not in CLIP_COLUMNS)
+    clips = clips_of_table(
+        ((row, row.cells) for row in table.rows), header.concepts, columns
+    )
     violations.raise_if_any("the manifest is not valid")
     return Manifest(path.stem, header, clips, columns)
 
@@ -175,7 +177,7 @@ def _windows(
     csv = path.with_suffix(".csv")
     table = read_table(
         csv,
-        required=FILM_COLUMNS,
+        required=CUT_COLUMNS,
         is_strict=True,
         violations=violations,
         content="films",
@@ -190,12 +192,12 @@ def _windows(
         n_frames = row.whole("n_frames") or 0
         fps = _seconds(row, "fps") or 0.0
         films.append(
-            Film(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0)
+            CutFilm(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0)
         )
     violations.raise_if_any("the manifest is not valid")
     windows = Windows(tuple(films), header.grid.check())
     for row, cells in zip(table.rows, windows.film_cells(), strict=True):
-        for column, cell in zip(FILM_COLUMNS[-2:], cells[-2:], strict=True):
+        for column, cell in zip(CUT_COLUMNS[-2:], cells[-2:], strict=True):
             if row[column] != str(cell):
                 row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
     violations.raise_if_any(
@@ -243,7 +245,7 @@ def rows_to_csv(manifest: Manifest) -> bytes:
     Windows are computed, so that their rows are the films.
     """
     if isinstance(manifest.clips, Windows):
-        return csv_bytes(FILM_COLUMNS, manifest.clips.film_cells())
+        return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
     if manifest.header.unit == "window":
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
@@ -254,7 +256,7 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         rows.append(
             (*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns))
         )
-    return csv_bytes((*COLUMNS, *manifest.columns), rows)
+    return csv_bytes((*CLIP_COLUMNS, *manifest.columns), rows)
 
 
 def _cells(clip: Clip) -> tuple[str, ...]:
@@ -353,7 +355,7 @@ MERGED = (
 )
 
 
-def clips_of(
+def clips_of_table(
     rows: Iterable[tuple[TableRow, Mapping[str, str]]],
     concepts: Iterable[str] = (),
     columns: tuple[str, ...] = (),
@@ -365,7 +367,7 @@ def clips_of(
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
     """
-    blank = dict.fromkeys((*COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
+    blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
     line_of = dict[str, int]()
     has_film = False
@@ -435,7 +437,7 @@ def _span(row: TableRow, start: str, end: str) -> tuple[float | None, float | No
 def _seconds(row: TableRow, column: str) -> float | None:
     if not row[column]:
         return None
-    value = float(row[column]) if SECONDS.fullmatch(row[column]) else math.inf
+    value = float(row[column]) if WRITTEN_SECONDS.fullmatch(row[column]) else math.inf
     if value == math.inf:
         row.add(column, f"{row[column]!r} is not a time in seconds")
         return None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.written_tables import Columns
-from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Windows, clock
+from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest, Windows, clock
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.vocabulary import film_facts
 
@@ -91,7 +91,7 @@ def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     filled = {}
     for name, values in columns.items():
         is_empty = all(value in (None, "") for value in values)
-        if name in COLUMNS[:2] or not is_empty:
+        if name in CLIP_COLUMNS[:2] or not is_empty:
             filled[name] = values
     return filled
 

@@ -39,17 +39,6 @@ UNKNOWN_MODALITY = "unknown"
 SHARED = ("unit", "view")
 
 
-class MergedManifest(ImportedManifest):
-    """A manifest of several, with sentences on the clips that more than one of them has."""
-
-    sentences: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return how many clips are in several manifests, and how many by their ids alone."""
-        return self.sentences
-
-
 def merge_manifests(
     manifests: Sequence[str | os.PathLike[str]],
     name: Annotated[str, Option("-o --output", metavar="NAME")],
@@ -74,10 +63,10 @@ def merge_manifests(
     """
     sources = [read_manifest(manifest, workspace=workspace) for manifest in manifests]
     path = Workspace.of(workspace).new_manifest(name)
-    return merge(sources, path.stem).save(path, force=force)
+    return merged_manifest(sources, path.stem).save(path, force=force)
 
 
-def merge(manifests: Sequence[Manifest], name: str) -> MergedManifest:
+def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifest:
     """Return the manifest that `merge_manifests` writes."""
     names = [manifest.name for manifest in manifests]
     where = ", ".join(names)
@@ -136,12 +125,8 @@ def merge(manifests: Sequence[Manifest], name: str) -> MergedManifest:
     except FixInput as error:
         error.where = where
         raise
-    merged = MergedManifest(
-        Manifest(name, header, tuple(clips), tuple(columns)),
-        tuple(warnings),
-    )
-    merged.sentences = tuple(sentences)
-    return merged
+    manifest = Manifest(name, header, tuple(clips), tuple(columns))
+    return ImportedManifest(manifest, tuple(warnings), tuple(sentences))
 
 
 def _annotated(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> Clip:

@@ -32,7 +32,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
-from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_of
+from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -43,12 +43,12 @@ from obygaze_features.manifest.expression import (
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
-from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
+from obygaze_features.manifest.windows import CutFilm, FilmRows, Grid, window_id
 
 Unit = Literal["clip", "segment", "window"]
 View = Literal["raw", "visual", "as_published"]
 VIEWS: tuple[str, ...] = get_args(View)
-COLUMNS = (
+CLIP_COLUMNS = (
     "clip_id",
     "movie_id",
     "scene",
@@ -63,7 +63,7 @@ FOLD_PREFIX = "fold:"
 NAME_COLUMN = "video_name"
 # The columns of a manifest that another command reads, beside fold:NAME.
 TARGETS = (
-    *COLUMNS,
+    *CLIP_COLUMNS,
     *("annotator", "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
@@ -74,7 +74,7 @@ UNKNOWN_FILM = "unknown"
 NO_LEVEL = "no level"
 
 
-def check_numbers(
+def require_numbers(
     expression: Expression, clips: Sequence["Clip"], manifest: str
 ) -> None:
     """Raise an error of all cells that an expression compares with a number, and that are none."""
@@ -125,7 +125,7 @@ ConceptName = Annotated[
 
 def concept_name(value: Any) -> str | None:
     """Return what the name of a concept must be; None if it may be this one."""
-    return problem_of(value, ConceptName)
+    return problem_with(value, ConceptName)
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,10 +160,12 @@ class Clip:
         """
         if column in CONCEPTS:
             return self.concepts
-        if column not in COLUMNS and column not in self.extra:
-            names = dict.fromkeys((*own_columns(self.extra), *COLUMNS, *self.extra))
+        if column not in CLIP_COLUMNS and column not in self.extra:
+            names = dict.fromkeys(
+                (*own_columns(self.extra), *CLIP_COLUMNS, *self.extra)
+            )
             raise unknown_name("column", column, [*names], where=self.clip_id)
-        value = getattr(self, column) if column in COLUMNS else self.extra[column]
+        value = getattr(self, column) if column in CLIP_COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
@@ -210,7 +212,7 @@ class Header(Record, frozen=True):
 class Windows(FilmRows[Clip]):
     """The windows of films as the clips of a manifest."""
 
-    def row_of(self, film: Film, window: int) -> Clip:
+    def row_of(self, film: CutFilm, window: int) -> Clip:
         """Return a window as a clip; without times where a varying rate leaves them open."""
         start_s = None
         end_s = None
@@ -324,7 +326,7 @@ class Manifest:
         """
         parsed = parse(expression, vocabulary=self.header.concepts or None)
         try:
-            check_numbers(parsed, self.clips, self.name)
+            require_numbers(parsed, self.clips, self.name)
             selected = self.with_clips(
                 clip for clip in self.clips if parsed.holds(clip.values)
             )
@@ -498,7 +500,7 @@ class Manifest:
     def cells_by_column(self) -> dict[str, list[Any]]:
         """Return the cells of the CSV file by column, the concepts of a clip joined with '|'."""
         columns: dict[str, list[Any]] = {}
-        for name in COLUMNS:
+        for name in CLIP_COLUMNS:
             columns[name] = [getattr(clip, name) for clip in self.clips]
         columns["concepts"] = ["|".join(clip.concepts) for clip in self.clips]
         for name in self.columns:

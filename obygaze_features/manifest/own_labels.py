@@ -44,7 +44,9 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
         elif is_yes_and_no(words) or 2 < len(words) <= MOST_WORDS:
             tasks.append(column)
         elif len(words) == 2:
-            tasks.append(f"{column}={words[0]}")
+            # The rarer word is most often what is looked for, and not its negation.
+            rarer = min(reversed(words), key=cells.count)
+            tasks.append(f"{column}={rarer}")
     return tasks + to_correct
 
 
@@ -73,17 +75,17 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     return f"{count(len(set(cells)), 'text')}{empty}"
 
 
-def first_run(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
-    """Return the first experiment with vectors, of levels or of a label of the person's own.
+def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
+    """Return the first experiment with vectors; without labels, how they are predicted.
 
     Args:
         manifest: The manifest.
         place: Its name or its file, as it is typed.
-        stores: The stores, of which the first is shown where clips have no label.
+        stores: The stores, of which the first is predicted where clips have no label.
     """
     tasks = [] if manifest.has_honest_tasks else own_tasks(manifest.clips)
     if not tasks and not manifest.has_honest_tasks:
-        return f"obygaze store info {shlex.quote(stores[0])}"
+        return f"obygaze models predict MODEL {shlex.quote(stores[0])}"
     line = ["obygaze", "run", "honest", "--manifest", place]
     for store in stores:
         line += ["--store", store]

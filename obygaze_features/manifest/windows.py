@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-FILM_COLUMNS = (
+CUT_COLUMNS = (
     "movie_id",
     "video",
     "n_frames",
@@ -121,7 +121,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Film:
+class CutFilm:
     """A film to cut: its video, its number of pictures, and its length.
 
     `fps` is its exact rate, 0 if the rate varies.
@@ -138,10 +138,10 @@ class Film:
 class FilmRows(Sequence[Row]):
     """The windows of films as rows, made when they are asked for: `row_of(film, window)`."""
 
-    films: tuple[Film, ...]
+    films: tuple[CutFilm, ...]
     grid: Grid
 
-    def row_of(self, film: Film, window: int) -> Row:
+    def row_of(self, film: CutFilm, window: int) -> Row:
         """Return the row of a window."""
         raise NotImplementedError
 
@@ -200,7 +200,7 @@ class FilmRows(Sequence[Row]):
             for f, first, after in self._spans()
         ]
 
-    def _spans(self) -> Iterator[tuple[Film, int, int]]:
+    def _spans(self) -> Iterator[tuple[CutFilm, int, int]]:
         return zip(self.films, self.first_rows, self.first_rows[1:], strict=False)
 
 

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
     DAMAGE,
+    Bytes,
     Rows,
     check_index,
+    checked_content,
     chunk_with_crc_bytes,
-    decode_chunk,
     index_bytes,
     split_checks,
 )
@@ -62,6 +63,17 @@ class _Wanted(NamedTuple):
             is_run=is_run.tolist(),
         )
 
+    def copy(self, place: int, values: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        """Copy the wanted rows of a chunk to their places in the result."""
+        first = self.places[place]
+        after = self.places[place + 1]
+        target = slice(first, after) if self.order is None else self.order[first:after]
+        if self.is_run[place]:  # a slice is copied faster
+            row = self.rows_in_chunk[first]
+            out[target] = values[row : row + after - first]
+        else:
+            out[target] = values[self.rows_in_chunk[first:after]]
+
 
 class _Piece(NamedTuple):
     """Chunks that are read at once: neighbours in one file."""
@@ -103,16 +115,19 @@ class Arrays:
         checks = self.checks[array.name][wanted.chunks].tolist()
         chunk_bytes = chunk_with_crc_bytes(array)
         pieces = self._pieces(array, wanted.chunks)
-        parts = self.listed.parts([piece.range for piece in pieces])
-        for piece, data in zip(pieces, parts, strict=True):
+        memories = _places_in_result(array, wanted, pieces, out)
+        parts = self.listed.parts([piece.range for piece in pieces], memories)
+        for piece, memory, data in zip(pieces, memories, parts, strict=True):
             for place in range(piece.first, piece.after):
                 start = (place - piece.first) * chunk_bytes
                 chunk = data[start : start + chunk_bytes]
                 try:
-                    values = decode_chunk(array, chunk, checks[place])
+                    content = checked_content(array, chunk, checks[place])
                 except DAMAGE as error:
                     raise self.listed.damaged(piece.range.name, error) from error
-                _copy_rows(values, wanted, place, out)
+                if data is not memory:
+                    values = content.view(array.dtype)
+                    wanted.copy(place, values.reshape(-1, *array.shape), out)
         return out
 
     def reserve(self, array: Array, n_rows: int) -> npt.NDArray[Any]:
@@ -128,23 +143,26 @@ class Arrays:
     def _pieces(self, array: Array, numbers: list[int]) -> list[_Piece]:
         """Group ascending chunks into neighbours of one file that are read at once."""
         chunk_bytes = chunk_with_crc_bytes(array)
+        chunks_of_a_file = array.chunks_of_a_file
         most_chunks = max(1, self.listed.files.piece_bytes // chunk_bytes)
         pieces = []
         first = 0
+        end_of_file = 0
         while first < len(numbers):
-            file = numbers[first] // array.chunks_of_a_file
-            self._check_length(array, file)
-            end_of_file = (file + 1) * array.chunks_of_a_file
+            if numbers[first] >= end_of_file:
+                file = numbers[first] // chunks_of_a_file
+                name = array.file_name(file)
+                self._check_length(array, file)
+                end_of_file = (file + 1) * chunks_of_a_file
             after = first + 1
             while after < len(numbers) and after - first < most_chunks:
                 is_next = numbers[after] == numbers[after - 1] + 1
                 if not is_next or numbers[after] == end_of_file:
                     break
                 after += 1
-            start = (numbers[first] - file * array.chunks_of_a_file) * chunk_bytes
+            start = (numbers[first] - file * chunks_of_a_file) * chunk_bytes
             stop = start + (after - first) * chunk_bytes
-            wanted = Range(array.file_name(file), start, stop)
-            pieces.append(_Piece(wanted, first, after))
+            pieces.append(_Piece(Range(name, start, stop), first, after))
             first = after
         return pieces
 
@@ -175,18 +193,27 @@ class Arrays:
         return min(array.chunks_of_a_file, all_chunks - first_chunk)
 
 
-def _copy_rows(
-    values: npt.NDArray[Any], wanted: _Wanted, place: int, out: npt.NDArray[Any]
-) -> None:
-    """Copy the wanted rows of a chunk to their places in the result."""
-    first = wanted.places[place]
-    after = wanted.places[place + 1]
-    target = slice(first, after) if wanted.order is None else wanted.order[first:after]
-    if wanted.is_run[place]:  # a slice is copied faster
-        row = wanted.rows_in_chunk[first]
-        out[target] = values[row : row + after - first]
-    else:
-        out[target] = values[wanted.rows_in_chunk[first:after]]
+def _places_in_result(
+    array: Array, wanted: _Wanted, pieces: Sequence[_Piece], out: npt.NDArray[Any]
+) -> list[Bytes | None]:
+    """Return for each piece the place in the result to which it can be read; None if it cannot.
+
+    One whole chunk can. Its checksum comes to the place of the next chunk, which is read later.
+    """
+    result: Bytes = out.reshape(-1).view(np.uint8)
+    row_bytes = array.row_bytes
+    places: list[Bytes | None] = []
+    for piece in pieces:
+        first = wanted.places[piece.first]
+        n_rows = wanted.places[piece.first + 1] - first
+        n_bytes = piece.range.stop - piece.range.start
+        start = first * row_bytes
+        is_whole = n_rows == array.chunk_rows and wanted.is_run[piece.first]
+        is_one = piece.after - piece.first == 1 and wanted.order is None
+        has_room = start + n_bytes <= len(result)
+        fits = is_whole and is_one and has_room
+        places.append(result[start : start + n_bytes] if fits else None)
+    return places
 
 
 def pieces_of(rows: Rows, size: int) -> Sequence[slice]:

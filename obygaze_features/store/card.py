@@ -29,7 +29,7 @@ HERE = "obygaze_features.store"
 SHOWN_REASONS = 20
 MOST_CARD_BYTES = 10_000_000
 # The table of a publication, which its card names.
-TABLE = "features.parquet"
+PUBLISHED_TABLE = "features.parquet"
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
 LICENCES = (
     "Apache-2.0",
@@ -168,7 +168,9 @@ def with_edits(card: str, edits: Edits) -> bytes:
     kept = []
     kept_keys = set()
     for key, lines in _keys_of(edits.head):
-        is_of_table = key == "configs" and any(quoted(TABLE) in line for line in lines)
+        is_of_table = key == "configs" and any(
+            quoted(PUBLISHED_TABLE) in line for line in lines
+        )
         is_own = key in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) or is_of_table
         if not is_own:
             kept += lines
@@ -311,7 +313,7 @@ def citation_text(terms: Terms) -> str:
 # --- The card ---
 
 
-def card_text(
+def card_of_store(
     record: StoreRecord,
     rows: RowColumns,
     terms: Terms,
@@ -348,7 +350,7 @@ def card_text(
         citation=Raw(citation_text(terms)),
         replaces=record.replaces,
         seal=seal,
-        parquet=TABLE if has_table else "",
+        parquet=PUBLISHED_TABLE if has_table else "",
     )
     head, body = _split(text)
     return _joined([*head, _text_line(body)], body).decode()

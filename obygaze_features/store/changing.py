@@ -19,14 +19,13 @@ from obygaze_features.core.errors import (
     FixUsage,
     Mismatch,
     NotFound,
-    ObygazeError,
 )
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.same_clip import UNKNOWN, Comparison, compare_clips
+from obygaze_features.manifest.same_clip import UNKNOWN, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.encoding import Values, filled
@@ -52,7 +51,7 @@ from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
     Kind,
     Maker,
-    Manifest,
+    ManifestMark,
     Origin,
     Replaced,
 )
@@ -177,19 +176,37 @@ def subset(
             where=opened.location,
         )
     source.show(progress, chosen)
-    source.rows, makers = _with_own_makers([opened], source)
+    return _written(target, source, chosen, opened.record.manifest, opened.terms, here)
+
+
+def _written(
+    target: Path,
+    source: "PickedRows",
+    arrays: Sequence[Array],
+    manifest: ManifestMark,
+    terms: Terms,
+    workspace: Workspace,
+    warnings: Iterable[str] = (),
+) -> Changed:
+    """Write a new store of rows of others; warn of clips withdrawn from stores of the workspace."""
+    source.rows, makers = _with_own_makers(source.stores, source)
     written = write_store(
         target,
         source,
-        arrays=chosen,
-        recipe=opened.recipe,
-        manifest=opened.record.manifest,
+        arrays=arrays,
+        recipe=source.stores[0].recipe,
+        manifest=manifest,
         makers=makers,
-        replaces=changes_that_withdrew([opened]),
-        origins=_origins_of([opened]),
-        terms=opened.terms,
+        replaces=changes_that_withdrew(source.stores),
+        origins=_origins_of(source.stores),
+        terms=terms,
     )
-    return Changed.of(_with_warnings(written, here))
+    sentences = [
+        *written.warnings,
+        *warnings,
+        *rows_withdrawn_elsewhere(open_store(target), workspace, "in this new store"),
+    ]
+    return Changed.of(written._replace(warnings=tuple(sentences)))
 
 
 def _origins_of(stores: Sequence[Store]) -> list[Origin]:
@@ -218,15 +235,6 @@ def _with_own_makers(
             row = row._replace(maker=makers.index(maker))
         rows.append(row)
     return rows, makers
-
-
-def _with_warnings(written: Written, workspace: Workspace, *warnings: str) -> Written:
-    """Return what was written, with what other stores of the workspace list as withdrawn."""
-    sentences = list(filter(None, warnings))
-    withdrawn = rows_withdrawn_elsewhere(open_store(written.path), workspace)
-    if withdrawn:
-        sentences.append(f"{withdrawn}, and have features in this new store")
-    return written._replace(warnings=(*written.warnings, *sentences))
 
 
 def _chosen_rows(
@@ -489,21 +497,9 @@ def merge(
     manifest = _common_manifest(opened)
     source, sentences = _merged_rows(opened, arrays)
     source.show(progress, arrays)
-    source.rows, makers = _with_own_makers(opened, source)
     if not manifest.sha256:
-        manifest = Manifest(manifest.name, source.columns().clips_sha256)
-    written = write_store(
-        target,
-        source,
-        arrays=arrays,
-        recipe=opened[0].recipe,
-        manifest=manifest,
-        makers=makers,
-        replaces=changes_that_withdrew(opened),
-        origins=_origins_of(opened),
-        terms=terms,
-    )
-    return Changed.of(_with_warnings(written, here, *sentences))
+        manifest = ManifestMark(manifest.name, source.columns().clips_sha256)
+    return _written(target, source, arrays, manifest, terms, here, sentences)
 
 
 def _check_different(stores: Sequence[Store]) -> None:
@@ -574,11 +570,9 @@ def _check_kinds(stores: Sequence[Store]) -> None:
 
 
 def _kinds_of(store: Store) -> set[Kind]:
-    """Return what made the rows of a store; a part may list makers of which it has no row."""
+    """Return what made the rows of a store; an earlier program listed makers without a row."""
     makers = store.record.makers
-    if len(makers) == 1:
-        return {makers[0].kind}
-    numbers = {row.maker for row in store.rows}
+    numbers = {row.maker for row in store.rows} if len(makers) > 1 else {0}
     return {maker.kind for number, maker in enumerate(makers) if number in numbers}
 
 
@@ -607,7 +601,12 @@ def _merged_rows(
                     identity_of(other.row, first.record), identity_of(row, store.record)
                 )
                 if compared.contradiction:
-                    raise _two_clips(row.clip_id, compared, first, store)
+                    raise Mismatch(
+                        f"the clip {row.clip_id!r} is in two stores, and not the same clip:"
+                        f" {compared.contradiction}",
+                        where=f"{first.location}, {store.location}",
+                        hint="other ids for the clips of one store",
+                    )
                 if compared.sameness is UNKNOWN:
                     by_ids[row.clip_id] = None
             # A row that may be withdrawn gives nothing, also where another row knows better.
@@ -637,15 +636,15 @@ def _merged_rows(
         if each.row.clip_id in had_features and not each.row.is_ok
     ]
     _check_equal(source, pairs, arrays)
-    return source, [_sentence_on(lost, LOST), _sentence_on(list(by_ids), BY_IDS)]
-
-
-LOST = "with features in one of the stores, withdrawn in the new one"
-BY_IDS = "taken for the same in two stores by their ids alone"
-
-
-def _sentence_on(clips: Sequence[str], words: str) -> str:
-    return f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}" if clips else ""
+    remarks = {
+        "with features in one of the stores, withdrawn in the new one": lost,
+        "taken for the same in two stores by their ids alone": list(by_ids),
+    }
+    sentences = []
+    for words, clips in remarks.items():
+        if clips:
+            sentences.append(f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}")
+    return source, sentences
 
 
 def _completed(best: _Merged, rows: Sequence[_Merged], stores: Sequence[Store]) -> Row:
@@ -663,17 +662,6 @@ def _completed(best: _Merged, rows: Sequence[_Merged], stores: Sequence[Store]) 
     return row
 
 
-def _two_clips(
-    clip_id: str, compared: Comparison, first: Store, second: Store
-) -> ObygazeError:
-    return Mismatch(
-        f"the clip {clip_id!r} is in two stores, and not the same clip:"
-        f" {compared.contradiction}",
-        where=f"{first.location}, {second.location}",
-        hint="other ids for the clips of one store",
-    )
-
-
 def _check_equal(
     source: PickedRows, pairs: Sequence[tuple[int, int, int]], arrays: Sequence[Array]
 ) -> None:
@@ -689,18 +677,15 @@ def _check_equal(
                 theirs = other.read(array.name, numbers)
                 for row, one, two in zip(known, ours, theirs, strict=True):
                     if one.tobytes() != two.tobytes():
+                        clip_id = source.rows[row].clip_id
                         first_store = source.stores[int(source.places[row])]
-                        raise _two_rows(source.rows[row].clip_id, first_store, other)
+                        raise Mismatch(
+                            f"the clip {clip_id!r} is in two stores, with different numbers",
+                            where=f"{first_store.location}, {other.location}",
+                        )
 
 
-def _two_rows(clip_id: str, first: Store, second: Store) -> ObygazeError:
-    return Mismatch(
-        f"the clip {clip_id!r} is in two stores, with different numbers",
-        where=f"{first.location}, {second.location}",
-    )
-
-
-def _common_manifest(stores: Sequence[Store]) -> Manifest:
+def _common_manifest(stores: Sequence[Store]) -> ManifestMark:
     """Return the manifest of all stores, or its name alone, "" if there are several.
 
     Where a store was imported without a manifest, its films may be guesses, also afterwards.
@@ -710,8 +695,8 @@ def _common_manifest(stores: Sequence[Store]) -> Manifest:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
     if WITHOUT_MANIFEST in names:
-        return Manifest(WITHOUT_MANIFEST, "")
-    return Manifest(names.pop() if len(names) == 1 else "", "")
+        return ManifestMark(WITHOUT_MANIFEST, "")
+    return ManifestMark(names.pop() if len(names) == 1 else "", "")
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:

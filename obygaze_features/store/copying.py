@@ -32,7 +32,7 @@ from obygaze_features.core.leftovers import (
 )
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
-    TABLE,
+    PUBLISHED_TABLE,
     Terms,
     edits_of,
     read_terms,
@@ -40,12 +40,8 @@ from obygaze_features.store.card import (
     with_body,
     with_terms,
 )
-from obygaze_features.store.exporting import (
-    refuse_pictures,
-)
-from obygaze_features.store.files import (
-    FolderFiles,
-)
+from obygaze_features.store.exporting import refuse_pictures
+from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.finding import Copy, find_copies, text_of_copies
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
 from obygaze_features.store.making import (
@@ -66,7 +62,7 @@ from obygaze_features.store.placing import (
     take_name,
 )
 from obygaze_features.store.publishing import (
-    PUBLISHED,
+    PUBLISHED_FILES,
     full_card,
     published_files,
     require_names,
@@ -75,7 +71,6 @@ from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import (
     FileMark,
     Replaced,
-    StoreRecord,
     seal_of,
 )
 from obygaze_features.store.targets import (
@@ -86,17 +81,12 @@ from obygaze_features.store.targets import (
     open_target,
     write_pieces,
 )
-from obygaze_features.store.verifying import (
-    changes_of,
-    has_replaced,
-    verify,
-)
+from obygaze_features.store.verifying import changes_of, has_replaced, verify
 from obygaze_features.store.withdrawals import (
     changes_that_withdrew,
     rows_withdrawn_elsewhere,
 )
 
-# The headings of the options in the help.
 _ATTEMPTS = 5
 
 
@@ -163,14 +153,12 @@ def pull(
             return Copied(str(target), store.seal, changes=changes, notes=notes)
     n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
     _remove_copies(target)
-    withdrawn = rows_withdrawn_elsewhere(store, here)
-    if withdrawn:
-        notes.append(f"{withdrawn}, and have features in this copy")
+    notes += rows_withdrawn_elsewhere(store, here, "in this copy")
     since: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
     if older is not None and older.seal != store.seal:
-        since = _since(store.record, older.seal)
-        if any(change.films or change.clips for change in since):
+        since = store.record.changes_since(older.seal)
+        if any(change.withdrawn for change in since):
             copies = find_copies(open_store(target), since, here)
     return Copied(
         place=str(target),
@@ -213,13 +201,6 @@ def _changes_of_terms(before: Terms, now: Terms) -> list[str]:
                 f"{name} of the source: {text} (was {text_before or 'not stated'})"
             )
     return changes
-
-
-def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
-    """Return the changes of a store since an earlier one; all of them if it is not known."""
-    seals = [entry.seal for entry in record.replaces]
-    first = seals.index(seal) if seal in seals else 0
-    return record.replaces[first:]
 
 
 def _copy_at(target: Path, store: Store) -> Store | None:
@@ -307,7 +288,10 @@ def _pull_once(
             part = hidden_name(parts / CARD)
             part.write_bytes(card)
             part.replace(hidden / CARD)
-        _write_store_json(store, hidden, parts)
+        # The file that makes a copy a store comes after all others.
+        data = store.store_json()
+        mark = FileMark(len(data), seal_of(data))
+        write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
         sync_tree(hidden)
         if older is not None and older.seal == store.seal:
             # The copy that is there is damaged.
@@ -359,13 +343,6 @@ def _fetch_all(
     return n_sent, n_bytes
 
 
-def _write_store_json(store: Store, hidden: Path, parts: Path) -> None:
-    """Write the file that makes a copy a store, after all others."""
-    data = store.store_json()
-    mark = FileMark(len(data), seal_of(data))
-    write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
-
-
 # --- Push ---
 
 
@@ -395,7 +372,7 @@ def push(
     if publish:
         require_names(creators or [""])
     if licence or citation:
-        state_terms(opened, Terms(licence, citation))
+        _state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
         hint = "--licence CC-BY-4.0 states it"
         hint += "" if publish else ", or --no-licence"
@@ -404,14 +381,12 @@ def push(
     with _folder_beside(Path(opened.files.address)) as folder:
         extra = published_files(opened, folder, creators) if publish else {}
         sent = _push(opened, place, extra, folder, progress or Quiet())
+    notes = [*sent.notes]
     if licence or citation:
-        note = f"README.md of {opened.location} states licence and citation, too"
-        sent = replace(sent, notes=(*sent.notes, note))
-    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
-    if withdrawn:
-        note = f"{withdrawn}, and have features in what was sent"
-        sent = replace(sent, notes=(*sent.notes, note))
-    return sent
+        notes.append(f"README.md of {opened.location} states licence and citation, too")
+    here = Workspace.of(workspace)
+    notes += rows_withdrawn_elsewhere(opened, here, "in what was sent")
+    return replace(sent, notes=tuple(notes))
 
 
 @contextmanager
@@ -434,7 +409,7 @@ def _folder_beside(store: Path) -> Iterator[Path]:
         remove_hidden(folder)
 
 
-def state_terms(store: Store, terms: Terms) -> None:
+def _state_terms(store: Store, terms: Terms) -> None:
     """Write licence and citation into the card of a store; others that are there are an error."""
     stated = store.terms
     terms.require_same(stated, store.location)
@@ -459,7 +434,7 @@ def _push(
     there = _check_target(target, store, names_there)
     is_replaced = there is not None and there.seal != store.seal
     sent = {*record.files, *extra, STORE_JSON}
-    published_there = [name for name in PUBLISHED if name in names_there]
+    published_there = [name for name in PUBLISHED_FILES if name in names_there]
     if there is not None and not is_replaced and not extra:
         # They are of this store.
         sent.update(published_there)
@@ -510,7 +485,9 @@ def _push(
             target.put(STORE_JSON, path, FileMark(len(data), store.seal))
             n_sent += 1
         target.finish(f"The store {store.seal[:16]}")
-    changes = _since(record, there.seal) if there is not None and is_replaced else ()
+    changes: Sequence[Replaced] = ()
+    if there is not None and is_replaced:
+        changes = record.changes_since(there.seal)
     if changes_that_withdrew([store]):
         note_on_versions = target.forget()
         if note_on_versions:
@@ -532,8 +509,12 @@ def _card_to_send(
     sent: Collection[str],
 ) -> tuple[bytes, list[str]]:
     """Return README.md for a target, with the text that was edited there, unless ours was too."""
-    is_published = not set(PUBLISHED).isdisjoint(sent)
-    card = full_card(store, has_table=TABLE in sent) if is_published else store.card
+    is_published = not set(PUBLISHED_FILES).isdisjoint(sent)
+    card = (
+        full_card(store, has_table=PUBLISHED_TABLE in sent)
+        if is_published
+        else store.card
+    )
     if CARD not in names_there:
         return card, []
     # The files of a target are read like those of a store, whether or not one is there.
@@ -569,7 +550,7 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store |
     """Return the store at a target, None if none; an error for anything else there."""
     there = None
     record = store.record
-    known = {*record.files, STORE_JSON, CARD, *PUBLISHED}
+    known = {*record.files, STORE_JSON, CARD, *PUBLISHED_FILES}
     if STORE_JSON in names:
         # Another process that sends a store may have removed it meanwhile.
         with suppress(NotFound):

@@ -37,7 +37,7 @@ SHOWN_ROWS = 20
 # --- One store ---
 
 
-def summary(store: Store) -> dict[str, Any]:
+def facts_of_store(store: Store) -> dict[str, Any]:
     """Return the facts of a store as plain JSON; only its card is read beside store.json."""
     record = store.record
     terms = store.terms
@@ -76,7 +76,7 @@ def summary(store: Store) -> dict[str, Any]:
 
 def describe(store: Store) -> str:
     """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
-    facts = summary(store)
+    facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
         parts.append(f"{number} {STATUS_WORDS[status]}")
@@ -129,9 +129,8 @@ def _change_text(entry: Replaced) -> str:
         line += f": {entry.reason}"
     if entry.author:
         line += f", by {entry.author}"
-    withdrawn = [*entry.films, *entry.clips]
-    if withdrawn:
-        line += f" (withdrawn: {', '.join(withdrawn)})"
+    if entry.withdrawn:
+        line += f" (withdrawn: {', '.join(entry.withdrawn)})"
     return line
 
 
@@ -169,7 +168,7 @@ class StorePage(Listing):
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts, and the clips if these were asked for."""
-        facts = {"name": self.name, **summary(self.store)}
+        facts = {"name": self.name, **facts_of_store(self.store)}
         if self.with_clips:
             columns = self.table()
             rows = zip(*columns.values(), strict=True)
@@ -203,8 +202,7 @@ def describe_store(
 ) -> StorePage:
     """Explain what a store has and how it was made."""
     opened = open_store(store, workspace=workspace)
-    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
-    warnings = [f"{withdrawn}, and have features here"] if withdrawn else []
+    warnings = rows_withdrawn_elsewhere(opened, Workspace.of(workspace), "here")
     return StorePage(name_of(store), opened, clips, warnings)
 
 
@@ -276,20 +274,18 @@ def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList
         name = entry.removesuffix(NEXT)
         try:
             if entry == name and (path / STORE_JSON).exists():
-                stores.append({"name": name, **summary(open_store(path))})
+                stores.append({"name": name, **facts_of_store(open_store(path))})
             elif entry != name and (path / PLAN_JSON).exists():
-                stores.append({"name": name, "state": filling_state(path)})
+                being_filled = being_filled_at(path)
+                state = being_filled and f"being filled, {being_filled.progress}"
+                stores.append({"name": name, "state": state or ""})
             elif (path / STORE_JSON).exists() and not (folder / name).exists():
                 # Its change was interrupted; opening it finishes that.
-                stores.append({"name": name, **summary(open_store(folder / name))})
+                stores.append(
+                    {"name": name, **facts_of_store(open_store(folder / name))}
+                )
         except ObygazeError as error:
             broken[name] = error.message
         except OSError as error:
             broken[name] = str(error.strerror)
     return StoreList(folder, stores, broken)
-
-
-def filling_state(path: Path) -> str:
-    """Return how far a store is filled: `being filled, 37 of 120 blocks`; "" if it is not."""
-    being_filled = being_filled_at(path)
-    return "" if being_filled is None else f"being filled, {being_filled.progress}"

@@ -9,7 +9,6 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -67,9 +66,6 @@ class Files(Protocol):
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
 
-    def stream(self, name: str) -> Iterator[memoryview]:
-        """Yield a whole file in pieces, after `read_ranges` has raised `NoRanges`."""
-
     def names(self) -> list[str] | None:
         """Return the names of all files that are there; None where a place cannot list them."""
 
@@ -91,23 +87,31 @@ class FolderFiles:
         with self._open(name) as stream:
             n_bytes = os.fstat(stream.fileno()).st_size
             check_length(name, n_bytes, most_bytes, self.location)
-            return _read_at(stream, 0, n_bytes)
+            return _read_at(stream, 0, np.empty(n_bytes, np.uint8))
 
     def read_ranges(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
         """Yield parts of files; a file is opened once for neighbouring parts."""
-        for name, parts in groupby(ranges, key=itemgetter(0)):
+        yield from self.read_into([None] * len(ranges), ranges)
+
+    def read_into(
+        self, memories: Sequence[Bytes | None], ranges: Sequence[Range]
+    ) -> Iterator[Bytes]:
+        """Yield parts of files, each read into its own memory or, where there is none, into new.
+
+        A memory is filled just before it is yielded: what lies behind it may overlap it.
+        """
+        pairs = zip(ranges, memories, strict=True)
+        for name, parts in groupby(pairs, key=lambda pair: pair[0].name):
             with self._open(name) as stream:
-                for _, start, stop in parts:
-                    yield _read_at(stream, start, stop - start)
+                for (_, start, stop), memory in parts:
+                    if memory is None:
+                        memory = np.empty(stop - start, np.uint8)
+                    yield _read_at(stream, start, memory)
 
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         with self._open(name) as stream:
             return os.fstat(stream.fileno()).st_size
-
-    def stream(self, name: str) -> Iterator[memoryview]:
-        """Yield a whole file at once."""
-        yield self.read(name, self.length(name)).data
 
     def names(self) -> list[str] | None:
         """Return the names of all files and links that are there."""
@@ -155,18 +159,17 @@ class FolderFiles:
         self._checked_folders.add(folder)
 
 
-def _read_at(stream: io.FileIO, start: int, n_bytes: int) -> Bytes:
-    """Return bytes of a file, or what there is of them."""
-    data: Bytes = np.empty(n_bytes, np.uint8)
+def _read_at(stream: io.FileIO, start: int, memory: Bytes) -> Bytes:
+    """Fill memory with bytes of a file; return it, or as much as there was."""
     stream.seek(start)
-    n_read = 0
-    while n_read < n_bytes:
+    n_read = stream.readinto(memory.data)
+    while n_read < len(memory):
         # One call reads 2 GB at most.
-        n_more = stream.readinto(data.data[n_read:])
+        n_more = stream.readinto(memory.data[n_read:])
         if not n_more:
-            break
+            return memory[:n_read]
         n_read += n_more
-    return data[:n_read]
+    return memory
 
 
 def check_length(name: str, n_bytes: int, most_bytes: int, where: str) -> None:
@@ -228,9 +231,17 @@ class ListedFiles:
             raise self.damaged(name, "it is not the file that store.json lists")
         return data
 
-    def parts(self, ranges: Sequence[Range]) -> Iterator[Bytes]:
-        """Yield parts of listed files, each of which has all its bytes. Nothing else is checked."""
-        parts = self.files.read_ranges(ranges)
+    def parts(
+        self, ranges: Sequence[Range], memories: Sequence[Bytes | None] = ()
+    ) -> Iterator[Bytes]:
+        """Yield parts of listed files, each of which has all its bytes. Nothing else is checked.
+
+        Parts of files in a folder are read into `memories`, as `FolderFiles.read_into` does.
+        """
+        if memories and isinstance(self.files, FolderFiles):
+            parts = self.files.read_into(memories, ranges)
+        else:
+            parts = self.files.read_ranges(ranges)
         for wanted in ranges:
             try:
                 data = next(parts)
@@ -255,9 +266,8 @@ class ListedFiles:
                 for data in self.parts(ranges):
                     yield data.data
             except NoRanges:
-                # A whole file needs no ranges; one of another length is refused before it is sent.
-                self.check_length(name)
-                yield from self.files.stream(name)
+                # Of a server that cannot send parts.
+                yield self.files.read(name, n_bytes).data
                 return
 
     def check_length(self, name: str) -> None:

@@ -23,7 +23,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     Sameness,
 )
-from obygaze_features.store.exporting import TABLE as EXPORTED_TABLE
+from obygaze_features.store.exporting import EXPORTED_TABLE
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.importing.reader import DAMAGE

@@ -17,7 +17,7 @@ from obygaze_features.manifest.same_clip import (
 from obygaze_features.store.decoding import Rows
 from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
-    Manifest,
+    ManifestMark,
     StoreRecord,
     film_of_id,
 )
@@ -31,7 +31,7 @@ class OfManifest(Protocol):
     """What says whose clips its rows are: the record of a store, or a plan."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ManifestMark:
         """The manifest."""
 
 

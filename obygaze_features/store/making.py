@@ -18,7 +18,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismat
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.leftovers import remove_leftovers
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.card import Edits, Terms, card_text, with_edits
+from obygaze_features.store.card import Edits, Terms, card_of_store, with_edits
 from obygaze_features.store.decoding import OK_CODE, Bytes, codes_of
 from obygaze_features.store.encoding import (
     ShardWriter,
@@ -68,7 +68,7 @@ from obygaze_features.store.records import (
     Counts,
     FileMark,
     Maker,
-    Manifest,
+    ManifestMark,
     Origin,
     Replaced,
     StoreRecord,
@@ -111,7 +111,7 @@ class Contents(NamedTuple):
 
     arrays: Sequence[Array]
     recipe: Recipe
-    manifest: Manifest
+    manifest: ManifestMark
     makers: Sequence[Maker] = ()
     replaces: Sequence[Replaced] = ()
     origins: Sequence[Origin] = ()
@@ -141,7 +141,7 @@ def write_store(
     *,
     arrays: Sequence[Array],
     recipe: Recipe,
-    manifest: Manifest,
+    manifest: ManifestMark,
     makers: Sequence[Maker] = (),
     replaces: Sequence[Replaced] = (),
     origins: Sequence[Origin] = (),
@@ -283,7 +283,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         origins=tuple(contents.origins),
         files={name: marks[name] for name in names_of_files(arrays, len(rows))},
     )
-    card = card_text(store, rows, contents.terms)
+    card = card_of_store(store, rows, contents.terms)
     (folder / CARD).write_bytes(with_edits(card, contents.edits))
     store_json = encode(store)
     write_file(folder / STORE_JSON, store_json)

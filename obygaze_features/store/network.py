@@ -141,17 +141,6 @@ class ObjectFiles:
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             yield from _in_order(pool, self._range, ranges)
 
-    def stream(self, name: str) -> Iterator[memoryview]:
-        """Yield a whole file in pieces, from one answer, where a server cannot send parts."""
-        where = f"{self.location}/{name}"
-        answer = self._answer(name, {})
-        _check_encoding(answer.attributes, where)
-        try:
-            for data in answer.stream(min_chunk_size=self.piece_bytes):
-                yield memoryview(data)
-        except network_error() as error:
-            raise explained(error, where) from error
-
     def length(self, name: str) -> int:
         """Return the bytes of a file; raise FileNotFoundError if it is absent."""
         try:

@@ -6,18 +6,18 @@ All of it is made from the record of the store and the terms in the head of its 
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import pretty_json, write_exclusive
 from obygaze_features.core.rendering import render
 from obygaze_features.store.card import (
     HERE,
-    TABLE,
-    card_text,
+    PUBLISHED_TABLE,
+    card_of_store,
     quoted,
     recipe_sentences,
     require_licence,
@@ -25,11 +25,11 @@ from obygaze_features.store.card import (
     with_edits,
 )
 from obygaze_features.store.exporting import (
-    FACTS,
+    FACT_COLUMNS,
     Export,
     fact_columns,
     refuse_pictures,
-    write_table,
+    write_features_table,
 )
 from obygaze_features.store.layout import ROWS_CSV, STORE_JSON
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
@@ -40,7 +40,7 @@ from obygaze_features.store.targets import hash_of
 CROISSANT_FILE = "croissant.json"
 CITATION_FILE = "CITATION.cff"
 # What a publication has beside the files of a store.
-PUBLISHED = (CROISSANT_FILE, CITATION_FILE, TABLE)
+PUBLISHED_FILES = (CROISSANT_FILE, CITATION_FILE, PUBLISHED_TABLE)
 # Larger arrays are not in the table.
 TABLE_BYTES = 2**30
 
@@ -139,7 +139,7 @@ def describe_as_card(
 def full_card(store: Store, *, has_table: bool = False) -> bytes:
     """Return the card of a store with its seal, and with what a person edited in it."""
     rows = RowColumns.of(store.rows)
-    card = card_text(
+    card = card_of_store(
         store.record, rows, store.terms, seal=store.seal, has_table=has_table
     )
     return with_edits(card, store.card_edits())
@@ -156,9 +156,9 @@ def published_files(
     table = None
     job = published_table(store)
     if job is not None:
-        paths[TABLE] = folder / secrets.token_hex(4)
-        write_table(job, paths[TABLE])
-        table = (record_table(job), hash_of(paths[TABLE]))
+        paths[PUBLISHED_TABLE] = folder / secrets.token_hex(4)
+        write_features_table(job, paths[PUBLISHED_TABLE])
+        table = (record_table(job), hash_of(paths[PUBLISHED_TABLE]))
     texts = {
         CROISSANT_FILE: croissant_of(store, creators=creators, table=table),
         CITATION_FILE: citation_file(store, creators).encode(),
@@ -187,7 +187,7 @@ def croissant_of(
     tables = [_ROWS_TABLE]
     if table is not None:
         tables.append(table[0])
-        listed[TABLE] = table[1]
+        listed[PUBLISHED_TABLE] = table[1]
     files_of_arrays: set[str] = set()
     for array in record.arrays:
         n_files = array.n_files(record.rows.total)
@@ -197,7 +197,7 @@ def croissant_of(
     text = render(
         CROISSANT_FILE,
         HERE,
-        publication=_publication(store, creators),
+        publication=_facts_of(store, creators),
         listed=listed,
         tables=tables,
         arrays=record.arrays,
@@ -205,39 +205,7 @@ def croissant_of(
     return pretty_json({key: value for key, value in json.loads(text).items() if value})
 
 
-class Publication(NamedTuple):
-    """A store that is published, for every form of metadata.
-
-    Args:
-        name: A short name.
-        title: A title in words.
-        description: A few sentences.
-        collection: What it was made from.
-        licence: Its licence.
-        citation: What to cite for it.
-        created: The day it was made, as 2026-01-31.
-        creators: Who made it, each as "Family, Given" or the name of an institution.
-        recipe: How the features were made, in sentences.
-        n_clips: How many clips it has.
-        n_absent: How many of them have no features.
-        seal: Its seal.
-    """
-
-    name: str
-    title: str
-    description: str
-    collection: str
-    licence: str
-    citation: str
-    created: str
-    creators: Sequence[str]
-    recipe: Sequence[str]
-    n_clips: int
-    n_absent: int
-    seal: str
-
-
-def _publication(store: Store, creators: Sequence[str]) -> Publication:
+def _facts_of(store: Store, creators: Sequence[str]) -> dict[str, Any]:
     """Return the facts about a store for any form of metadata; it must have a licence."""
     terms = store.terms
     require_licence(terms, store.location)
@@ -247,22 +215,22 @@ def _publication(store: Store, creators: Sequence[str]) -> Publication:
     manifest = record.manifest
     source = manifest.name or SEVERAL_MANIFESTS
     n_clips = record.rows.total
-    return Publication(
-        name=f"{source}.{title}",
-        title=f"Features of {source}: {title}",
-        description=f"Features of {n_clips:,} clips of {manifest.text};"
+    return {
+        "name": f"{source}.{title}",
+        "title": f"Features of {source}: {title}",
+        "description": f"Features of {n_clips:,} clips of {manifest.text};"
         f" {record.rows.ok:,} clips have features.",
-        collection=f"Computed from the clips of {manifest.text}, sha256"
+        "collection": f"Computed from the clips of {manifest.text}, sha256"
         f" {manifest.sha256}.",
-        licence=terms.licence,
-        citation=terms.citation,
-        created=record.created[:10],
-        creators=creators,
-        recipe=recipe_sentences(store.recipe),
-        n_clips=n_clips,
-        n_absent=n_clips - record.rows.ok,
-        seal=f"sha256:{store.seal}",
-    )
+        "licence": terms.licence,
+        "citation": terms.citation,
+        "created": record.created[:10],
+        "creators": creators,
+        "recipe": recipe_sentences(store.recipe),
+        "n_clips": n_clips,
+        "n_absent": n_clips - record.rows.ok,
+        "seal": f"sha256:{store.seal}",
+    }
 
 
 def require_names(creators: Sequence[str]) -> None:
@@ -275,35 +243,37 @@ def require_names(creators: Sequence[str]) -> None:
 
 def citation_file(store: Store, creators: Sequence[str]) -> str:
     """Return CITATION.cff of a store: authors, licence and seal."""
-    publication = _publication(store, creators)
-    return "\n".join(_citation_lines(publication, store.seal)) + "\n"
-
-
-def _citation_lines(publication: Publication, seal: str) -> Iterator[str]:
+    facts = _facts_of(store, creators)
     message = "If you use these files, please cite them"
-    citation = publication.citation
-    yield "cff-version: 1.2.0"
-    yield f"message: {quoted(f'{message}, and: {citation}' if citation else f'{message}.')}"
-    yield "type: dataset"
-    yield f"title: {quoted(publication.title)}"
-    yield f"abstract: {quoted(publication.description)}"
-    yield "authors:"
-    for name in publication.creators:
+    citation = facts["citation"]
+    message += f", and: {citation}" if citation else "."
+    lines = [
+        "cff-version: 1.2.0",
+        f"message: {quoted(message)}",
+        "type: dataset",
+        f"title: {quoted(facts['title'])}",
+        f"abstract: {quoted(facts['description'])}",
+        "authors:",
+    ]
+    for name in creators:
         family, comma, given = name.partition(", ")
         if comma:
-            yield f"  - family-names: {quoted(family)}"
-            yield f"    given-names: {quoted(given)}"
+            lines.append(f"  - family-names: {quoted(family)}")
+            lines.append(f"    given-names: {quoted(given)}")
         else:
-            yield f"  - name: {quoted(name)}"
-    yield "identifiers:"
-    yield "  - type: other"
-    yield f"    value: {quoted(f'sha256:{seal}')}"
-    yield "    description: The sha256 of store.json, which lists every file of the store"
-    yield f"date-released: {quoted(publication.created)}"
-    spdx = spdx_of(publication.licence)
+            lines.append(f"  - name: {quoted(name)}")
+    lines += [
+        "identifiers:",
+        "  - type: other",
+        f"    value: {quoted(facts['seal'])}",
+        "    description: The sha256 of store.json, which lists every file of the store",
+        f"date-released: {quoted(facts['created'])}",
+    ]
+    spdx = spdx_of(facts["licence"])
     if spdx:
-        yield f"license: {spdx}"
-    yield "keywords: [video features, film studies, obygaze]"
+        lines.append(f"license: {spdx}")
+    lines.append("keywords: [video features, film studies, obygaze]")
+    return "\n".join(lines) + "\n"
 
 
 # --- The table ---
@@ -316,11 +286,11 @@ def published_table(store: Store) -> Export | None:
     arrays = []
     for array in map(store.array, store.feature_arrays):
         is_small = array.row_bytes * n_rows <= TABLE_BYTES
-        if len(array.shape) == 1 and is_small and array.name not in FACTS:
+        if len(array.shape) == 1 and is_small and array.name not in FACT_COLUMNS:
             arrays.append(array)
     if not arrays or not store.record.rows.ok:
         return None
-    return Export.of(store, arrays)
+    return Export(store, arrays)
 
 
 def record_table(job: Export) -> RecordTable:
@@ -338,4 +308,4 @@ def record_table(job: Export) -> RecordTable:
                 f"The array {array.name} of the store.",
             )
         )
-    return RecordTable(TABLE, description, columns)
+    return RecordTable(PUBLISHED_TABLE, description, columns)

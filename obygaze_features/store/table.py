@@ -52,6 +52,8 @@ KEPT_RUNS = 4096
 GAP_BYTES = 2**14
 # Cells are made for so many lines at once.
 LINES_AT_ONCE = 2**14
+# The lines of more films than these are looked for one by one, where few rows are asked for.
+FILMS_BYTES = 2**22
 STATUS_FILE = f"{ZARR}/status/c.0"
 
 
@@ -82,10 +84,24 @@ class RowTable:
     @cached_property
     def films(self) -> Films:
         """The runs of rows of films."""
-        data = self.listed.whole(FILMS_CSV)
+        data = np.frombuffer(self._films_csv, np.uint8)
         rows_bytes = self.listed.marks[ROWS_CSV].n_bytes
         try:
             return Films.of(data, self.n_rows, rows_bytes)
+        except DAMAGE as error:
+            raise self.listed.damaged(FILMS_CSV, error) from error
+
+    @cached_property
+    def _films_csv(self) -> bytes:
+        return self.listed.whole(FILMS_CSV).tobytes()
+
+    def _films_around(self, rows: Rows) -> Films:
+        """Return the runs of some rows; other runs may not be the table's."""
+        if len(self._films_csv) <= FILMS_BYTES or "films" in vars(self):
+            return self.films
+        rows_bytes = self.listed.marks[ROWS_CSV].n_bytes
+        try:
+            return Films.around(rows, self._films_csv, self.n_rows, rows_bytes)
         except DAMAGE as error:
             raise self.listed.damaged(FILMS_CSV, error) from error
 
@@ -171,17 +187,21 @@ class RowTable:
         if self._lines is not None:
             lines = [self._lines[row] for row in rows.tolist()]
             return self._columns(lines, rows.tolist())
-        runs = self.films.runs_of(rows)
+        films = self._films_around(rows)
+        runs = films.runs_of(rows)
+        first_rows = films.first_rows[runs]
         if len(self._lines_of_run) > KEPT_RUNS:
             self._lines_of_run = {}
         lines_of_run = self._lines_of_run
-        missing = sorted(set(runs.tolist()) - lines_of_run.keys())
-        self._read_runs(missing, lines_of_run)
-        places = rows - self.films.first_rows[runs]
-        pairs = zip(runs.tolist(), places.tolist(), strict=True)
-        lines = [lines_of_run[run][place] for run, place in pairs]
+        missing = []
+        for run in np.unique(runs).tolist():
+            if int(films.first_rows[run]) not in lines_of_run:
+                missing.append(run)
+        self._read_runs(films, missing, lines_of_run)
+        pairs = zip(first_rows.tolist(), (rows - first_rows).tolist(), strict=True)
+        lines = [lines_of_run[first_row][place] for first_row, place in pairs]
         columns = self._columns(lines, rows.tolist())
-        if columns[MOVIE_ID] != [self.films.movie_ids[run] for run in runs.tolist()]:
+        if columns[MOVIE_ID] != [films.movie_ids[run] for run in runs.tolist()]:
             raise self.listed.damaged(ROWS_CSV, "it has another film than films.csv")
         return columns
 
@@ -189,10 +209,9 @@ class RowTable:
         return self.n_rows <= SMALL_ROWS and len(rows) * 2 >= self.n_rows
 
     def _read_runs(
-        self, runs: Sequence[int], lines_of_run: dict[int, list[str]]
+        self, films: Films, runs: Sequence[int], lines_of_run: dict[int, list[str]]
     ) -> None:
-        """Read the lines of some runs, ascending; neighbours are read at once."""
-        films = self.films
+        """Read the lines of some runs, ascending, by their first rows; neighbours at once."""
         groups: list[list[int]] = []
         for run in runs:
             if groups:
@@ -216,8 +235,9 @@ class RowTable:
             for run in group:
                 start = int(films.first_bytes[run]) - begin
                 stop = int(films.first_bytes[run + 1]) - begin
+                first_row = int(films.first_rows[run])
                 try:
-                    lines_of_run[run] = films.lines_of_run(run, data[start:stop])
+                    lines_of_run[first_row] = films.lines_of_run(run, data[start:stop])
                 except DAMAGE as error:
                     raise self.listed.damaged(ROWS_CSV, error) from error
 

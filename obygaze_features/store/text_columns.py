@@ -122,4 +122,5 @@ def side_by_side(*columns: bytes | Table) -> Table:
             tables.append(np.broadcast_to(row, (n_rows, len(row))))
         else:
             tables.append(column)
-    return np.concatenate(tables, axis=1)
+    # Of columns of one character, NumPy would make an array whose columns come first.
+    return np.ascontiguousarray(np.concatenate(tables, axis=1))

@@ -130,10 +130,6 @@ class VerifyReport:
         return "\n".join(lines)
 
     def require_ok(self) -> None:
-        """Raise an error as `require_whole`; the command calls it after all is printed."""
-        self.require_whole()
-
-    def require_whole(self) -> None:
         """Raise an error (exit 4) that names each file with a problem."""
         if not self.problems:
             return
@@ -186,9 +182,8 @@ def verify(
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
             opened.store_json()
-    withdrawn = rows_withdrawn_elsewhere(opened, Workspace.of(workspace))
-    if withdrawn:
-        report.warnings.append(f"{withdrawn}, and have features here")
+    here = Workspace.of(workspace)
+    report.warnings += rows_withdrawn_elsewhere(opened, here, "here")
     if source is not None:
         comparison = compare_with_source(opened, source, workspace=workspace)
         report.source = comparison.sentence
@@ -348,7 +343,7 @@ def _check_ids(store: Store, clip_ids: list[str], report: VerifyReport) -> None:
 # The store that this one was copied from.
 
 
-class Comparison(NamedTuple):
+class CopyAndSource(NamedTuple):
     """How a copy and its source belong together.
 
     Args:
@@ -365,7 +360,7 @@ def compare_with_source(
     source: str | os.PathLike[str] | Store,
     *,
     workspace: str | os.PathLike[str] | None = None,
-) -> Comparison:
+) -> CopyAndSource:
     """Return whether the source of a copy was replaced, and why.
 
     This costs one request, and another one where clips were withdrawn.
@@ -376,32 +371,31 @@ def compare_with_source(
     copy = open_store(store, workspace=workspace)
     compared = open_store(source, workspace=workspace)
     if copy.seal == compared.seal:
-        return Comparison("the same store as its source")
+        return CopyAndSource("the same store as its source")
     ours = copy.record
     theirs = compared.record
     origins = [origin.seal for origin in ours.origins]
     if has_replaced(copy, compared):
-        seals = [entry.seal for entry in ours.replaces]
-        since = ours.replaces[seals.index(compared.seal) :]
+        since = ours.changes_since(compared.seal)
         n_clips = _n_withdrawn(compared, Withdrawals.of([copy]).by(since))
         sentence = "a later store than its source, which it replaces"
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
-        return Comparison(sentence)
-    for place, entry in enumerate(theirs.replaces):
+        return CopyAndSource(sentence)
+    for entry in theirs.replaces:
         if entry.seal == copy.seal:
             sentence = "its source was replaced since (obygaze store pull)"
         elif entry.seal in origins:
             sentence = "rows of it are from a store that was replaced since"
         else:
             continue
-        since = theirs.replaces[place:]
+        since = theirs.changes_since(entry.seal)
         n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
-        return Comparison(sentence, changes_of(since))
+        return CopyAndSource(sentence, changes_of(since))
     if compared.seal in origins:
-        return Comparison(
+        return CopyAndSource(
             "rows of it are from this store; their numbers were not compared"
         )
     raise Mismatch(
@@ -439,8 +433,7 @@ def changes_of(entries: Iterable[Replaced]) -> list[str]:
         line = f"the source was replaced on {entry.date}"
         if entry.reason:
             line += f": {entry.reason}"
-        withdrawn = [*entry.films, *entry.clips]
-        if withdrawn:
-            line += f" (withdrawn: {', '.join(withdrawn[:20])})"
+        if entry.withdrawn:
+            line += f" (withdrawn: {', '.join(entry.withdrawn[:20])})"
         lines.append(line)
     return lines

@@ -170,7 +170,7 @@ def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
     changes: dict[Replaced, None] = {}
     for store in stores:
         for change in store.record.replaces:
-            if change.films or change.clips:
+            if change.withdrawn:
                 changes[change] = None
     return sorted(changes, key=lambda change: change.date)
 
@@ -226,9 +226,18 @@ def withdrawn_elsewhere(
     )
 
 
-def rows_withdrawn_elsewhere(store: Store, workspace: Workspace) -> str:
-    """Return that clips with features in a store were withdrawn from others of a workspace."""
-    return withdrawn_elsewhere(_clips_with_features(store), workspace)
+def rows_withdrawn_elsewhere(
+    store: Store, workspace: Workspace, here: str
+) -> list[str]:
+    """Return a sentence if clips with features in a store were withdrawn from others.
+
+    Args:
+        store: The store.
+        workspace: The workspace, in which the others are.
+        here: What the sentence calls the store, such as "in this copy".
+    """
+    withdrawn = withdrawn_elsewhere(_clips_with_features(store), workspace)
+    return [f"{withdrawn}, and have features {here}"] if withdrawn else []
 
 
 def _clips_with_features(store: Store) -> Iterator[tuple[Identity, str]]:

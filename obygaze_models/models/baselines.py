@@ -4,22 +4,23 @@
 `neighbour` also the scene: since annotations of neighbouring scenes are alike, it scores as high as
 the published models on any split that is not grouped by film. `oracle` uses the true concepts: it
 is the upper bound of a bottleneck over those concepts.
+
+Each is a function of the training clips (their film and scene, or concepts), whether each of them
+is positive, and a seed; it returns the function that gives the probability of each clip.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.models.common import Bools, Floats, Ints
-from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.common import Bools, Floats
 
-if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
+Score = Callable[[Floats], Floats]
+Baseline = Callable[[Floats, Bools, int], Score]
 
 
 def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
@@ -36,111 +37,66 @@ def film_and_scene(films: ArrayLike, scenes: ArrayLike) -> Floats:
     return np.column_stack([codes.astype(np.float64), order])
 
 
-class Baseline(Classifier):
-    """The base of the baselines: two classes, of which the second is "positive"."""
-
-    two_classes = True
-    poor_score = True
-
-    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        self.prevalence_ = float(codes.mean())
-        self._learn(X, codes == 1)
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Return the probability of both classes for each row."""
-        positive = self._positive(self._check(X))
-        return np.column_stack([1 - positive, positive])
-
-    def _learn(self, X: Floats, y: Bools) -> None:
-        """Fit what is more than the prevalence."""
-
-    def _positive(self, X: Floats) -> Floats:
-        raise NotImplementedError
+def random(X: Floats, positive: Bools, seed: int) -> Score:
+    """Give every clip a random probability: one half of them are called positive."""
+    return lambda rows: 1 - np.random.RandomState(seed).uniform(size=len(rows))
 
 
-@dataclass(eq=False, repr=False)
-class RandomBaseline(Baseline):
-    """Gives every clip a random probability: one half of them are called positive."""
-
-    random_state: Any = None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
-
-    def _positive(self, X: Floats) -> Floats:
-        from sklearn.utils import check_random_state
-
-        return np.asarray(
-            1 - check_random_state(self.random_state).uniform(size=len(X))
-        )
+def all_positive(X: Floats, positive: Bools, seed: int) -> Score:
+    """Call every clip positive."""
+    return lambda rows: np.ones(len(rows))
 
 
-class AllPositive(Baseline):
-    """Calls every clip positive."""
-
-    def _positive(self, X: Floats) -> Floats:
-        return np.ones(len(X))
-
-
-class Prevalence(Baseline):
-    """Gives every clip the share of positives in training: the best blind probability."""
-
-    def _positive(self, X: Floats) -> Floats:
-        return np.full(len(X), self.prevalence_)
+def prevalence(X: Floats, positive: Bools, seed: int) -> Score:
+    """Give every clip the share of positives in training: the best blind probability."""
+    share = positive.mean()
+    return lambda rows: np.full(len(rows), share)
 
 
-class FilmPrior(Baseline):
-    """Gives every clip the share of positives among the training clips of its film.
+def film_prior(X: Floats, positive: Bools, seed: int) -> Score:
+    """Give every clip the share of positives among the training clips of its film.
 
     The first column of X is the film. One clip of the overall prevalence is added to each film, so
     that a film of one clip is not certain and a film never seen has the overall share.
     """
+    overall = positive.mean()
+    films, codes = np.unique(X[:, 0], return_inverse=True)
+    n_clips = np.bincount(codes)
+    shares = (np.bincount(codes, weights=positive) + overall) / (n_clips + 1)
 
-    def _learn(self, X: Floats, y: Bools) -> None:
-        self.films_, codes = np.unique(X[:, 0], return_inverse=True)
-        n = np.bincount(codes)
-        self.share_ = (np.bincount(codes, weights=y) + self.prevalence_) / (n + 1)
+    def score(rows: Floats) -> Floats:
+        at = np.clip(np.searchsorted(films, rows[:, 0]), 0, films.size - 1)
+        return np.asarray(np.where(films[at] == rows[:, 0], shares[at], overall))
 
-    def _positive(self, X: Floats) -> Floats:
-        at = np.clip(np.searchsorted(self.films_, X[:, 0]), 0, self.films_.size - 1)
-        return np.asarray(
-            np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_)
-        )
+    return score
 
 
-class Neighbour(Baseline):
-    """Averages the labels of the training clips of the same film, weighted by nearness of scene.
+def neighbour(X: Floats, positive: Bools, seed: int) -> Score:
+    """Average the labels of the training clips of the same film, weighted by nearness of scene.
 
     X is film and scene (`film_and_scene`); a weight is `exp(-|scene distance| / 2)`. A film without
     training clips gets the overall prevalence.
     """
+    labels = positive.astype(np.float64)
 
-    min_features = 2
-
-    def _learn(self, X: Floats, y: Bools) -> None:
-        self.places_ = X[:, :2]
-        self.labels_ = y.astype(np.float64)
-
-    def _positive(self, X: Floats) -> Floats:
-        positive = np.full(len(X), self.prevalence_)
-        for film in np.unique(X[:, 0]):
-            rows = X[:, 0] == film
-            training_rows = self.places_[:, 0] == film
-            if training_rows.any():
-                apart = np.abs(
-                    X[rows, 1][:, None] - self.places_[training_rows, 1][None, :]
-                )
+    def score(rows: Floats) -> Floats:
+        probabilities = np.full(len(rows), positive.mean())
+        for film in np.unique(rows[:, 0]):
+            of_film = rows[:, 0] == film
+            trained = X[:, 0] == film
+            if trained.any():
+                apart = np.abs(rows[of_film, 1][:, None] - X[trained, 1][None, :])
                 # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
                 votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / 2)
-                shares = votes @ self.labels_[training_rows] / votes.sum(axis=1)
-                positive[rows] = np.clip(shares, 0.0, 1.0)
-        return positive
+                shares = votes @ labels[trained] / votes.sum(axis=1)
+                probabilities[of_film] = np.clip(shares, 0.0, 1.0)
+        return probabilities
+
+    return score
 
 
-def oracle() -> LogisticRegression:
-    """Logistic regression for the true concepts (0/1 columns), for comparison with a bottleneck.
+def oracle(X: Floats, positive: Bools, seed: int) -> Score:
+    """Fit a logistic regression to the true concepts (0/1 columns), to compare a bottleneck with.
 
     Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
     choose, and a higher score wherever the video shows more than the concepts.
@@ -148,13 +104,16 @@ def oracle() -> LogisticRegression:
     # Late: other baselines start without it.
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(class_weight="balanced", max_iter=1000)
+    model = LogisticRegression(class_weight="balanced", max_iter=1000)
+    model.fit(X, positive.astype(np.int64))
+    return lambda rows: np.asarray(model.predict_proba(rows)[:, 1])
 
 
-BASELINES: dict[str, type[Baseline]] = {
-    "random": RandomBaseline,
-    "all_positive": AllPositive,
-    "prevalence": Prevalence,
-    "film_prior": FilmPrior,
-    "neighbour": Neighbour,
+BY_NAME: dict[str, Baseline] = {
+    "random": random,
+    "all_positive": all_positive,
+    "prevalence": prevalence,
+    "film_prior": film_prior,
+    "neighbour": neighbour,
+    "oracle": oracle,
 }

@@ -25,6 +25,11 @@ class FixTraining(FixInput, ValueError):
     It is a ValueError too, because scikit-learn's tools expect and catch that.
     """
 
+    @property
+    def reason(self) -> str:
+        """Why there is no fit; `where` names the concept, if it is about one of several."""
+        return f"{self.where}: {self.message}" if self.where else self.message
+
 
 @functools.cache
 def _pools() -> ThreadpoolController:
@@ -126,7 +131,7 @@ def padding_of(X: NDArray[Any]) -> Bools | None:
     return padding if padding.any() else None
 
 
-def without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
+def groups_without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
     """Yield clips with the same real frames: their rows, and these frames [clip, frame, ...].
 
     Without padding, these are all clips at once, in the same array.

@@ -78,11 +78,6 @@ class ConceptBank(Savable):
         names = self.concepts
         if names is None:
             names = [f"concept{i}" for i in range(n_concepts)]
-        if len(names) != n_concepts:
-            message = (
-                f"concepts must have {n_concepts} names, one per column of targets"
-            )
-            raise FixTraining(f"{message}, got {len(names)}")
         self.n_features_in_ = n_features
         self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
@@ -167,10 +162,6 @@ class ConceptBank(Savable):
         self, rows: Ints, positive: Bools, seed: list[int]
     ) -> tuple[Ints, Bools, Floats | None]:
         """Return the rows to use, whether each has the concept, and the weight of each."""
-        if self.balance not in ("weights", "subsample", None):
-            raise FixTraining(
-                f"unknown balance {self.balance!r}", hint="weights, subsample or None"
-            )
         if self.balance == "subsample":
             drawn = subsample(positive, seed)
             rows = rows[drawn]
@@ -247,20 +238,12 @@ def concept_targets(
             f"unknown annotation level {unknown[0]!r}",
             hint=f"one of {', '.join(ANNOTATION_LEVELS)}",
         )
-    if len(present) != len(levels):
-        raise FixTraining(
-            f"levels and has must be equally long, got {len(levels)} and {len(present)}"
-        )
     easy = (levels == "EN")[:, None]
     rated = np.isin(levels, ("HN", "S"))[:, None]
     without = rated & ~present
-    negatives = {"EN": easy, "absent": easy | without}
-    if against not in negatives:
-        raise FixTraining(
-            f"unknown against={against!r}", hint=f"one of {list(negatives)}"
-        )
+    negative = easy | without if against == "absent" else easy
     targets = np.full(present.shape, -1, dtype=np.int64)
-    targets[np.broadcast_to(negatives[against], present.shape)] = 0
+    targets[np.broadcast_to(negative, present.shape)] = 0
     targets[rated & present] = 1
     return targets
 

@@ -28,7 +28,7 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.models.registry import CLASSES, estimator_class
 
-Arrays = dict[str, NDArray[Any]]
+StateArrays = dict[str, NDArray[Any]]
 Description = dict[str, Any]
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 MAX_REPR = 120
@@ -106,9 +106,9 @@ class Savable:
         has_same_width = len(X) > 0 and X.shape[1] == width and not has_names
         return has_same_width and bool(np.isfinite(X).all())
 
-    def to_arrays(self) -> Arrays:
+    def to_arrays(self) -> StateArrays:
         """Return every fitted attribute as numeric arrays; nested names are joined with '/'."""
-        arrays: Arrays = {}
+        arrays: StateArrays = {}
         for name, value in vars(self).items():
             if _is_fitted(name):
                 _put(arrays, name, value)
@@ -157,13 +157,10 @@ class Savable:
 class Classifier(Savable):
     """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
 
-    `two_classes` is for one that separates exactly two classes; `poor_score` for one that
-    scikit-learn's checks must not expect to separate their classes.
+    `two_classes` is for one that separates exactly two classes.
     """
 
     two_classes: ClassVar[bool] = False
-    poor_score: ClassVar[bool] = False
-    min_features: ClassVar[int] = 1
 
     classes_: NDArray[Any]
     predict_proba: Callable[..., Floats]
@@ -176,9 +173,7 @@ class Classifier(Savable):
             y: The class of each row.
             groups: The film of each row, for an estimator that validates on whole films.
         """
-        X, y = self._check_training(
-            X, y, dtype=np.float64, ensure_min_features=self.min_features
-        )
+        X, y = self._check_training(X, y, dtype=np.float64)
         self.classes_, codes = encode_classes(y)
         if self.two_classes and len(self.classes_) > 2:
             only = f"Only binary classification is supported by {type(self).__name__}"
@@ -207,10 +202,6 @@ class Classifier(Savable):
             return np.array(
                 [float(weight.get(name, 1)) for name in self.classes_.tolist()]
             )
-        if weight != "balanced":
-            raise FixTraining(
-                f"unknown class_weight {weight!r}", hint="balanced, weights or None"
-            )
         return balanced_weights(codes, len(self.classes_))
 
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
@@ -237,7 +228,6 @@ class Classifier(Savable):
         tags.classifier_tags = ClassifierTags()
         tags.target_tags.required = True
         tags.classifier_tags.multi_class = not self.two_classes
-        tags.classifier_tags.poor_score = self.poor_score
         return tags
 
 
@@ -247,7 +237,7 @@ def _is_fitted(name: str) -> bool:
     return is_public and name.endswith("_") and name != "feature_names_in_"
 
 
-def _put(arrays: Arrays, name: str, value: Any) -> None:
+def _put(arrays: StateArrays, name: str, value: Any) -> None:
     if isinstance(value, Savable):
         arrays.update(
             {f"{name}/{key}": item for key, item in value.to_arrays().items()}
@@ -272,7 +262,7 @@ def _text(points: NDArray[Any]) -> NDArray[np.str_]:
     return np.ascontiguousarray(points).view(f"<U{width}").reshape(len(points))
 
 
-def save_state(model: Savable) -> tuple[Description, Arrays]:
+def save_state(model: Savable) -> tuple[Description, StateArrays]:
     """Return the description (JSON) and the fitted attributes (numeric arrays) of an estimator."""
     return _plain("", model), model.to_arrays()
 

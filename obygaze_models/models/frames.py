@@ -17,9 +17,9 @@ from obygaze_models.models.common import (
     Floats,
     blocks_of,
     encode_classes,
+    groups_without_padding,
     padding_of,
     with_padding,
-    without_padding,
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear_solvers import logistic
@@ -80,10 +80,6 @@ class FrameProbe(Classifier):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips, which are read once."""
-        if self.pooling not in POOLINGS:
-            raise FixTraining(
-                f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS)
-            )
         from sklearn.utils import check_consistent_length
         from sklearn.utils.multiclass import check_classification_targets
         from sklearn.utils.validation import column_or_1d
@@ -148,7 +144,7 @@ def pool(block: Floats, pooling: Pooling) -> Floats:
         return _pool_frames(block, pooling)
     all_rows = []
     parts = []
-    for rows, frames in without_padding(block):
+    for rows, frames in groups_without_padding(block):
         all_rows.append(rows)
         parts.append(_pool_frames(frames, pooling))
     return np.concatenate(parts)[np.argsort(np.concatenate(all_rows))]

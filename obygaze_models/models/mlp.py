@@ -8,7 +8,7 @@ depend on the other jobs of a call.
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,23 @@ from obygaze_models.models.common import (
     Floats,
     Ints,
     draw_seed,
-    encode_classes,
     one_thread,
 )
 from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.mlp_network import (
     Loss,
-    Matrix,
     Network,
+    Singles,
     logits,
     softmax,
     with_ones,
 )
-from obygaze_models.models.registry import KINDS
 
 VALIDATION_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Job:
+class PerceptronJob:
     """One fit: numbers of training and validation rows, a class number for each row, a seed.
 
     Labels of rows that are in neither list are never read. Without validation rows the fit runs
@@ -51,7 +49,7 @@ class Job:
 
 @dataclass(eq=False, repr=False)
 class MLPProbe(Classifier):
-    """A perceptron that stops early on validation rows: those given to `fit`, or some held out.
+    """A perceptron that stops early on validation rows, which `fit` holds out.
 
     The default settings are the paper's. `keep` selects the weights that are kept: those of the
     best validation loss, or the last, as in the released code. `double_softmax` applies softmax
@@ -78,29 +76,11 @@ class MLPProbe(Classifier):
     train_loss_: NDArray[Any] = field(init=False)
     validation_loss_: NDArray[Any] = field(init=False)
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
-        """Learn from the rows of X; `validation` is a pair (X, y) to stop on."""
-        X, y = self._check_training(X, y)
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         seed = draw_seed(self.random_state)
-        self.classes_, codes = encode_classes(y)
-        if validation is None:
-            held = hold_out(codes, seed)
-            job = Job(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
-        else:
-            from sklearn.utils.validation import validate_data
-
-            X_other, y_other = validate_data(self, *validation, reset=False)
-            unknown = ~np.isin(y_other, self.classes_)
-            if unknown.any():
-                raise FixTraining(
-                    f"validation rows have unknown class '{y_other[unknown][0]}'"
-                )
-            X = np.concatenate([X, X_other])
-            codes = np.concatenate([codes, np.searchsorted(self.classes_, y_other)])
-            job = Job(np.arange(len(y)), codes, np.arange(len(y), len(X)), seed)
-        _check(X, [job], self)
+        held = hold_out(codes, seed)
+        job = PerceptronJob(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
         _train_together(with_ones(X), [job], [self])
-        return self
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row, in float64.
@@ -118,17 +98,16 @@ class MLPProbe(Classifier):
 
 
 def fit_many(
-    X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe | None = None
+    X: NDArray[Any], jobs: Sequence[PerceptronJob], probe: MLPProbe | None = None
 ) -> list[MLPProbe]:
     """Return a fitted probe for each job, in the order given; its classes are class numbers.
 
     Args:
         X: The features; rows that no job uses may be missing (NaN).
-        jobs: The fits.
+        jobs: The fits; the classes of training rows are 0, 1 and so on.
         probe: An unfitted probe with the settings of all fits; the seeds are those of the jobs.
     """
     probe = probe or MLPProbe()
-    _check(X, jobs, probe)
     together: dict[tuple[int, bytes, bytes], list[int]] = {}
     for i, job in enumerate(jobs):
         key = (job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
@@ -154,63 +133,11 @@ def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:
     return held
 
 
-def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
-    """Raise an error for invalid settings, and for jobs that do not match the rows of X."""
-    for name, setting in KINDS["mlp"].class_settings.items():
-        value = getattr(probe, name)
-        plain = list(value) if isinstance(value, tuple) else value
-        # Protocols have neither weights by class nor a perceptron without a hidden layer.
-        if name == "class_weight" or value == ():
-            continue
-        reason = setting.problem(plain)
-        if reason:
-            raise FixTraining(f"{name} {reason}, got {value!r}")
-    if probe.min_epochs > probe.max_epochs:
-        raise FixTraining(
-            f"max_epochs must be at least min_epochs, got {probe.max_epochs}"
-        )
-    used = np.zeros(len(X), dtype=bool)
-    for number, job in enumerate(jobs):
-        _check_job(job, f"job {number}", len(X))
-        used[job.train] = used[job.validation] = True
-    broken = np.flatnonzero(used & ~np.isfinite(X).all(axis=1))
-    if len(broken):
-        raise FixTraining(
-            f"{len(broken)} rows in use have values that are not finite",
-            where=f"row {broken[0]}",
-        )
-
-
-def _check_job(job: Job, where: str, n_rows: int) -> None:
-    if any(
-        numbers.dtype.kind not in "iu"
-        for numbers in (job.train, job.validation, job.labels)
-    ):
-        raise FixTraining("rows and labels must be integers, not a mask", where=where)
-    rows = np.concatenate([job.train, job.validation])
-    if len(job.labels) != n_rows or (
-        len(rows) and not 0 <= rows.min() <= rows.max() < n_rows
-    ):
-        raise FixTraining(
-            f"labels or row numbers do not match the {n_rows} rows of X", where=where
-        )
-    seen = np.unique(job.labels[job.train])
-    if len(seen) < 2 or not np.array_equal(seen, np.arange(len(seen))):
-        raise FixTraining(
-            f"the training rows must hold classes 0, 1, ...; got {seen.tolist()}",
-            where=where,
-        )
-    if not np.isin(job.labels[job.validation], seen).all():
-        raise FixTraining(
-            "validation rows have a class that no training row has", where=where
-        )
-
-
 class _EarlyStop:
     """The early stopping of one job: its loss curves, when it stops, which weights it keeps."""
 
     def __init__(
-        self, job: Job, rows: Matrix, weights: Floats, probe: MLPProbe
+        self, job: PerceptronJob, rows: Singles, weights: Floats, probe: MLPProbe
     ) -> None:
         self.probe = probe
         self.loss = Loss(probe.double_softmax)
@@ -222,7 +149,7 @@ class _EarlyStop:
         self.train_curve: list[float] = []
         self.best = np.inf
         self.waited = self.kept_epoch = 0
-        self.layers: list[Matrix] = []
+        self.layers: list[Singles] = []
         self.running = True
 
     def update(self, network: Network, train_loss: float) -> None:
@@ -264,7 +191,7 @@ class _EarlyStop:
 
 
 def _train_together(
-    rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe]
+    rows: Singles, jobs: Sequence[PerceptronJob], probes: Sequence[MLPProbe]
 ) -> None:
     """Train the probes of jobs with the same training rows, labels and seed, and finish them."""
     job = jobs[0]
@@ -299,7 +226,7 @@ def _train_together(
 
 def _epoch(
     network: Network,
-    data: tuple[Matrix, Matrix, Matrix],
+    data: tuple[Singles, Singles, Singles],
     probe: MLPProbe,
     rng: np.random.Generator,
 ) -> float:

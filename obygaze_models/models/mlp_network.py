@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float32]
+Singles = NDArray[np.float32]
 
 
-def with_ones(X: NDArray[Any]) -> Matrix:
+def with_ones(X: NDArray[Any]) -> Singles:
     """Return the rows in float32 with a trailing one, so that a layer's bias is its last row."""
-    rows: Matrix = np.ones((X.shape[0], X.shape[1] + 1), dtype=np.float32)
+    rows: Singles = np.ones((X.shape[0], X.shape[1] + 1), dtype=np.float32)
     rows[:, :-1] = X
     return rows
 
@@ -48,7 +48,9 @@ class Loss:
     def __init__(self, twice: bool) -> None:
         self.twice = twice
 
-    def slope(self, z: Matrix, target: Matrix, weight: Matrix) -> tuple[Matrix, Matrix]:
+    def slope(
+        self, z: Singles, target: Singles, weight: Singles
+    ) -> tuple[Singles, Singles]:
         """Return the probability of each row's class, and the gradient of the batch's mean loss."""
         p = softmax(z)
         q = softmax(p) if self.twice else p
@@ -60,7 +62,7 @@ class Loss:
         d *= (weight / np.add.reduce(weight))[:, None]
         return hit, d
 
-    def mean(self, z: NDArray[Any], target: Matrix, weight: Matrix) -> float:
+    def mean(self, z: NDArray[Any], target: Singles, weight: Singles) -> float:
         """Return the weighted mean loss of many rows."""
         p = softmax(softmax(z) if self.twice else z)
         hit = np.add.reduce(p * target, axis=1, dtype=np.float64)
@@ -84,7 +86,7 @@ class Network:
             bound = 1 / np.sqrt(len(weights) - 1)
             weights[:] = rng.uniform(-bound, bound, weights.shape)
 
-    def _carve(self, flat: Matrix) -> list[Matrix]:
+    def _carve(self, flat: Singles) -> list[Singles]:
         ends = np.cumsum([rows * columns for rows, columns in self.shapes])
         parts = np.split(flat, ends[:-1])
         return [
@@ -92,8 +94,11 @@ class Network:
         ]
 
     def forward(
-        self, rows: Matrix, dropout: float = 0.0, rng: np.random.Generator | None = None
-    ) -> list[Matrix]:
+        self,
+        rows: Singles,
+        dropout: float = 0.0,
+        rng: np.random.Generator | None = None,
+    ) -> list[Singles]:
         """Return the input of each layer, its trailing one included, and the logits last."""
         inputs = [rows]
         for weights in self.layers[:-1]:
@@ -109,7 +114,7 @@ class Network:
         return inputs
 
     def backward(
-        self, inputs: Sequence[Matrix], slope: Matrix, dropout: float = 0.0
+        self, inputs: Sequence[Singles], slope: Singles, dropout: float = 0.0
     ) -> None:
         """Fill the gradient from the slope in the logits."""
         for i in range(len(self.layers) - 1, -1, -1):

@@ -10,16 +10,16 @@ kind or setting is an error that lists the known ones; nothing falls back to ano
     >>> build("logistic", {"C": 0.5})
     LogisticProbe(C=0.5, class_weight='balanced')
 
-Code that fits concept vectors and heads separately takes `build_bank` and `build_head`, two parts
-of `build` for a bottleneck. Nothing is imported before an estimator is built, so a command may read
-the names and rules at start.
+Code that finds concept vectors alone takes `build_bank`. Settings are checked where they are read,
+in protocols. Nothing is imported before an estimator is built, so a command may read the names and
+rules at start.
 """
 
 import inspect
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.parts import Part, find_part, is_of_sklearn, is_own_code
-from obygaze_features.core.schema_check import one_of, problem_of
+from obygaze_features.core.schema_check import one_of, problem_with
 
 Settings = dict[str, Any]
 
@@ -43,13 +43,7 @@ CLASSES = {
     "TreeHead": "heads",
     "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
-    "RandomBaseline": "baselines",
-    "AllPositive": "baselines",
-    "Prevalence": "baselines",
-    "FilmPrior": "baselines",
-    "Neighbour": "baselines",
     "OwnClassifier": "own",
-    "KeptEstimator": "own",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -96,7 +90,7 @@ class Setting:
             return "must be text, a finite number, true, false, or a list or a table of those"
         # Numbers of NumPy are a subclass, which msgspec does not take.
         plain = float(value) if isinstance(value, float) else value
-        return problem_of(plain, self.type)
+        return problem_with(plain, self.type)
 
 
 @dataclass(frozen=True)
@@ -105,14 +99,14 @@ class ModelKind:
 
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
     `class_settings` are the settings of the head (without a head, of the estimator), named as the
-    parameters of the class. `fixed` are parameters that are no settings. `reads` is what a clip is:
+    parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
     one vector, or one for each frame.
     """
 
     estimator: str
     class_settings: Mapping[str, Setting]
     head: str = ""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    class_name: str = ""
     reads: Literal["clip", "frames"] = "clip"
 
     @property
@@ -126,7 +120,7 @@ _Positive = Annotated[
 ]
 _Whole = Annotated[int, Meta(ge=0, description="a whole number, at least 0")]
 _Whole1 = Annotated[int, Meta(ge=1, description="a whole number, at least 1")]
-PUBLISHED = "published"  # the tolerance of a concept in the released code
+PUBLISHED_TOLERANCE = "published"  # the tolerance of a concept in the released code
 _WEIGHT = Literal["balanced", "none"]
 _SCALED = Setting(bool, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
@@ -252,7 +246,7 @@ def own_baselines(names: Iterable[str]) -> list[str]:
 def _kind_of_part(part: Part) -> ModelKind:
     """Return the kind of an own class: its settings are the parameters of the class."""
     class_settings = {}
-    for parameter in parameters_of(part):
+    for parameter in class_parameters(part):
         # In a protocol these words have another meaning: such a parameter keeps its default.
         if parameter.name not in RESERVED:
             class_settings[parameter.name] = Setting(
@@ -262,11 +256,11 @@ def _kind_of_part(part: Part) -> ModelKind:
         "package": Setting(Annotated[str, one_of((part.package,))], part.package)
     }
     return ModelKind(
-        "OwnClassifier", {**class_settings, **package}, fixed={"class_name": part.name}
+        "OwnClassifier", {**class_settings, **package}, class_name=part.name
     )
 
 
-def parameters_of(part: Part) -> list[inspect.Parameter]:
+def class_parameters(part: Part) -> list[inspect.Parameter]:
     """Return the parameters of an own class; an error unless it is one of a classifier."""
     own_class: Any = part.load_function()
     for method in ("fit", "predict", "get_params"):
@@ -331,41 +325,33 @@ def build(
 
     Args:
         kind: The name of a kind.
-        settings: Values of its settings; those that are missing have their defaults.
+        settings: Checked values of its settings; those that are missing have their defaults.
         concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
     model_kind = find_kind(kind)
-    values = default_settings(kind)
-    for name, value in (settings or {}).items():
-        _known_name(name, model_kind.settings, f"setting of {kind}")
-        setting = model_kind.settings[name]
-        reason = setting.problem(value)
-        if reason:
-            raise FixInput(
-                f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
-            )
-        values[name] = value
-    if model_kind.head:
-        residual = None
-        strength = values.get("residual_C")
-        if strength is not None:
-            residual = estimator_class("ResidualHead")(strength)
-        return estimator_class("Bottleneck")(
-            build_bank(values, concepts, seed=seed),
-            build_head(kind, values),
-            residual=residual,
-            cross_fit=values["cross_fit"],
-        )
-    if "class_name" in model_kind.fixed:
+    values = {**default_settings(kind), **(settings or {})}
+    estimator = estimator_class(model_kind.estimator)
+    if model_kind.class_name:
         if values.get("random_state", seed) is None:
             values["random_state"] = seed
-        return estimator_class(model_kind.estimator)(
-            model_kind.fixed["class_name"], values
-        )
-    seeded = {"random_state": seed} if kind == "mlp" else {}
-    return estimator_class(model_kind.estimator)(
-        **_parameters(model_kind, values), **seeded
+        return estimator(model_kind.class_name, values)
+    parameters = {}
+    for name in model_kind.class_settings:
+        if name != "residual_C":
+            parameters[name] = None if values[name] == "none" else values[name]
+    if kind == PERCEPTRON:
+        parameters |= {"hidden": tuple(values["hidden"]), "random_state": seed}
+    if not model_kind.head:
+        return estimator(**parameters)
+    residual = None
+    if "residual_C" in values:
+        residual = estimator_class("ResidualHead")(values["residual_C"])
+    return estimator(
+        build_bank(values, concepts, seed=seed),
+        estimator_class(model_kind.head)(**parameters),
+        residual=residual,
+        cross_fit=values["cross_fit"],
     )
 
 
@@ -402,39 +388,6 @@ def build_bank(
         unit_norm=settings["unit_norm"],
         random_state=seed,
     )
-
-
-def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
-    """Return the head of a bottleneck, ready to fit on concept margins.
-
-    Args:
-        kind: The name of a kind that is a bottleneck.
-        settings: The settings of its head, each with its value; others are ignored.
-    """
-    model_kind = find_kind(kind)
-    if not model_kind.head:
-        heads = ", ".join(name for name, other in KINDS.items() if other.head)
-        raise FixInput(
-            f"model kind {kind!r} is not a bottleneck", hint=f"one of {heads}"
-        )
-    return estimator_class(model_kind.head)(**_parameters(model_kind, settings))
-
-
-def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an estimator or head, from its settings as TOML has them."""
-    parameters = {
-        name: settings[name] for name in kind.class_settings if name != "residual_C"
-    }
-    for name, value in parameters.items():
-        if value == PUBLISHED:
-            raise FixInput(
-                f"{name} = 'published' has no value before a concept is known",
-            )
-        if name == "hidden":
-            parameters[name] = tuple(value)
-        elif value == "none":
-            parameters[name] = None
-    return {**parameters, **kind.fixed}
 
 
 def _known_name(name: str, names: Iterable[str], noun: str) -> str:

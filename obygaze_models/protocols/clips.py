@@ -20,7 +20,7 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     Clip,
     Manifest,
-    check_numbers,
+    require_numbers,
 )
 from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips
@@ -310,7 +310,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
     """
     positive, *negative = _expressions(name, task, table)
     for expression in (positive, *negative):
-        check_numbers(expression, table.clips, table.name)
+        require_numbers(expression, table.clips, table.name)
     holds = [positive.holds(clip.values) for clip in table.clips]
     fails = [value is False for value in holds]
     if negative:

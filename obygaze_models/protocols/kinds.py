@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from obygaze_models.models import registry
-from obygaze_models.models.registry import PUBLISHED, Settings
+from obygaze_models.models.registry import PUBLISHED_TOLERANCE, Settings
 from obygaze_models.protocols.schema import Model
 
 AGAINST_EN = " against EN"
@@ -88,7 +88,7 @@ def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
         if _is_by_task(value):
             by_task = value[BY_TASK]
             value = by_task.get(task, by_task[OTHER_TASKS])
-        elif kind == "svm" and name == "C" and value == PUBLISHED:
+        elif kind == "svm" and name == "C" and value == PUBLISHED_TOLERANCE:
             value = _published_tolerance(task)
         settled[name] = value
     return settled

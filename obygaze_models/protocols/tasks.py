@@ -27,11 +27,11 @@ from obygaze_features.manifest.expression import (
     plain_value,
 )
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     Clip,
     Manifest,
-    check_numbers,
     own_columns,
+    require_numbers,
 )
 from obygaze_features.manifest.own_labels import MOST_WORDS, YES_AND_NO, limit_of
 from obygaze_models.models.registry import BASELINES
@@ -189,7 +189,7 @@ class _Labels:
     def __init__(self, data: Data, manifest: Manifest) -> None:
         self.data = data
         self.manifest = manifest
-        self.columns = [*COLUMNS, "concept", *manifest.columns]
+        self.columns = [*CLIP_COLUMNS, "concept", *manifest.columns]
 
     @cached_property
     def clips(self) -> list[Clip]:
@@ -270,7 +270,7 @@ class _Labels:
                 hint=f"one of its values: {few(values)}",
             )
         text = f"{_quoted(column)} {sign} {_quoted(value)}"
-        check_numbers(parse(text), self.clips, self.manifest.name)
+        require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{sign}{value}".replace("==", "=")
         words = f"{column} {IN_WORDS[sign]} {value}"
         title = words

@@ -24,7 +24,7 @@ from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
-    pair_of,
+    pair_of_cell,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
@@ -152,7 +152,7 @@ def write_report(
     runs = [chapter.run for chapter in chapters]
     compared = compare_runs(runs) if len(runs) > 1 else None
     with explaining(*runs):
-        text = render(
+        text = render_template(
             "page.html",
             chapters=chapters,
             compared=compared,
@@ -165,7 +165,7 @@ def write_report(
 
 def chapter_of(run: ReportRun) -> Chapter:
     """Return what a page says about a run."""
-    figure = None if run.main is None else figure_of_pair(run, pair_of(run.main))
+    figure = None if run.main is None else figure_of_pair(run, pair_of_cell(run.main))
     return Chapter(
         run,
         run.folder.name,
@@ -197,7 +197,7 @@ def _data(run: ReportRun) -> str:
     manifest = run.about["manifest"]
     parts = []
     if run.main is not None:
-        parts.append(run.task_name(pair_of(run.main)))
+        parts.append(run.task_name(pair_of_cell(run.main)))
     n_films = count(manifest["n_films"], "film")
     text = f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})"
     where = run.protocol["data"]["where"]
@@ -274,7 +274,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
         if "csv" in formats:
             files[stem.with_suffix(".csv")] = table.as_csv()
         if "latex" in formats:
-            text = render("table.tex", table=table)
+            text = render_template("table.tex", table=table)
             files[stem.with_suffix(".tex")] = text.encode("utf-8")
     names = FileNames()
     for figure in chapter.figures:
@@ -293,7 +293,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     return list(files)
 
 
-def render(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """Return a template of this package with values; text is escaped for the format."""
     return _environment().get_template(template).render(**values)
 

@@ -217,11 +217,11 @@ def train(
     from obygaze_models.runner.run import run_protocol
     from obygaze_models.runner.tables import check_free, is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
-    from obygaze_models.zoo.saving import check_target, code_of, load_folder
+    from obygaze_models.zoo.saving import check_target, code_files, load_folder
 
     if is_own_code(model) or is_of_sklearn(model):
         require_skops()
-        code_of([model])  # refuses a file that the model could not take along
+        code_files([model])  # refuses a file that the model could not take along
     chosen = training_protocol(model, task, clips, changes)
     if len(named_stores) > 1:
         raise FixUsage(

@@ -15,11 +15,12 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.parts import find_part
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.registry import find_kind
+from obygaze_models.models.registry import find_kind, own_baselines
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
@@ -28,9 +29,9 @@ from obygaze_models.protocols.clips import (
     task_labels,
     with_view,
 )
+from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
-from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.code import used_parts
+from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, read_features
 
 
@@ -78,6 +79,27 @@ class Inputs:
         if self.protocol.splits.follow_scheme and has_video.any():
             return present & has_video
         return present
+
+
+def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
+    """Return the version of each metric, baseline and kind of splits of own code, by kind and name.
+
+    The versions of own models are settings of the models.
+    """
+    splits = protocol.splits
+    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
+    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
+        own_splits.append(splits.scheme)
+    names_of_kinds = {
+        "metrics": protocol.further_metrics,
+        "baselines": own_baselines(protocol.grid.baselines),
+        "splits": own_splits,
+    }
+    used: dict[str, dict[str, str]] = {}
+    for kind, names in names_of_kinds.items():
+        for name in names:
+            used.setdefault(kind, {})[name] = find_part(name).package
+    return used
 
 
 def gather(

@@ -36,6 +36,7 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.runner.features import CHOSEN
 
 K = TypeVar("K")
 RANDOM = "random"  # the baseline with values in closed form
@@ -348,6 +349,44 @@ class Cell:
                 values[name] = find_metric(name).within_units(joined, of_seed)
             of_runs.append(values)
         return _mean_of(of_runs, metrics)
+
+
+def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
+    """Return a cell for each model and pair of tasks, with the chosen store of each fold.
+
+    To name the best of several stores after the test is to choose it on test films. So it is chosen
+    in each fold, as any setting is: fits without their film have scored training clips of every
+    store, and the store with the highest average precision there is taken. Nothing is fitted again.
+    """
+    same_model: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        same_model.setdefault((cell.train, cell.test, cell.model), []).append(cell)
+    chosen = []
+    for on_stores in same_model.values():
+        tests_of_folds: dict[tuple[str, int], dict[str, ScoredFold]] = {}
+        for cell in on_stores:
+            for t in cell.tested:
+                tests_of_folds.setdefault((t.fold, t.seed), {})[cell.store] = t
+        tested = [_chosen_test(tests) for tests in tests_of_folds.values()]
+        # A fold that only some stores lack is tested on the others.
+        names = {t.fold for t in tested}
+        skipped = {
+            fold: reason
+            for fold, reason in on_stores[0].skipped.items()
+            if fold not in names
+        }
+        of_model = replace(on_stores[0], tested=tested, skipped=skipped)
+        chosen.append(replace(of_model, store=CHOSEN))
+    return chosen
+
+
+def _chosen_test(tests: Mapping[str, ScoredFold]) -> ScoredFold:
+    """Return the test of the store with the best inner score; of equal ones, the first."""
+    inner_ap = {store: t.inner_ap for store, t in tests.items()}
+    known = {store: ap for store, ap in inner_ap.items() if ap is not None}
+    best = max(known, key=known.__getitem__) if known else next(iter(tests))
+    facts = {**tests[best].chosen, "store": best, "inner_ap": inner_ap}
+    return replace(tests[best], chosen=facts)
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.info import ModelInfo as ModelInfo
     from obygaze_models.zoo.info import TrainingClips as TrainingClips
     from obygaze_models.zoo.info import TrainingData as TrainingData
-    from obygaze_models.zoo.mediaeval_file import write_affect_run as write_affect_run
-    from obygaze_models.zoo.mediaeval_file import write_run_file as write_run_file
     from obygaze_models.zoo.predicting import Predicted as Predicted
     from obygaze_models.zoo.saving import SavedModel as SavedModel
     from obygaze_models.zoo.saving import load_model as load_model
@@ -37,7 +35,6 @@ else:
             "TrainingClips",
             "TrainingData",
         ),
-        "obygaze_models.zoo.mediaeval_file": ("write_affect_run", "write_run_file"),
         "obygaze_models.zoo.predicting": ("Predicted",),
         "obygaze_models.zoo.saving": (
             "SavedModel",

@@ -195,6 +195,9 @@ def push_model(
     code (FILE.py:NAME) takes the file along, with what this imports of its folder; a module
     (MODULE:NAME) stays behind.
 
+    Its card names the licences of the annotations and of the features, as the manifest and the
+    store of its training stated them; for the hub, the licence of the model itself is `other`.
+
     Args:
         model: The name of a model of the workspace, or its folder.
         target: A folder, or an s3:// or hf:// URL.

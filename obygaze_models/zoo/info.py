@@ -35,9 +35,9 @@ from obygaze_features.manifest.same_clip import (
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
+from obygaze_models.models.common import Floats
 
-Floats = NDArray[np.float64]
-SCHEMA = "obygaze-model/1"
+MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 PLACE = ("movie_id", "start_s", "end_s")  # columns of it
 # Film, start and end of a clip in seconds; "" and None if they are not known.
@@ -206,20 +206,17 @@ class TrainingClips:
         identities = []
         for clip_id, (film, *times) in zip(self.clip_ids, places, strict=True):
             start_s, end_s = times
-            in_either = None if start_s is None and end_s is None else (start_s, end_s)
-            known = Identity(clip_id, known_film(film), in_either=in_either)
-            identities.append(known)
+            in_either = None if times == [None, None] else (start_s, end_s)
+            identities.append(Identity(clip_id, known_film(film), in_either=in_either))
         return identities
 
     @cached_property
     def has_score(self) -> NDArray[np.bool_]:
         """Whether each clip has an out-of-fold score."""
-        has_values = [np.isfinite(values) for values in self.scores.values()]
-        return (
-            np.any(has_values, axis=0)
-            if has_values
-            else np.zeros(len(self), dtype=np.bool_)
-        )
+        has_score = np.zeros(len(self), dtype=np.bool_)
+        for values in self.scores.values():
+            has_score |= np.isfinite(values)
+        return has_score
 
     def to_csv(self) -> bytes:
         """Return the table as CSV: clip, film, times, scores; an empty cell is not known."""
@@ -260,7 +257,7 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
     document = read_json(data, where, error=Corrupt)
     content = dict(document.tree)
-    document.require_schema(SCHEMA, "saved model", error=Corrupt)
+    document.require_schema(MODEL_SCHEMA, "saved model", error=Corrupt)
     try:
         checked = msgspec.convert(document.tree, ModelDocument)
     except msgspec.ValidationError as error:
@@ -290,40 +287,35 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
 
 def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     """Return the training clips of a header and rows; ValueError where they are invalid."""
-    header = rows[0]
-    body = rows[1:]
+    header, *body = rows or [[]]
     if header[:1] != ["clip_id"] or len(set(header)) != len(header):
         raise ValueError("the header must be clip_id and the score columns, each once")
     if any(len(row) != len(header) for row in body):
         raise ValueError(f"each row must have {len(header)} cells")
+    columns: dict[str, Sequence[str]] = {}
+    for number, name in enumerate(header):
+        columns[name] = [row[number] for row in body]
+    clip_ids = tuple(columns.pop("clip_id"))
+    places: list[Place] = []
     # Models that were saved before have neither films nor times.
-    has_places = header[1 : 1 + len(PLACE)] == list(PLACE)
-    first = 1 + len(PLACE) if has_places else 1
-    places = []
-    if has_places:
-        for _, film, start_s, end_s, *_ in body:
-            places.append((film, _time_of(start_s), _time_of(end_s)))
-    table = np.full((len(body), len(header) - first), np.nan)
-    n_scores = 0
-    for i, row in enumerate(body):
-        for column, cell in enumerate(row[first:]):
-            if cell:
-                table[i, column] = float(cell)
-                n_scores += 1
-    if np.isfinite(table).sum() != n_scores:
-        raise ValueError("each score must be a finite number, or empty")
-    scores = {name: table[:, i] for i, name in enumerate(header[first:])}
-    return TrainingClips(tuple(row[0] for row in body), scores, tuple(places))
+    if tuple(header[1 : 1 + len(PLACE)]) == PLACE:
+        films, starts, ends = (columns.pop(name) for name in PLACE)
+        places = [*zip(films, map(_number, starts), map(_number, ends), strict=True)]
+    scores = {}
+    for name, cells in columns.items():
+        # None becomes NaN.
+        scores[name] = np.array([_number(cell) for cell in cells], dtype=np.float64)
+    return TrainingClips(clip_ids, scores, tuple(places))
 
 
-def _time_of(cell: str) -> float | None:
-    """Return a time in seconds; None for an empty cell."""
+def _number(cell: str) -> float | None:
+    """Return the number in a cell; None for an empty cell."""
     if not cell:
         return None
-    time_s = float(cell)
-    if not math.isfinite(time_s):
-        raise ValueError("each time must be a finite number, or empty")
-    return time_s
+    number = float(cell)
+    if not math.isfinite(number):
+        raise ValueError("each time and score must be a finite number, or empty")
+    return number
 
 
 def withdrawn_from_training(
@@ -342,6 +334,6 @@ def withdrawn_from_training(
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
-def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
+def model_card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
     """Return the model card: Markdown with the header that the Hugging Face hub reads."""
     return render("model-card.md", info=info, clips=clips)

@@ -6,13 +6,15 @@ negative, above .15 positive, and the bounds themselves are neutral.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import pretty_json, write_all_new
 from obygaze_features.core.tables import TableRow, read_table
+from obygaze_models.models.common import Floats
+from obygaze_models.zoo.info import ModelInfo
 
 AFFECT = ("valence", "arousal")
 BOUND = 0.15
@@ -74,30 +76,48 @@ def _score(row: TableRow, column: str, path: Path) -> float:
     return score
 
 
-def write_affect_run(
+def write_mediaeval(
     path: Path,
-    scores: Mapping[str, tuple[float, float]],
+    clip_ids: Sequence[str],
+    scores: Floats,
+    model: ModelInfo | None,
     *,
     external_data: bool,
     force: bool = False,
 ) -> tuple[Path, Path]:
-    """Write a run of induced affect and a JSON file beside it; return both paths.
-
-    A line has the name of a clip, its class of valence and its class of arousal.
+    """Write a run and a JSON file beside it, as `audit mediaeval` reads them; return both paths.
 
     Args:
         path: The file of the run.
-        scores: Valence and arousal of each clip, on [-1, 1]; -1, 0 and 1 are classes.
+        clip_ids: The clips.
+        scores: The scores of a model of two classes, as violence; without a model valence and
+            arousal on [-1, 1]: a line has the name of a clip, and the classes of both.
+        model: The model.
         external_data: Whether data from outside the task were used.
         force: Replace files that exist.
     """
-    _check_run(path, scores)
-    lines = []
-    for name in sorted(scores):
-        valence, arousal = scores[name]
-        lines.append(f"{name} {affect_class(valence)} {affect_class(arousal)}\n")
-    facts = {"subtask": "affect", "external_data": external_data, "tag": "obygaze"}
-    return _write(path, lines, facts, force=force)
+    names = [official_name(clip) for clip in clip_ids]
+    if model is None:
+        _check_run(path, names)
+        lines = []
+        for name, of_clip in sorted(zip(names, scores.tolist(), strict=True)):
+            valence, arousal = map(affect_class, of_clip)
+            lines.append(f"{name} {valence} {arousal}\n")
+        facts = {"subtask": "affect", "external_data": external_data, "tag": "obygaze"}
+        return _write(path, lines, facts, force=force)
+    if len(model.classes) != 2:
+        raise FixUsage(
+            f"--mediaeval needs a model of two classes, {model.name} has {len(model.classes)}",
+            hint="a model of the task violence, or --affect TABLE for valence and arousal",
+        )
+    return write_run_file(
+        path,
+        dict(zip(names, scores[:, -1].tolist(), strict=True)),
+        external_data=external_data,
+        tag=model.name,
+        about={"model": model.kind, "backbone": model.features.backbone},
+        force=force,
+    )
 
 
 def write_run_file(

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
@@ -30,6 +28,10 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
 
 _WINDOW = re.compile(r".+:[0-9]{6,9}")
+SAME_IMPORT = (
+    "imports have the same recipe with the same --backbone and --fact: import both so, each under"
+    " a new name (-o), and train again"
+)
 
 
 def features_for(
@@ -49,20 +51,27 @@ def features_for(
         return open_store(named, workspace=workspace), None
     warn_of_other_videos(Path(named), manifest)
     names = stores_that_fit(model, here, manifest.name)
-    if len(names) > 1:
-        raise FixUsage(
-            f"{' and '.join(names)} have features of {manifest.name} that"
-            f" {model.info.name} reads",
-            hint=f"obygaze models predict {shlex.quote(model.info.name)} {names[0]}",
+    if not names:
+        raise FixInput(
+            f"no store has features of {manifest.name} that {model.info.name} reads,"
+            f" which are those of {model.info.features.backbone}",
+            where=str(here.manifest(manifest.name)),
+            hint=what_makes_features(model, manifest, here),
         )
-    if names:
-        return open_store(names[0], workspace=workspace), manifest
-    raise FixInput(
-        f"no store has features of {manifest.name} that {model.info.name} reads,"
-        f" which are those of {model.info.features.backbone}",
-        where=str(here.manifest(manifest.name)),
-        hint=what_makes_features(model, manifest, here),
-    )
+    what = f"features of {manifest.name} that {model.info.name} reads"
+    name = _only_one(model, names, what)
+    return open_store(name, workspace=workspace), manifest
+
+
+def _only_one(model: SavedModel, names: Sequence[str], what: str) -> str:
+    """Return the only name; an error that says what to type where there are several."""
+    if len(names) > 1:
+        predict = f"obygaze models predict {shlex.quote(model.info.name)}"
+        commands = [f"{predict} {shlex.quote(name)}" for name in names]
+        raise FixUsage(
+            f"{' and '.join(names)} have {what}", hint=" or ".join(commands[:2])
+        )
+    return names[0]
 
 
 def _clips_named(
@@ -77,25 +86,19 @@ def _clips_named(
     if not is_folder_of_videos(text, here):
         toml = here.manifest(text)
         return read_manifest(toml) if toml.is_file() else None
-    of_folder = manifests_of_folder(path, here)
-    fitting = [one for one in of_folder if stores_that_fit(model, here, one.name)]
-    if len(fitting) > 1:
-        raise FixUsage(
-            "several manifests have the films of this folder:"
-            f" {few([manifest.name for manifest in fitting])}",
-            where=text,
-            hint="name one of them",
-        )
-    cut = [manifest for manifest in of_folder if not _has_whole_films(manifest)]
+    of_folder = {one.name: one for one in manifests_of_folder(path, here)}
+    fitting = [name for name in of_folder if stores_that_fit(model, here, name)]
+    cut = [name for name, one in of_folder.items() if not long_clips(one)]
     if fitting or cut:
-        return [*fitting, *cut][0]
+        what = f"the films of the folder {text}"
+        return of_folder[_only_one(model, fitting or cut[:1], what)]
     imported = read_folder(path).manifest
     name = shlex.quote(here.unused_manifest(imported.name))
     quoted = shlex.quote(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
     length = ""
     grid = _grid_of(model, here)
-    if grid and (_was_trained_on_windows(model) or _has_whole_films(imported)):
+    if grid and (_was_trained_on_windows(model) or long_clips(imported)):
         command = f"obygaze manifest windows {quoted} -o {name} {grid}"
         length = f", and {_trained_on(model)}"
     raise FixInput(
@@ -109,11 +112,10 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     """Return the command that makes the features of a manifest that a model reads."""
     wanted = model.info.features
     name = shlex.quote(manifest.name)
-    if wanted.backbone.endswith(IMPORTED) or wanted.backbone.startswith(UNKNOWN):
+    if _was_imported(model):
         stated = wanted.backbone.removesuffix(IMPORTED)
-        option = (
-            "" if stated == wanted.backbone else f" --backbone {shlex.quote(stated)}"
-        )
+        is_stated = stated != wanted.backbone
+        option = f" --backbone {shlex.quote(stated)}" if is_stated else ""
         return (
             f"obygaze store import FORMAT FILE --manifest {name}{option} -o STORE, as the"
             " features of its training were imported"
@@ -121,7 +123,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     if not any(clip.video for clip in manifest.clips[:1000]):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
-    is_to_be_cut = _has_whole_films(manifest)
+    is_to_be_cut = bool(long_clips(manifest))
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
     if grid and is_to_be_cut:
@@ -136,11 +138,23 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
 
 
-def reads(model: SavedModel, store: Store) -> bool:
-    """Return whether a model reads the features of a store."""
-    array = store.record.array(array_for(model, store))
-    is_same = array is not None and array.dtype == model.info.features.dtype
-    return is_same and has_recipe(model, store)
+def _was_imported(model: SavedModel) -> bool:
+    """Return whether the features of the training were imported."""
+    backbone = model.info.features.backbone
+    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN)
+
+
+def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
+    """Return which stores a model reads, or what makes one, for one that it does not read."""
+    if store.recipe.is_unknown and _was_imported(model):
+        return SAME_IMPORT
+    clips = store.find_manifest(here)
+    fitting = stores_that_fit(model, here, clips.name if clips else None)
+    if clips is not None and not fitting:
+        return what_makes_features(model, clips, here)
+    if not fitting:
+        return "a store of the same recipe; obygaze store info shows the fingerprint of each"
+    return f"{' or '.join(fitting)}, of the same recipe"
 
 
 def array_for(model: SavedModel, store: Store) -> str:
@@ -169,8 +183,11 @@ def stores_that_fit(
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
             store = open_store(name, workspace=here)
-            of_manifest = store.record.manifest.name
-            if manifest in (None, of_manifest) and reads(model, store):
+            is_of_manifest = manifest in (None, store.record.manifest.name)
+            if not is_of_manifest or not has_recipe(model, store):
+                continue
+            array = store.record.array(array_for(model, store))
+            if array is not None and array.dtype == model.info.features.dtype:
                 fitting.append(name)
     return fitting
 
@@ -197,9 +214,8 @@ def windows_for_clips(
     long = long_clips(manifest) if manifest is not None else ""
     if long and training_length_s(model):
         return f"{_trained_on(model)}; {long}"
-    if not store.recipe.grid or model.info.features.rule:
-        return ""
-    if store.fingerprint == model.info.features.fingerprint:
+    reads_same_windows = store.fingerprint == model.info.features.fingerprint
+    if not store.recipe.grid or model.info.features.rule or reads_same_windows:
         return ""
     seconds = store.recipe.grid.get("seconds")
     length = f" of {seconds:g} s" if seconds else ""
@@ -208,17 +224,12 @@ def windows_for_clips(
 
 def training_length_s(model: SavedModel) -> float:
     """Return the median length of the training clips in seconds; 0 where it is not known."""
-    lengths = [end_s - start_s for _, start_s, end_s in _spans(model)]
-    return round(median(lengths), 2) if lengths else 0.0
-
-
-def _spans(model: SavedModel) -> Iterator[tuple[str, float, float]]:
-    """Yield film, start and end of the training clips that have them."""
-    if model.clips is None:
-        return
-    for film, start_s, end_s in model.clips.places:
+    places = model.clips.places if model.clips else ()
+    lengths = []
+    for _, start_s, end_s in places:
         if start_s is not None and end_s is not None:
-            yield film, start_s, end_s
+            lengths.append(end_s - start_s)
+    return round(median(lengths), 2) if lengths else 0.0
 
 
 def _was_trained_on_windows(model: SavedModel) -> bool:
@@ -238,17 +249,10 @@ def _trained_on(model: SavedModel) -> str:
 def _grid_of(model: SavedModel, here: Workspace) -> str:
     """Return the options that cut a film as the training clips were cut; "" if nobody knows."""
     length_s = training_length_s(model)
-    grid = {"seconds": length_s} if length_s else {}
+    grid: Mapping[str, float] = {"seconds": length_s} if length_s else {}
     if _was_trained_on_windows(model):
-        starts = sorted({(film, start_s) for film, start_s, _ in _spans(model)})
-        steps = []
-        for (film, start_s), (next_film, next_s) in pairwise(starts):
-            if film == next_film:
-                steps.append(round(next_s - start_s, 2))
-        if grid:
-            grid["every"] = min(steps, default=length_s)
         for store in stores_that_fit(model, here):
-            grid = dict(open_store(store, workspace=here).recipe.grid) or grid
+            grid = open_store(store, workspace=here).recipe.grid or grid
     return _as_options(grid)
 
 
@@ -259,7 +263,3 @@ def _as_options(grid: Mapping[str, float]) -> str:
             value = grid[name]
             options.append(f"--{name} {int(value) if value == int(value) else value}")
     return " ".join(options)
-
-
-def _has_whole_films(manifest: Manifest) -> bool:
-    return bool(long_clips(manifest))

@@ -13,15 +13,16 @@ from obygaze_models.evaluation.metrics import AP
 from obygaze_models.zoo.info import (
     ModelInfo,
     TrainingClips,
-    card_text,
+    model_card_text,
     withdrawn_from_training,
 )
 from obygaze_models.zoo.saving import (
+    ARRAYS_FILE,
     MODEL_FILE,
     SavedModel,
-    check_arrays,
-    read_clips,
+    read_checked,
     read_document,
+    training_clips_in,
 )
 
 
@@ -80,22 +81,13 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
             info = read_document(path.parent).info
         except ObygazeError as error:
             broken[name] = error.message
-        else:
-            models.append(_summary(name, info))
+            continue
+        features = info.features
+        ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
+        n_clips = info.training.n_clips
+        facts = info.kind, info.task, features.backbone, features.array, n_clips, ap
+        models.append(ModelSummary(name, *facts))
     return ModelList(tuple(models), broken)
-
-
-def _summary(name: str, info: ModelInfo) -> ModelSummary:
-    ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
-    return ModelSummary(
-        name=name,
-        kind=info.kind,
-        task=info.task,
-        backbone=info.features.backbone,
-        array=info.features.array,
-        clips=info.training.n_clips,
-        ap=ap,
-    )
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class ModelCard:
         return document
 
     def __str__(self) -> str:
-        text = card_text(self.info, self.clips)
+        text = model_card_text(self.info, self.clips)
         return text.split("---\n", 2)[-1].strip()
 
 
@@ -126,14 +118,10 @@ def show_model(
     """Show the card of a model: its facts and its metrics."""
     here = Workspace.of(workspace)
     if isinstance(model, SavedModel):
-        folder = model.folder
-        info = model.info
-        clips = model.clips
-    else:
-        folder = here.existing("models", model)
-        document = read_document(folder)
-        check_arrays(folder, document)
-        info = document.info
-        clips = read_clips(folder, document)
-    warnings = withdrawn_from_training(info, clips, here)
-    return ModelCard(folder, info, clips, warnings)
+        model = model.folder
+    folder = here.existing("models", model)
+    document = read_document(folder)
+    read_checked(folder, ARRAYS_FILE, document)
+    clips = training_clips_in(folder, document)
+    warnings = withdrawn_from_training(document.info, clips, here)
+    return ModelCard(folder, document.info, clips, warnings)

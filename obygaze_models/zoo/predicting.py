@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import structs
-from numpy.typing import NDArray
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.console import count, few
@@ -30,34 +28,25 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.identity import (
-    identities_of,
-    identity_of,
-    is_guessed_film,
-)
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.store.identity import identities_of
 from obygaze_features.store.records import UNKNOWN_FILM
-from obygaze_models.models.common import NOT_FINITE, as_float32
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips
+from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
+from obygaze_models.zoo.info import ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
-    official_name,
     read_affect_scores,
-    write_affect_run,
-    write_run_file,
+    write_mediaeval,
 )
 from obygaze_models.zoo.new_films import (
     array_for,
     features_for,
     has_recipe,
+    other_store,
     require_same_grid,
-    stores_that_fit,
-    what_makes_features,
     windows_for_clips,
 )
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 
-Floats = NDArray[np.float64]
 OUT_OF_FOLD = "out-of-fold"
 UNSEEN = "unseen"
 FILM_SEEN = "film-seen"
@@ -114,7 +103,7 @@ class Predicted:
 
     def columns(self) -> list[str]:
         """Return the names of the table's columns: classes, concepts and contributions."""
-        return list(self._table())
+        return [*self._table()]
 
     def rows(self) -> Iterator[list[Any]]:
         """Yield the rows of the table, one for each clip; None where a number is missing."""
@@ -150,12 +139,9 @@ class Predicted:
         """Write the scores to files.
 
         Args:
-            output: Write the table to this file, with films and times: .csv or .xlsx.
-            mediaeval: Write a file of predictions for MediaEval 2015, a contest on violence and
-                emotion in films: the scores of a model of two classes as violence, those of
-                --affect as classes of valence and arousal.
-            no_external_data: --mediaeval: neither model nor backbone saw data from outside the
-                task.
+            output: A table with films and times: .csv or .xlsx.
+            mediaeval: A file of predictions for MediaEval 2015.
+            no_external_data: For it: neither model nor backbone saw data from outside the task.
             force: Replace the output if it exists.
         """
         if no_external_data and mediaeval is None:
@@ -167,39 +153,16 @@ class Predicted:
             write_table(output, columns, force=force)
             written.append(f"wrote {output}")
         if mediaeval is not None:
-            paths = self._write_run(
-                Path(mediaeval), external_data=not no_external_data, force=force
+            paths = write_mediaeval(
+                Path(mediaeval),
+                self.clip_ids,
+                self.scores,
+                self.model,
+                external_data=not no_external_data,
+                force=force,
             )
             written.append(f"wrote {' and '.join(map(str, paths))}")
         return PredictedFiles(self, table, tuple(written))
-
-    def _write_run(
-        self, path: Path, *, external_data: bool, force: bool
-    ) -> tuple[Path, Path]:
-        """Write a run of violence or of induced affect, as `audit mediaeval` reads it."""
-        names = [official_name(clip) for clip in self.clip_ids]
-        model = self.model
-        if model is None:
-            of_clips = [(valence, arousal) for valence, arousal in self.scores.tolist()]
-            affect = dict(zip(names, of_clips, strict=True))
-            return write_affect_run(
-                path, affect, external_data=external_data, force=force
-            )
-        if len(model.classes) != 2:
-            raise FixUsage(
-                f"--mediaeval needs a model of two classes, {model.name} has"
-                f" {len(model.classes)}",
-                hint="a model of the task violence, or --affect TABLE for valence and arousal",
-            )
-        scores = dict(zip(names, self.scores[:, -1].tolist(), strict=True))
-        return write_run_file(
-            path,
-            scores,
-            external_data=external_data,
-            tag=model.name,
-            about={"model": model.kind, "backbone": model.features.backbone},
-            force=force,
-        )
 
     def _table(self) -> dict[str, Sequence[Any]]:
         table: dict[str, Sequence[Any]] = {
@@ -238,67 +201,56 @@ class PredictedFiles:
     @property
     def notes(self) -> list[str]:
         """The clips without features, how many rows have which basis, and the files."""
+        predicted = self.predicted
         clips_of_reason: dict[str, list[str]] = {}
-        for clip, reason in self.predicted.absent.items():
+        for clip, reason in predicted.absent.items():
             clips_of_reason.setdefault(reason, []).append(clip)
-        absent = []
-        for reason, without in clips_of_reason.items():
-            absent.append(f"{few(without)}: {reason}")
-        counts = Counter(self.predicted.basis)
+        notes = [f"{few(clips)}: {reason}" for reason, clips in clips_of_reason.items()]
+        counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
-        by_id = []
-        if self.predicted.n_by_id:
-            clips = count(self.predicted.n_by_id, "clip")
-            by_id.append(
-                f"{clips} taken for training clips by their ids alone: neither films nor times are"
-                " known on both sides"
+        notes.append(f"rows by basis: {by_basis}")
+        if predicted.windows:
+            notes.append(predicted.windows)
+        if predicted.n_by_id:
+            clips_by_id = count(predicted.n_by_id, "clip")
+            notes.append(
+                f"{clips_by_id} taken for training clips by their ids alone: neither films nor"
+                " times are known on both sides"
             )
-        windows = [self.predicted.windows] if self.predicted.windows else []
-        return [*absent, f"rows by basis: {by_basis}", *windows, *by_id, *self.written]
+        return [*notes, *self.written]
 
     @property
     def warnings(self) -> list[str | tuple[str, str]]:
         """What could be taken for a prediction, or is missing, and what to do."""
+        predicted = self.predicted
+        counts = Counter(predicted.basis)
         warnings: list[str | tuple[str, str]] = []
-        refused = self.predicted.refused
-        if refused:
-            first, reason = next(iter(refused.items()))
-            n = len(refused)
-            clips = first if n == 1 else f"{n} clips, the first is {first}"
-            warnings.append(
-                (
-                    f"no row for {clips}: {reason}",
-                    "--in-sample, which gives all clips that the model was trained on the score"
-                    " of the model itself, not only these; --clips with it chooses the clips",
-                )
+        if predicted.refused:
+            (reason,) = set(predicted.refused.values())
+            text = f"no row for {few([*predicted.refused], 1)}: {reason}"
+            hint = (
+                "--in-sample, which gives all clips that the model was trained on the score of the"
+                " model itself, not only these; --clips with it chooses the clips"
             )
-        n_of_basis = Counter(self.predicted.basis)
-        renamed = self.predicted.renamed
-        if renamed:
-            have = "have" if len(renamed) > 1 else "has"
-            warnings.append(
-                (
-                    f"the model may have been trained on {few(renamed)}: training clips with other"
-                    f" ids have the same film and times, and {count(len(renamed), 'score')}"
-                    f" {have} no out-of-fold fit",
-                    "the ids of the training clips for these clips, in the manifest",
-                )
+            warnings.append((text, hint))
+        if predicted.renamed:
+            text = (
+                f"the model may have been trained on {few(predicted.renamed)}: training clips with"
+                " other ids have the same film and times, so these scores may be in-sample"
             )
-        n_unknown = n_of_basis[FILM_UNKNOWN]
-        if n_unknown:
-            warnings.append(
-                (
-                    f"the films of {n_unknown} clips are not known, as the store was imported"
-                    " without a manifest, or its manifest does not name them: the model may have"
-                    " been trained on other clips of these films",
-                    "--manifest NAME, a manifest with these clips and their films",
-                )
+            hint = "the ids of the training clips for these clips, in the manifest"
+            warnings.append((text, hint))
+        if counts[FILM_UNKNOWN]:
+            text = (
+                f"the films of {counts[FILM_UNKNOWN]} clips are not known: the model may have been"
+                " trained on other clips of these films"
             )
-        n_in_sample = n_of_basis[IN_SAMPLE]
-        if n_in_sample:
+            hint = "--manifest NAME, a manifest with these clips and their films"
+            warnings.append((text, hint))
+        if counts[IN_SAMPLE]:
             warnings.append(
-                f"the model was trained on {n_in_sample} of these clips: their in-sample scores"
-                " are not predictions and cannot be used to evaluate the model"
+                f"the model was trained on {counts[IN_SAMPLE]} of these clips: their in-sample"
+                " scores are not predictions and cannot be used to evaluate the model"
             )
         return warnings
 
@@ -323,37 +275,38 @@ def predict(
         raise FixUsage("expected a model and a store, or --affect TABLE")
     saved = load_model(model, trust=trust, workspace=workspace)
     opened, named = features_for(saved, store, workspace)
-    if manifest is None:
-        manifest = named
+    manifest = named if manifest is None else manifest
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]
     elif clips is not None:
         listed = list(clips)
-    rows: Manifest | None
     of_films: Iterable[Clip] = ()
     if manifest is None:
-        rows = opened.find_manifest(Workspace.of(workspace))
+        table = opened.find_manifest(Workspace.of(workspace))
     else:
-        rows = read_manifest(manifest, workspace=workspace)
-        require_same_grid(opened, rows)
-        of_films = rows
-        listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
-    predicted, film_of = _predict(
-        saved,
-        opened,
-        listed,
-        in_sample=in_sample,
-        workspace=workspace,
-        of_films=of_films,
+        table = read_manifest(manifest, workspace=workspace)
+        require_same_grid(opened, table)
+        of_films = table
+        if listed is None:
+            listed = list(table)
+        else:
+            ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
+            listed = [table[clip_id] for clip_id in ids]
+    matrix = features_for_model(
+        saved, opened, listed, workspace=workspace, of_films=of_films
     )
-    movie_ids = [film_of[clip] for clip in predicted.clip_ids]
-    identities = list(map(Identity, predicted.clip_ids))
+    asked = _asked_clips(saved, opened, matrix, listed or ())
+    predicted = _predicted(saved, asked, matrix, in_sample=in_sample)
+    clips_with_scores = predicted.clip_ids
+    identities = list(map(Identity, clips_with_scores))
     if manifest is None:
-        identities = identities_of(predicted.clip_ids, opened.table, opened.record)
-    films = film_columns(identities, movie_ids, rows)
+        identities = identities_of(clips_with_scores, opened.table, opened.record)
+    movie_ids = [asked.film_of[clip] for clip in clips_with_scores]
     return replace(
-        predicted, films=films, windows=windows_for_clips(saved, opened, rows)
+        predicted,
+        films=film_columns(identities, movie_ids, table),
+        windows=windows_for_clips(saved, opened, table),
     )
 
 
@@ -374,69 +327,106 @@ def _given_affect(path: Path) -> Predicted:
     )
 
 
-def _row_of(manifest: Manifest, clip: str | Clip) -> Clip:
-    return manifest[clip.clip_id if isinstance(clip, Clip) else clip]
+@dataclass(frozen=True, eq=False)
+class _AskedClips:
+    """What is known of the clips that a model is to predict.
+
+    Attributes:
+        where: The store.
+        identities: What is known of each clip that has features, by the store and by the manifest
+            that names it.
+        film_of: The film of each of them; a store without a manifest has guesses.
+        trained_films: The films of all training clips that the store has.
+    """
+
+    where: str
+    identities: Mapping[str, Identity]
+    film_of: Mapping[str, str]
+    trained_films: set[str]
 
 
-def _predict(
+def _asked_clips(
     model: SavedModel,
     store: Store,
-    clips: Sequence[str | Clip] | None,
+    matrix: Matrix | Segments,
+    listed: Iterable[str | Clip],
+) -> _AskedClips:
+    """Return what is known of the clips that have features."""
+    of_manifest: dict[str, Clip] = {}
+    for clip in listed:
+        if isinstance(clip, Clip):
+            of_manifest[clip.clip_id] = clip
+            of_manifest.setdefault(unannotated_id(clip), clip)
+    films = {clip_id: clip.movie_id for clip_id, clip in of_manifest.items()}
+    ids = [str(clip) for clip in matrix.clip_ids]
+    if model.info.features.rule:
+        identities = {clip: Identity.of_clip(of_manifest[clip]) for clip in ids}
+    else:
+        of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
+        films = {**dict(of_store), **films}
+        known = identities_of(ids, store.table, store.record)
+        identities = dict(zip(ids, known, strict=True))
+        for clip in identities.keys() & of_manifest.keys():
+            in_store = identities[clip]
+            # Times of the store may be unknown, and so may its films.
+            identities[clip] = Identity.of_clip(of_manifest[clip])._replace(
+                in_either=in_store.in_either, video=in_store.video
+            )
+    trained_ids = films.keys() & (model.clips.row_of if model.clips else {})
+    return _AskedClips(
+        store.location,
+        identities,
+        {clip: films[clip] for clip in ids},
+        {films[clip] for clip in trained_ids},
+    )
+
+
+def _predicted(
+    model: SavedModel,
+    asked: _AskedClips,
+    matrix: Matrix | Segments,
     *,
     in_sample: bool,
-    workspace: PathLike | None,
-    of_films: Iterable[Clip],
-) -> tuple[Predicted, dict[str, str]]:
-    """Return the predictions of a model, and the film of each clip.
-
-    Training clips get their out-of-fold scores.
-    """
-    matrix, film_of = read_features(
-        model, store, clips, workspace=workspace, of_films=of_films
-    )
+) -> Predicted:
+    """Return the predictions of a model; training clips get their out-of-fold scores."""
     values = as_float32(matrix.values)
-    is_finite = np.isfinite(values).all(axis=1)
+    is_finite = np.asarray(np.isfinite(values).all(axis=1))
     ids = [str(clip) for clip in matrix.clip_ids]
     absent = {clip: str(status) for clip, status in matrix.reasons.items()}
-    for row in np.flatnonzero(~is_finite).tolist():
-        absent[ids[row]] = NOT_FINITE
-    ids = [ids[row] for row in np.flatnonzero(is_finite).tolist()]
-    X = values[is_finite].astype(np.float64)
+    row_of: dict[str, int] = {}
+    for row, clip in enumerate(ids):
+        if is_finite[row]:
+            row_of[clip] = row
+        else:
+            absent[clip] = NOT_FINITE
+    ids = [*row_of]
     if not ids:
         raise FixInput(
             "none of these clips has features",
-            where=store.location,
-            hint=f"obygaze store info {shlex.quote(store.location)} --clips",
+            where=asked.where,
+            hint=f"obygaze store info {shlex.quote(asked.where)} --clips",
         )
     trained_on: dict[str, int] = {}
     n_by_id = 0
     renamed: list[str] = []
     if model.clips is not None:
-        identities = _identities(store, ids, clips or (), model.info.features)
-        trained_on, n_by_id = _training_rows(model.clips, identities, store.location)
-        others = {clip: identities[clip] for clip in ids if clip not in trained_on}
-        renamed = model.clips.in_the_same_places(others)
-    basis = _basis(
-        model,
-        ids,
-        film_of,
-        trained_on,
-        _clips_of_unknown_films(store, film_of, clips or ()),
-        in_sample=in_sample,
-    )
-    refused = {}
-    if not in_sample:
-        refused = _refused(model, ids, basis)
-    predicted_rows = [i for i, clip in enumerate(ids) if clip not in refused]
-    ids = [ids[i] for i in predicted_rows]
-    basis = [basis[i] for i in predicted_rows]
-    X = X[predicted_rows]
+        trained_on, n_by_id = _training_rows(model.clips, ids, asked)
+        others = [clip for clip in ids if clip not in trained_on]
+        of_others = {clip: asked.identities[clip] for clip in others}
+        renamed = model.clips.in_the_same_places(of_others)
+    basis = _basis(model, ids, asked, trained_on, in_sample=in_sample)
+    refused = {} if in_sample else _refused(model, ids, basis)
+    kept = [clip for clip in ids if clip not in refused]
+    basis_of = dict(zip(ids, basis, strict=True))
+    X = values[[row_of[clip] for clip in kept]].astype(np.float64)
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
-    _put_out_of_fold(model, ids, trained_on, basis, scores, margins, contributions)
+    basis = [basis_of[clip] for clip in kept]
+    rows = [trained_on.get(clip, -1) for clip in kept]
+    _put_out_of_fold(model, rows, basis, scores, margins, contributions)
     names = list(model.info.classes)
-    predicted = Predicted(
-        clip_ids=ids,
+    return Predicted(
+        clip_ids=kept,
         basis=basis,
         classes=names if scores.shape[1] > 1 else names[-1:],
         scores=scores,
@@ -450,115 +440,50 @@ def _predict(
         n_by_id=n_by_id,
         renamed=renamed,
     )
-    return predicted, film_of
 
 
-def read_features(
+def features_for_model(
     model: SavedModel,
     store: Store,
-    clips: Iterable[str | Clip] | None,
+    clips: Sequence[str | Clip] | None,
     *,
     workspace: PathLike | None = None,
     of_films: Iterable[Clip] = (),
-) -> tuple[Matrix | Segments, dict[str, str]]:
-    """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
+) -> Matrix | Segments:
+    """Return the features of clips that a model reads, as `predict`."""
     wanted = model.info.features
     if not has_recipe(model, store):
         raise Mismatch(
             f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
             f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
             where=store.location,
-            hint=_hint_for_other_recipe(model, store, Workspace.of(workspace)),
+            hint=other_store(model, store, Workspace.of(workspace)),
         )
-    wanted = structs.replace(wanted, array=array_for(model, store))
-    stored = store.record.array(wanted.array)
-    dtype = stored.dtype if stored else "no such array"
-    if dtype != wanted.dtype:
+    array = array_for(model, store)
+    stored = store.record.array(array)
+    found = f"{stored.dtype} {list(stored.shape)}" if stored else "no such array"
+    expected = f"{wanted.dtype} {[wanted.width]}"
+    if found != expected:
         raise Mismatch(
-            f"{model.info.name} expects {wanted.dtype} in the array {wanted.array!r}, got {dtype}",
+            f"{model.info.name} expects {expected} in the array {array!r}, got {found}",
             where=store.location,
-            hint=_stores_that_fit(model, Workspace.of(workspace)),
+            hint=other_store(model, store, Workspace.of(workspace)),
         )
-    listed = [] if clips is None else list(clips)
-    matrix: Matrix | Segments
     if wanted.rule:
-        matrix, films = _read_segments(store, wanted, listed, of_films)
-    elif clips is not None and not listed:
+        segments = [clip for clip in clips or () if isinstance(clip, Clip)]
+        if not segments or len(segments) < len(clips or ()):
+            raise FixUsage(
+                "this model needs a manifest of segments: the features of a segment are those of"
+                f" its windows, by the rule {wanted.rule!r}",
+                hint="--manifest NAME (in Python, a manifest as `clips`)",
+            )
+        cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
+        return store.segments(segments, array, **cut)
+    if clips is not None and not clips:
         hint = "ids with commas between, or omit --clips"
         raise FixUsage("--clips lists no clip", hint=hint)
-    else:
-        ids = _ids_in(store, listed)
-        films = dict(
-            zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
-        )
-        for clip_id, movie_id in _films_of_manifest(listed).items():
-            if clip_id in films:
-                films[clip_id] = movie_id
-        matrix = store.matrix(
-            wanted.array, clips=None if clips is None else ids, missing="drop"
-        )
-    if matrix.values.shape[1:] != (wanted.width,):
-        raise FixInput(
-            f"array {wanted.array!r} must have {wanted.width} numbers per clip,"
-            f" got {matrix.values.shape[1:]}",
-            where=store.location,
-        )
-    return matrix, films
-
-
-def _hint_for_other_recipe(model: SavedModel, store: Store, here: Workspace) -> str:
-    """Return what to do about a store of another recipe than that of a model.
-
-    Imports have the same recipe if the importer states the same of both.
-    """
-    wanted = model.info.features
-    if store.recipe.is_unknown and wanted.backbone.endswith(IMPORTED):
-        name = shlex.quote(wanted.backbone.removesuffix(IMPORTED))
-        return (
-            f"if they were made in the same way, import them with --backbone {name} and the"
-            " same --fact, under a new name (-o)"
-        )
-    if store.recipe.is_unknown and wanted.backbone.startswith(UNKNOWN):
-        return (
-            "if both were made in the same way, import both with the same --backbone and"
-            " --fact, and train again, each under a new name (-o)"
-        )
-    # Features of the same clips, if they are there, before those of any others.
-    clips = store.find_manifest(here)
-    if clips is not None and not stores_that_fit(model, here, clips.name):
-        return what_makes_features(model, clips, here)
-    return _stores_that_fit(model, here, clips)
-
-
-def _stores_that_fit(
-    model: SavedModel, here: Workspace, clips: Manifest | None = None
-) -> str:
-    """Return the stores of the workspace that a model reads, or how to find one, as a hint."""
-    fitting = stores_that_fit(model, here, clips.name if clips else None)
-    if fitting:
-        return f"{' or '.join(fitting)}, of the same recipe"
-    return (
-        "a store of the same recipe; obygaze store info shows the fingerprint of each"
-    )
-
-
-def _read_segments(
-    store: Store,
-    wanted: FeatureSpec,
-    listed: Sequence[str | Clip],
-    of_films: Iterable[Clip],
-) -> tuple[Segments, dict[str, str]]:
-    """Return the features of segments, made from those of their windows, and their films."""
-    segments = [clip for clip in listed if isinstance(clip, Clip)]
-    if not segments or len(segments) < len(listed):
-        raise FixUsage(
-            "this model needs a manifest of segments: the features of a segment are those of"
-            f" its windows, by the rule {wanted.rule!r}",
-            hint="--manifest NAME (in Python, a manifest as `clips`)",
-        )
-    cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
-    films = {clip.clip_id: clip.movie_id for clip in segments}
-    return store.segments(segments, wanted.array, **cut), films
+    ids = None if clips is None else _ids_in(store, clips)
+    return store.matrix(array, clips=ids, missing="drop")
 
 
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
@@ -566,68 +491,18 @@ def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     clips = [clip for clip in listed if isinstance(clip, Clip)]
     if not clips:
         return [str(clip) for clip in listed]
-    id_of = dict(
-        zip((clip.clip_id for clip in clips), store.match(clips).ids, strict=True)
-    )
+    ids_in_store = store.match(clips).ids
+    id_of = {
+        clip.clip_id: found for clip, found in zip(clips, ids_in_store, strict=True)
+    }
     ids = []
     for clip in listed:
         ids.append(id_of[clip.clip_id] if isinstance(clip, Clip) else clip)
     return list(dict.fromkeys(ids))
 
 
-def _films_of_manifest(listed: Iterable[str | Clip]) -> dict[str, str]:
-    """Return the films that clips of a manifest name, by each id that a store may have of them."""
-    films = {}
-    for clip in listed:
-        if isinstance(clip, Clip):
-            films[clip.clip_id] = clip.movie_id
-            films[unannotated_id(clip)] = clip.movie_id
-    return films
-
-
-def _clips_of_unknown_films(
-    store: Store, film_of: Mapping[str, str], listed: Iterable[str | Clip]
-) -> set[str]:
-    """Return the clips whose film nobody names: neither the store nor a manifest."""
-    known = _films_of_manifest(listed)
-    unknown = set()
-    for clip, film in film_of.items():
-        is_guess = clip not in known and is_guessed_film(film, clip, store.record)
-        if film == UNKNOWN_FILM or is_guess:
-            unknown.add(clip)
-    return unknown
-
-
-def _identities(
-    store: Store,
-    ids: Sequence[str],
-    listed: Iterable[str | Clip],
-    wanted: FeatureSpec,
-) -> dict[str, Identity]:
-    """Return what is known of each clip: by the store, and by the manifest that names it."""
-    of_manifest = {}
-    for clip in listed:
-        if isinstance(clip, Clip):
-            of_manifest[clip.clip_id] = Identity.of_clip(clip)
-            of_manifest.setdefault(unannotated_id(clip), Identity.of_clip(clip))
-    if wanted.rule:
-        return {clip: of_manifest[clip] for clip in ids}
-    identities = {}
-    rows = store.table.some(store.table.find(ids))
-    for clip_id, row in zip(ids, rows, strict=True):
-        of_store = identity_of(row, store.record)
-        named = of_manifest.get(clip_id)
-        if named is not None:
-            # Times of the store may be unknown, and so may its films.
-            of_store = named._replace(
-                in_either=of_store.in_either, video=of_store.video
-            )
-        identities[clip_id] = of_store
-    return identities
-
-
 def _training_rows(
-    clips: TrainingClips, identities: Mapping[str, Identity], where: str
+    clips: TrainingClips, ids: Sequence[str], asked: _AskedClips
 ) -> tuple[dict[str, int], int]:
     """Return the row in the training clips of each clip that the model was trained on.
 
@@ -636,8 +511,8 @@ def _training_rows(
     """
     rows = {}
     n_by_id = 0
-    for clip_id, identity in identities.items():
-        found = clips.find(clip_id, identity)
+    for clip_id in ids:
+        found = clips.find(clip_id, asked.identities[clip_id])
         if found is None:
             continue
         row, comparison = found
@@ -645,7 +520,7 @@ def _training_rows(
             raise FixInput(
                 f"clip {clip_id!r} is another one than the training clip of this id:"
                 f" {comparison.contradiction} here",
-                where=where,
+                where=asked.where,
                 hint="other ids for the clips of this data set, in its manifest",
             )
         rows[clip_id] = row
@@ -656,41 +531,35 @@ def _training_rows(
 def _basis(
     model: SavedModel,
     ids: Sequence[str],
-    film_of: Mapping[str, str],
+    asked: _AskedClips,
     trained_on: Mapping[str, int],
-    of_unknown_films: set[str],
     *,
     in_sample: bool,
 ) -> list[str]:
     """Return the kind of score of each clip. Films are the same where their ids are."""
     training = model.info.training
-    films = set(training.films)
-    if model.clips is None:
-        if training.n_clips > 0 and not films:
-            return [IN_SAMPLE] * len(ids)
-        if training.n_clips > 0:
-            films |= {film_of[clip] for clip in ids if clip in of_unknown_films}
-        return [IN_SAMPLE if film_of[clip] in films else UNSEEN for clip in ids]
-    has_score = model.clips.has_score
+    lists_clips = model.clips is not None
+    has_score = model.clips.has_score if model.clips else np.zeros(0)
+    may_be_any = not lists_clips and training.n_clips > 0
     # A store without a manifest may use other film ids than the manifest of the training.
-    films |= {film for clip, film in film_of.items() if clip in model.clips.row_of}
-    films.discard(UNKNOWN_FILM)
+    films = {*training.films, *asked.trained_films} - {UNKNOWN_FILM}
     basis = []
     for clip in ids:
+        is_known = bool(asked.identities[clip].movie_id)
         if clip in trained_on:
-            scored = has_score[trained_on[clip]] and not in_sample
-            basis.append(OUT_OF_FOLD if scored else IN_SAMPLE)
-        elif film_of[clip] in films:
-            basis.append(FILM_SEEN)
+            is_scored = has_score[trained_on[clip]] and not in_sample
+            basis.append(OUT_OF_FOLD if is_scored else IN_SAMPLE)
+        elif asked.film_of[clip] in films:
+            basis.append(FILM_SEEN if lists_clips else IN_SAMPLE)
+        elif may_be_any and not (is_known and films):
+            basis.append(IN_SAMPLE)
         else:
-            basis.append(FILM_UNKNOWN if clip in of_unknown_films else UNSEEN)
+            basis.append(UNSEEN if is_known or not lists_clips else FILM_UNKNOWN)
     return basis
 
 
 def _refused(
-    model: SavedModel,
-    ids: Sequence[str],
-    basis: Sequence[str],
+    model: SavedModel, ids: Sequence[str], basis: Sequence[str]
 ) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
@@ -700,9 +569,8 @@ def _refused(
         clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE
     }
     if len(refused) == len(ids):
-        others = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
         raise FixInput(
-            f"no prediction for {ids[0]}{others}: {reason}",
+            f"no prediction for {few(ids, 1)}: {reason}",
             where=str(model.folder),
             hint="--in-sample (in Python in_sample=True) for in-sample scores of all training"
             " clips that are asked for, which are not predictions",
@@ -712,8 +580,7 @@ def _refused(
 
 def _put_out_of_fold(
     model: SavedModel,
-    ids: Sequence[str],
-    trained_on: Mapping[str, int],
+    rows_of_training: Sequence[int],
     basis: Sequence[str],
     scores: Floats,
     margins: Mapping[str, Floats],
@@ -723,15 +590,15 @@ def _put_out_of_fold(
     out = [i for i, kind in enumerate(basis) if kind == OUT_OF_FOLD]
     if model.clips is None or not out:
         return
-    rows = [trained_on[ids[i]] for i in out]
+    rows = [rows_of_training[i] for i in out]
     names = score_columns(model.estimator, model.info)[: scores.shape[1]]
-    for name, column in (
-        *zip(names, scores.T, strict=True),
-        *((f"margin:{name}", column) for name, column in margins.items()),
-        *((f"contribution:{name}", column) for name, column in contributions.items()),
-    ):
+    columns = dict(zip(names, scores.T, strict=True))
+    columns |= {f"margin:{name}": column for name, column in margins.items()}
+    for name, column in columns.items():
         listed = model.clips.scores.get(name)
         column[out] = np.nan if listed is None else listed[rows]
+    for column in contributions.values():
+        column[out] = np.nan
     if hasattr(model.estimator, "predict_proba") and len(names) == 2:
         filled = scores[out]
         scores[out] = np.where(np.isnan(filled), 1.0 - filled[:, ::-1], filled)

@@ -41,12 +41,12 @@ from obygaze_features.store.records import FileMark
 from obygaze_features.store.targets import open_target
 from obygaze_models.zoo.info import (
     CLIPS_FILE,
-    SCHEMA,
+    MODEL_SCHEMA,
     ModelDocument,
     ModelInfo,
     TrainingClips,
-    card_text,
     document_sha256,
+    model_card_text,
     parse_document,
     read_training_clips,
     withdrawn_from_training,
@@ -76,16 +76,13 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json. `warnings` say of a model that was
-    pulled what was withdrawn of its training clips, and which code it needs: without it, there is
-    no estimator.
+    does not list them. `warnings` say of a model that was pulled what was withdrawn of its training
+    clips, and which code it needs: without it, there is no estimator.
     """
 
     info: ModelInfo
     estimator: Any
-    created_by: str
     folder: Path
-    sha256: str
     clips: TrainingClips | None = None
     warnings: Sequence[str | tuple[str, str]] = ()
 
@@ -113,6 +110,7 @@ class PushedModel:
     model: str
     target: str
     n_bytes: int
+    info: ModelInfo
     code: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
 
@@ -121,8 +119,12 @@ class PushedModel:
 
     @property
     def notes(self) -> list[str]:
-        """The files of own code that were sent with it, and the modules that were not."""
-        notes = []
+        """Its licences, the files of own code that were sent with it, and what was not."""
+        of_labels = self.info.training.licence or "not stated"
+        of_features = self.info.features.licence or "not stated"
+        notes = [
+            f"licence of the annotations: {of_labels}; of the features: {of_features}"
+        ]
         if self.code:
             notes.append(f"with the own code that it needs: {few(self.code)}")
         if self.modules:
@@ -155,8 +157,7 @@ def save_model(
     What is written is loaded again, and has its name only if it predicts the rows of X as before.
 
     Args:
-        estimator: A fitted estimator of `obygaze_models.models`, or any fitted classifier with
-            scikit-learn's interface, such as a pipeline (extra `skops`).
+        estimator: A fitted estimator of `obygaze_models.models`.
         info: The facts about the model.
         folder: The new folder; its name is the name of the model.
         X: The features of the clips that the estimator was fitted on.
@@ -167,32 +168,27 @@ def save_model(
     import numpy as np
     from safetensors.numpy import save
 
-    from obygaze_models.models.estimator import Savable, save_state
-    from obygaze_models.models.own import KeptEstimator, names_to_trust
+    from obygaze_models.models.estimator import save_state
+    from obygaze_models.models.own import names_to_trust
 
     check_target(folder, info.name, force=True)
-    if not isinstance(estimator, Savable):
-        estimator = KeptEstimator.of(estimator)
-    difference = _difference(info, estimator)
+    difference = _difference(info, estimator, clips)
     if difference:
         raise FixInput(difference, where=str(folder))
-    unknown = [] if clips is None else _unknown_columns(clips, estimator, info)
-    if unknown:
-        raise FixInput(
-            f"clips has an unknown score column {unknown[0]!r}",
-            hint=f"one of {', '.join(score_columns(estimator, info))}",
-        )
     description, arrays = save_state(estimator)
     info = structs.replace(info, trust=tuple(names_to_trust(description, arrays)))
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     document = {
-        "schema": SCHEMA,
+        "schema": MODEL_SCHEMA,
         "created_by": f"obygaze {__version__}",
         **info.to_json(),
         "estimator": description,
     }
-    contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
-    contents |= code_of(info.trust)
+    contents = {
+        ARRAYS_FILE: data,
+        CARD_FILE: model_card_text(info, clips).encode("utf-8"),
+    }
+    contents |= code_files(info.trust)
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
     marks = {name: _mark_of(content) for name, content in contents.items()}
@@ -254,9 +250,10 @@ def load_folder(folder: Path) -> SavedModel:
 
     document = read_document(folder)
     info = document.info
-    where = str(folder / MODEL_FILE)
-    _require_trust(folder, document)
-    data = _read_checked(folder, ARRAYS_FILE, document)
+    distrust = _distrust(folder, document)
+    if distrust is not None:
+        raise FixUsage(distrust[0], where=str(folder), hint=distrust[1])
+    data = read_checked(folder, ARRAYS_FILE, document)
     try:
         arrays = load(data)
     except (SafetensorError, ValueError, KeyError) as error:
@@ -264,37 +261,26 @@ def load_folder(folder: Path) -> SavedModel:
             f"not safetensors: {error}", where=str(folder / ARRAYS_FILE)
         ) from error
     estimator = load_state(document.estimator, arrays)
-    difference = _difference(info, estimator)
+    clips = training_clips_in(folder, document)
+    difference = _difference(info, estimator, clips)
     if difference:
-        raise Corrupt(difference, where=where)
-    clips = read_clips(folder, document)
-    if clips is not None:
-        unknown = _unknown_columns(clips, estimator, info)
-        if unknown:
-            where = str(folder / CLIPS_FILE)
-            raise Corrupt(f"unknown score column {unknown[0]!r}", where=where)
-    return SavedModel(
-        info, estimator, document.created_by, folder, document.sha256, clips
-    )
+        raise Corrupt(difference, where=str(folder / MODEL_FILE))
+    return SavedModel(info, estimator, folder, clips)
 
 
-def _difference(info: ModelInfo, estimator: Any) -> str:
+def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
     """Return what the facts say of an estimator and is not so; "" if they agree.
 
-    Classes that are words are those of the facts, in this order. Classes that are numbers have the
+    Classes that are words are those of the facts, in this order. Those that are numbers have the
     names of the facts, one after the other.
     """
     width = getattr(estimator, "n_features_in_", None)
     if info.features.width != width:
         return f"features.width is {info.features.width}, but {width} in the estimator"
     classes = getattr(estimator, "classes_", None)
-    # 1.0 is the class that a person calls 1.
-    words = () if classes is None else tuple(map(_in_words, classes.tolist()))
+    words = () if classes is None else tuple(map(str, classes.tolist()))
     is_in_words = classes is not None and classes.dtype.kind not in "biuf"
-    is_in_other_order = sorted(words) == sorted(info.classes)
-    if len(words) != len(info.classes) or (
-        words != info.classes and (is_in_words or is_in_other_order)
-    ):
+    if len(words) != len(info.classes) or (is_in_words and words != info.classes):
         return (
             f"the classes are {', '.join(info.classes) or 'none'}, but "
             f"{', '.join(words) or 'none'} in the estimator"
@@ -306,12 +292,12 @@ def _difference(info: ModelInfo, estimator: Any) -> str:
             f"the concepts are {', '.join(info.concepts) or 'none'}, but "
             f"{', '.join(concepts) or 'none'} in the estimator"
         )
+    columns = score_columns(estimator, info)
+    names = list(clips.scores) if clips else []
+    for name in names:
+        if name not in columns:
+            return f"{CLIPS_FILE}: unknown score column {name!r}, not one of {', '.join(columns)}"
     return ""
-
-
-def _in_words(value: Any) -> str:
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if is_whole else str(value)
 
 
 def _name_of(estimator: Any) -> str:
@@ -320,25 +306,21 @@ def _name_of(estimator: Any) -> str:
 
 
 def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
-    """Raise an error unless a loaded estimator predicts rows as the one that was saved.
-
-    Rows are read in blocks: frames and tokens may be larger than memory.
-    """
+    """Raise an error unless a loaded estimator predicts rows as the one that was saved."""
     import numpy as np
 
     from obygaze_models.models.common import blocks_of
     from obygaze_models.models.estimator import OUTPUTS
 
+    names = [name for name in OUTPUTS if hasattr(estimator, name)]
     for block in blocks_of(X):
         rows = np.asarray(block, dtype=np.float64)
-        for name in OUTPUTS:
-            if not hasattr(estimator, name):
-                continue
+        for name in names:
             before = getattr(estimator, name)(rows)
             after = getattr(loaded, name)(rows)
             if name == "contributions":
-                before = np.column_stack([np.full(len(rows), before[0]), before[1]])
-                after = np.column_stack([np.full(len(rows), after[0]), after[1]])
+                before = before[0] + before[1]
+                after = after[0] + after[1]
             if not _are_equal(np.asarray(before), np.asarray(after)):
                 raise FixInput(
                     f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
@@ -355,25 +337,20 @@ def _are_equal(before: Any, after: Any) -> bool:
     return np.array_equal(before, after)
 
 
-def read_clips(folder: Path, document: ModelDocument) -> TrainingClips | None:
+def training_clips_in(folder: Path, document: ModelDocument) -> TrainingClips | None:
     """Return the training clips of a model; None where it does not list them."""
     if CLIPS_FILE not in document.files:
         return None
-    table = _read_checked(folder, CLIPS_FILE, document)
+    table = read_checked(folder, CLIPS_FILE, document)
     return read_training_clips(table, str(folder / CLIPS_FILE))
-
-
-def check_arrays(folder: Path, document: ModelDocument) -> None:
-    """Raise an error unless the arrays of a model are those that model.json lists."""
-    _read_checked(folder, ARRAYS_FILE, document)
 
 
 def _check_copy(folder: Path) -> None:
     """Raise an error unless a copied model loads, and its card and its code are unchanged."""
     document = read_document(folder)
     for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
-        _read_checked(folder, name, document)
-    if not _untrusted_code(document):
+        read_checked(folder, name, document)
+    if _distrust(folder, document) is None:
         load_folder(folder)
 
 
@@ -400,7 +377,7 @@ def push_model(
     modules = tuple(
         name for name in loaded.info.trust if ":" in name and ".py:" not in name
     )
-    return PushedModel(os.fspath(model), target, n_bytes, code, modules)
+    return PushedModel(os.fspath(model), target, n_bytes, loaded.info, code, modules)
 
 
 def _send(
@@ -464,14 +441,13 @@ def pull_model(
         _check_copy(draft)
     document = read_document(folder)
     warnings: list[str | tuple[str, str]] = []
-    if _untrusted_code(document):
-        warnings.append(_how_to_trust(folder, document))
-        clips = read_clips(folder, document)
-        pulled = SavedModel(
-            document.info, None, document.created_by, folder, document.sha256, clips
-        )
-    else:
+    distrust = _distrust(folder, document)
+    if distrust is None:
         pulled = load_folder(folder)
+    else:
+        warnings.append(distrust)
+        clips = training_clips_in(folder, document)
+        pulled = SavedModel(document.info, None, folder, clips)
     here = Workspace.of(workspace)
     warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
     return replace(pulled, warnings=warnings)
@@ -520,12 +496,6 @@ def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
     ]
 
 
-def _unknown_columns(
-    clips: TrainingClips, estimator: Any, info: ModelInfo
-) -> list[str]:
-    return sorted(set(clips.scores) - set(score_columns(estimator, info)))
-
-
 def _refusal(folder: Path) -> str:
     """Return why a folder is not a saved model, or what else it holds; "" if it is one."""
     if not made_by_obygaze(folder / MODEL_FILE):
@@ -550,7 +520,7 @@ def _max_bytes(name: str) -> int:
     return MAX_BYTES.get(name, MAX_CODE_BYTES)
 
 
-def code_of(names: Sequence[str]) -> dict[str, bytes]:
+def code_files(names: Sequence[str]) -> dict[str, bytes]:
     """Return the file of own code that a model names, with those of its folder that it imports."""
     files = {}
     for name in names:
@@ -572,30 +542,17 @@ def code_of(names: Sequence[str]) -> dict[str, bytes]:
     return files
 
 
-def _untrusted_code(document: ModelDocument) -> str:
-    """Return the name of own code that a model has along and nobody has trusted; "" if none."""
+def _distrust(folder: Path, document: ModelDocument) -> tuple[str, str] | None:
+    """Return that a model has own code along that nobody has trusted, and what allows it."""
     for name in document.info.trust:
         file = f"{CODE}{name.partition(':')[0]}"
         if file in document.files and name not in trusted_names():
-            return name
-    return ""
-
-
-def _require_trust(folder: Path, document: ModelDocument) -> None:
-    """Raise an error that names the code in the folder of a model, if it is not trusted."""
-    if _untrusted_code(document):
-        sentence, hint = _how_to_trust(folder, document)
-        raise FixUsage(sentence, where=str(folder), hint=hint)
-
-
-def _how_to_trust(folder: Path, document: ModelDocument) -> tuple[str, str]:
-    """Return that a model would run own code, and what allows it."""
-    name = _untrusted_code(document)
-    path = shlex.quote(str(folder / CODE / name))
-    return (
-        f"{document.info.name} would run own code, {name}, which is not trusted",
-        f"read the code in {folder / CODE}, then --trust {path}",
-    )
+            path = shlex.quote(str(folder / CODE / name))
+            return (
+                f"{document.info.name} would run own code, {name}, which is not trusted",
+                f"read the code in {folder / CODE}, then --trust {path}",
+            )
+    return None
 
 
 def _write(
@@ -641,7 +598,7 @@ def _mark_of(content: bytes) -> FileMark:
     return FileMark(len(content), sha256_bytes(content))
 
 
-def _read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
+def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     """Return the bytes of a file after comparing its size and checksum with model.json."""
     path = folder / name
     if name not in document.files or not _is_of_model(name):

@@ -89,7 +89,7 @@ def test_a_wrong_ending_of_the_output_is_refused_before_the_work(inside, monkeyp
     def fail(*args, **values):
         raise AssertionError("the work was done")
 
-    monkeypatch.setattr("obygaze_models.zoo.predicting._predict", fail)
+    monkeypatch.setattr("obygaze_models.zoo.predicting._predicted", fail)
     answer = call_obygaze("models", "predict", "kept", "mine", "-o", "p.txt")
     assert answer.code == 2
     assert "a table is written as .csv or .xlsx, got '.txt'" in (answer.stderr)

@@ -15,7 +15,7 @@ from support.experiments import films, planted, write_workspace
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store import open_store
 from obygaze_models.runner.experiments import open_stores, store_names
-from obygaze_models.runner.tables import RESULTS
+from obygaze_models.runner.rows import COLUMNS
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 # For tests that are not of the numbers.
@@ -41,7 +41,7 @@ def test_json_keeps_the_contract(here: Path) -> None:
     assert (Path(document["run"]) / "run.json").is_file()
     rows = document["results"]
     for row in rows:
-        assert set(row) == set(RESULTS)
+        assert set(row) == set(COLUMNS["results.csv"])
         assert not row["film"]
         assert row["low"] is None or row["low"] <= row["high"]
         assert row["leaked"] == 0

@@ -31,7 +31,7 @@ from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import BY_IDS
 from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import OK, WITHDRAWN
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 from obygaze_models.protocols.clips import clip_table
@@ -104,7 +104,7 @@ class Table:
         vectors = [entry.vector for entry in self.entries.values()]
         name = "films" if self.has_manifest else "imported"
         values = {"clip": np.stack(vectors)}
-        return made_store(path, rows, values, manifest=Manifest(name, "0" * 64))
+        return made_store(path, rows, values, manifest=ManifestMark(name, "0" * 64))
 
 
 ENTRIES = st.builds(
@@ -361,7 +361,9 @@ def check_withdrawal(
     assert ("other" in listed) == (has_some or bool(same_id))
     if "other" in listed:
         assert (listed["other"] == "") == has_some
-    said = rows_withdrawn_elsewhere(open_store(folder / "stores" / "other"), workspace)
+    said = rows_withdrawn_elsewhere(
+        open_store(folder / "stores" / "other"), workspace, "here"
+    )
     assert bool(said) == has_some
     _check_imported_again(folder, one, withdrawn, gone)
     left = [e.clip_id for e in one.entries.values() if e not in withdrawn]

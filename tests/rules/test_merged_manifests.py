@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import check_manifest
-from obygaze_features.manifest.merging import merge
+from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import (
     Clip,
     Header,
@@ -19,7 +19,7 @@ from obygaze_features.manifest.model import (
     unannotated_id,
 )
 from obygaze_features.manifest.spans import named_file
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 LABS = ("paris", "nice", "oslo")
 CONCEPTS = {"Look": "visual", "Voice": "audio"}
@@ -81,7 +81,7 @@ def told_by(row: Clip, annotator: str) -> tuple[object, ...]:
 @settings(max_examples=60)
 @given(drawn_manifests())
 def test_a_merged_manifest_has_the_rows_of_each_lab(manifests: list[Manifest]) -> None:
-    merged = merge(manifests, "all").manifest
+    merged = merged_manifest(manifests, "all").manifest
     check_manifest(merged)
     rows = {(unannotated_id(row), row.extra["annotator"]): row for row in merged}
     assert len(rows) == len(merged)
@@ -93,7 +93,7 @@ def test_a_merged_manifest_has_the_rows_of_each_lab(manifests: list[Manifest]) -
             assert told_by(rows[key], annotator) == told_by(row, annotator)
             expected.add(key)
     assert rows.keys() == expected
-    backwards = merge(manifests[::-1], "all").manifest
+    backwards = merged_manifest(manifests[::-1], "all").manifest
     assert set(map(repr, backwards)) == set(map(repr, merged))
 
 
@@ -127,7 +127,7 @@ def test_rows_that_contradict_each_other_are_refused_with_both_values(
         other = replace(other, extra={**other.extra, "annotator": "zoe"})
     second = Manifest("vienna", manifests[0].header, (other,), COLUMNS)
     with pytest.raises(FixInput) as caught:
-        merge([manifests[0], second], "all")
+        merged_manifest([manifests[0], second], "all")
     for value in values:
         assert value in caught.value.message
     assert "vienna" in str(caught.value.where)
@@ -141,21 +141,23 @@ def with_header(name: str, **facts: object) -> Manifest:
 
 def test_a_concept_has_one_modality() -> None:
     paris = with_header("paris")
-    assert merge([paris, with_header("nice", concepts={"Look": "unknown"})], "all")
+    assert merged_manifest(
+        [paris, with_header("nice", concepts={"Look": "unknown"})], "all"
+    )
     nice = with_header("nice", concepts={"Look": "audio"})
     problem = (
         "the modality of the concept 'Look' differs: visual in paris, audio in nice"
     )
     with pytest.raises(FixInput, match=problem):
-        merge([paris, nice], "all")
+        merged_manifest([paris, nice], "all")
     with pytest.raises(FixInput, match="view differs: raw in paris, visual in nice"):
-        merge([paris, with_header("nice", view="visual")], "all")
+        merged_manifest([paris, with_header("nice", view="visual")], "all")
 
 
 def test_terms_and_sources_of_both_are_kept() -> None:
     paris = with_header("paris", licence="CC0-1.0", notes=("a", "b"), video_root="/p")
     nice = with_header("nice", licence="CC-BY-4.0", notes=("b", "c"), video_root="/n")
-    merged = merge([paris, nice], "all")
+    merged = merged_manifest([paris, nice], "all")
     assert merged.manifest.header.licence == "paris: CC0-1.0; nice: CC-BY-4.0"
     assert merged.manifest.header.notes == ("a", "b", "c")
     # Videos are in one folder, or not linked.
@@ -163,7 +165,7 @@ def test_terms_and_sources_of_both_are_kept() -> None:
     assert "/n and /p" in merged.warnings[0]
     assert Counter(clip.video for clip in merged.manifest) == {"": 2}
     # The licence of one lab is not that of the labels of the other.
-    merged = merge([paris, with_header("oslo")], "all")
+    merged = merged_manifest([paris, with_header("oslo")], "all")
     assert merged.manifest.header.licence == "paris: CC0-1.0; oslo: not stated"
 
 
@@ -171,7 +173,7 @@ def test_folds_of_one_manifest_are_left_out_and_named() -> None:
     """Two labs gave one film two folds of the same split, and it was tested on itself."""
     paris = with_header("paris").with_column("fold:grouped", {"c-1": "0"})
     nice = with_header("nice").with_column("fold:grouped", {"c-1": "1"})
-    merged = merge([paris, nice], "all")
+    merged = merged_manifest([paris, nice], "all")
     assert merged.manifest.folds == ()
     assert "left out: fold:grouped" in merged.warnings[0]
 
@@ -179,7 +181,7 @@ def test_folds_of_one_manifest_are_left_out_and_named() -> None:
 def test_a_row_that_two_manifests_have_is_a_clip_of_both() -> None:
     """The sentence was: 0 clips in several of the manifests."""
     paris = with_header("paris").with_column("annotator", {"c-1": "ada"})
-    merged = merge([paris, replace(paris, name="copy")], "all")
+    merged = merged_manifest([paris, replace(paris, name="copy")], "all")
     assert len(merged.manifest) == 1
     assert merged.notes == ("1 clip in several of the manifests",)
     assert merged.warnings == ()
@@ -188,19 +190,19 @@ def test_a_row_that_two_manifests_have_is_a_clip_of_both() -> None:
     start = paris.with_clips([replace(clip, start_s=0.0, end_s=2.0)])
     other = paris.with_clips([replace(clip, end_s=2.0)])
     with pytest.raises(FixInput, match=r"start_s: 0\.0 and nothing"):
-        merge([start, replace(other, name="copy")], "all")
+        merged_manifest([start, replace(other, name="copy")], "all")
 
 
 def test_one_file_is_not_two_annotators_without_a_word() -> None:
     source = SourceFile("clips.csv", "0" * 64)
     paris, copy = (with_header(name, sources=(source,)) for name in ("paris", "copy"))
     problem = "paris and copy were both made of clips.csv"
-    assert problem in merge([paris, copy], "all").warnings[0]
+    assert problem in merged_manifest([paris, copy], "all").warnings[0]
     people = [
         one.with_column("annotator", {"c-1": who})
         for one, who in ((paris, "ada"), (copy, "zoe"))
     ]
-    assert merge(people, "all").warnings == ()
+    assert merged_manifest(people, "all").warnings == ()
 
 
 def test_one_video_is_one_film() -> None:
@@ -210,30 +212,30 @@ def test_one_video_is_one_film() -> None:
     nice = nice.with_clips([Clip("d-1", "Alba_1962", video="alba.mp4")])
     problem = "the film of the video alba.mp4 differs: alba in paris, Alba_1962 in nice"
     with pytest.raises(FixInput, match=problem):
-        merge([paris, nice], "all")
+        merged_manifest([paris, nice], "all")
 
 
 def test_names_of_files_are_kept_for_a_link() -> None:
     """A column of one manifest hid the files that the other names."""
     paris = with_header("paris").with_column("video_name", {"c-1": "alba.mp4"})
     nice = with_header("nice").with_clips([Clip("c-1", "alba", video="scene.mp4")])
-    merged = merge([paris, nice], "all").manifest
+    merged = merged_manifest([paris, nice], "all").manifest
     names = {clip.clip_id: named_file(clip) for clip in merged}
     assert names == {"c-1.paris": "alba.mp4", "c-1.nice": "scene.mp4"}
 
 
 def test_windows_are_named() -> None:
-    film = Film("alba", "alba.mp4", 50, 25.0, 2.0)
+    film = CutFilm("alba", "alba.mp4", 50, 25.0, 2.0)
     grid = Grid(seconds=1, every=1)
     header = Header("made up", unit="window", grid=grid)
     windows = Manifest("cut", header, Windows((film,), grid))
     with pytest.raises(FixInput, match="windows have no annotators") as caught:
-        merge([with_header("paris"), windows], "all")
+        merged_manifest([with_header("paris"), windows], "all")
     assert caught.value.where == "cut"
 
 
 def test_two_manifests_of_one_name_are_refused() -> None:
     with pytest.raises(FixUsage, match="the same name"):
-        merge([with_header("paris"), with_header("paris")], "all")
+        merged_manifest([with_header("paris"), with_header("paris")], "all")
     with pytest.raises(FixUsage, match="two manifests or more"):
-        merge([with_header("paris")], "all")
+        merged_manifest([with_header("paris")], "all")

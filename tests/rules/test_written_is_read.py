@@ -25,7 +25,7 @@ from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Maker, Manifest
+from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 
 N_FRAMES = 3
@@ -77,7 +77,7 @@ class Drawn(NamedTuple):
             ArraySource(self.rows, self.values),
             arrays=self.arrays,
             recipe=a_recipe(),
-            manifest=Manifest("films", "0" * 64),
+            manifest=ManifestMark("films", "0" * 64),
             makers=[maker] if self.rows[0].maker == 0 else [],
             terms=self.terms,
         )

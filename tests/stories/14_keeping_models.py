@@ -182,7 +182,8 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     begin_with_extracted_films(ws)
     ws(f"{LOGISTIC} films.descriptors films -o ours")
     ws("models predict ours films.descriptors -o ours.csv")
-    ws("models push ours ../disk/ours")
+    said = ws("models push ours ../disk/ours").text
+    assert "licence of the annotations: not stated; of the features: " in said
 
     lab = Workspace(tmp_path / "lab")
     begin_with_extracted_films(lab)

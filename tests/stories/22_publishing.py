@@ -149,6 +149,9 @@ def test_croissant_is_valid_and_its_reader_gets_the_numbers(
         found[row["features/clip_id"].decode()] = np.asarray(row["features/clip"])
     assert sorted(found) == ids
     np.testing.assert_array_equal(np.stack([found[clip] for clip in ids]), X)
+    rows = list(data.records("rows"))
+    assert [row["rows/row"] for row in rows] == list(range(20))
+    assert [row["rows/status"].decode() for row in rows].count("failed") == 1
 
 
 def test_a_croissant_file_alone_is_valid(ws: Workspace) -> None:

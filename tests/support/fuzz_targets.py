@@ -188,11 +188,11 @@ def _error_of(work: Callable[[], object]) -> ObygazeError | None:
 
 def read_document(files: Tree, folder: Path) -> None:
     """Read what store.json says of a store, without its other files."""
-    from obygaze_features.store.describing import describe, summary
+    from obygaze_features.store.describing import describe, facts_of_store
 
     store = open_store(MemoryFiles(files))
     _ = repr(store), store.recipe.title, store.feature_arrays
-    summary(store)
+    facts_of_store(store)
     _error_of(lambda: describe(store))
     _error_of(lambda: store.matrix(store.feature_arrays[0], missing="nan"))
 
@@ -565,10 +565,10 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
 
 def _read_model(files: Tree, folder: Path) -> None:
     from obygaze_models.zoo import load_model
-    from obygaze_models.zoo.info import card_text
+    from obygaze_models.zoo.info import model_card_text
 
     model = load_model(written(files, folder))
-    card_text(model.info, model.clips)
+    model_card_text(model.info, model.clips)
     _ = repr(model)
 
 

@@ -32,7 +32,7 @@ from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store import Row
 from obygaze_features.store.filling import Filling, plan_filling
 from obygaze_features.store.layout import Array
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
 
 HOST_S = 0.012
@@ -72,7 +72,7 @@ def new_filling(
         [Row(f"c-{number:04d}", "c") for number in range(n_clips)],
         arrays=arrays_of(inner),
         recipe=recipe,
-        manifest=Manifest("m", "0" * 64),
+        manifest=ManifestMark("m", "0" * 64),
         kind=maker_of(inner, recipe).kind,
         computed=computed,
     )

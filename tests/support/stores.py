@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.store import Array, Recipe, Row, Store, open_store, write_store
 from obygaze_features.store.card import Terms
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from support.written_stores import ArraySource
 
 ARRAYS = (
@@ -20,7 +20,7 @@ ARRAYS = (
     Array.of("frames", "float16", (3, 4)),
     Array.of("time_s", "float64", (3,)),
 )
-MANIFEST = Manifest("made-up", "12" * 32)
+MANIFEST = ManifestMark("made-up", "12" * 32)
 TERMS = Terms("CC0-1.0", "Nobody (2026).")
 
 
@@ -67,7 +67,7 @@ def made_store(
     *,
     arrays: Sequence[Array] = (),
     recipe: Recipe | None = None,
-    manifest: Manifest = MANIFEST,
+    manifest: ManifestMark = MANIFEST,
     terms: Terms = TERMS,
 ) -> Store:
     """A store of these rows.

@@ -17,11 +17,11 @@ import zarr
 from obygaze_features.store.layout import Array
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import STATUSES, Row, RowColumns
 from obygaze_features.store.verifying import verify
 
-MANIFEST = Manifest("films", "0" * 64)
+MANIFEST = ManifestMark("films", "0" * 64)
 
 
 def a_recipe(name: str = "clip-b16") -> Recipe:

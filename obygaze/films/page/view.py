@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import click
 
-from obygaze_features.core.commands import Session, command, option_group
+from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import count, silent
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
@@ -145,11 +145,16 @@ def _with_predictions(
     features = open_store(store, workspace=root) if store else None
     explainer = None
     if saved:
-        if not features or not isinstance(saved.estimator, Bottleneck):
+        is_bottleneck = isinstance(saved.estimator, Bottleneck)
+        if not features or not is_bottleneck:
             kind = f"--model {saved.info.name} ({saved.info.kind})"
-            raise FixUsage(
-                f"{kind} must be a bottleneck, with --store",
-            )
+            hint = f"--model {saved.info.name} --store STORE"
+            if not is_bottleneck:
+                # Training a model keeps a run of its name.
+                has_run = saved.info.name in site.workspace.names("runs")
+                run_name = saved.info.name if has_run else "RUN"
+                hint = f"obygaze view {site.manifest.name} --run {run_name}, for its scores"
+            raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
         explainer = Explainer(saved, features, site.manifest)
     shown = replace(
         site,
@@ -206,16 +211,13 @@ def _options_of_site(function: F) -> F:
 
 @command(open_site)
 @_options_of_site
-@option_group(
-    "Output",
-    click.option(
-        "--export",
-        "folder",
-        type=TypedPath(file_okay=False, path_type=Path),
-        help="Write the page as files, without videos and pictures, and end.",
-    ),
-    click.option("--no-browser", is_flag=True, help="Only print the address."),
+@click.option(
+    "--export",
+    "folder",
+    type=TypedPath(file_okay=False, path_type=Path),
+    help="Write the page as files, without videos and pictures, and end.",
 )
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
 def view(
     session: Session,
     /,

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from obygaze_features.core.console import count
@@ -52,20 +53,15 @@ def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
 
 
 class ImportedManifest(NamedTuple):
-    """A manifest made from the files of a data set, and warnings about these files."""
+    """A manifest made from the files of a data set, and warnings about these files.
+
+    `notes` are sentences about how the files were read, and `facts` the same for --json.
+    """
 
     manifest: Manifest
     warnings: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return sentences about how the files were read."""
-        return ()
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Return the same for --json."""
-        return {}
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = MappingProxyType({})
 
     def save(
         self,

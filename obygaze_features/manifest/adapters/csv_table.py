@@ -23,11 +23,13 @@ from obygaze_features.manifest.adapters import (
     source_of,
     unknown_level,
 )
-from obygaze_features.manifest.adapters.id_forms import (
+from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
+    add_ids,
+    changed_ids,
+    check_ids,
     columns_of_form,
-    counts_in_films,
-    id_of_form,
+    name_by_annotator,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     CONSTANT,
@@ -47,15 +49,15 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
-from obygaze_features.manifest.io import as_id, clips_of, toml_string
+from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLES
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     TARGETS,
+    Clip,
     Header,
     Manifest,
-    ascii_id,
     own_columns,
 )
 from obygaze_features.manifest.own_labels import counted_words
@@ -64,26 +66,6 @@ from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
-
-
-class ImportedTable(ImportedManifest):
-    """A manifest made of a table; `kept` are columns that mean nothing to other commands."""
-
-    kept: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return which columns are kept under their own name, and whether times may be there."""
-        if not self.kept:
-            return ()
-        kept = f"columns kept under their own name: {few(self.kept, 12)}"
-        if len(self.kept) < 2:
-            return (kept,)
-        for clip in self.manifest:
-            if clip.video or clip.end_s is not None or span_in_film(clip):
-                return (kept,)
-        hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
-        return (kept, f"no clip has times; if two of these columns are times: {hint}")
 
 
 def read(
@@ -154,7 +136,7 @@ def read(
 
 def _read(
     path: Path, chosen: TableMapping, name: str
-) -> tuple[ImportedTable, TableMapping]:
+) -> tuple[ImportedManifest, TableMapping]:
     """Return the manifest of a table, and the mapping with all that was read by it."""
     required = _required(chosen)
     violations = Violations(path, _names_in_table(chosen))
@@ -180,7 +162,7 @@ def _read(
         )
     _check_times(table.rows, cells)
     if chosen.id:
-        _add_ids(table.rows, cells, chosen.id, sources)
+        add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:
         given_ids.append({column: values[column].strip() for column in NEEDED})
         for column in NEEDED:
@@ -188,15 +170,15 @@ def _read(
         values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
-    _check_ids(table.rows, cells, given_ids, chosen)
+    check_ids(table.rows, cells, given_ids, chosen.columns)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
-    _name_by_annotator(table.rows, cells)
-    extra = dict.fromkeys(name for name in sources if name not in COLUMNS)
+    name_by_annotator(table.rows, cells)
+    extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
     if not any(column in sources for column in TITLES):
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
-    clips = clips_of(rows, modality_of, tuple(extra))
+    clips = clips_of_table(rows, modality_of, tuple(extra))
     violations.raise_if_any(
         "the table cannot be imported", _hint(path, table, required, chosen)
     )
@@ -222,20 +204,32 @@ def _read(
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
-    warnings += _changed_ids(cells, given_ids)
+    warnings += changed_ids(cells, given_ids)
     warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
     manifest = Manifest(name, header, clips, tuple(extra))
-    imported = ImportedTable(manifest, tuple(warnings))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
+    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept)), used
+
+
+def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
+    """Return which columns are kept under their own name, and whether times may be there."""
+    if not kept:
+        return ()
     named = []
     for column in kept:
         words = counted_words(clips, column)
         named.append(f"{column} ({words})" if words else column)
-    imported.kept = tuple(named)
-    return imported, used
+    notes = [f"columns kept under their own name: {few(named, 12)}"]
+    has_place = (
+        clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips
+    )
+    if len(kept) > 1 and not any(has_place):
+        hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
+        notes.append(f"no clip has times; if two of these columns are times: {hint}")
+    return tuple(notes)
 
 
 def _write_draft(
@@ -363,24 +357,6 @@ def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str
         else:
             cells[target] = row[source]
     return cells
-
-
-def _add_ids(
-    rows: Sequence[TableRow],
-    cells: Sequence[dict[str, str]],
-    form: str,
-    targets: Collection[str],
-) -> None:
-    """Add the clip ids that a form makes of the cells of the table and of the targets."""
-    counts = [""] * len(rows)
-    if COUNT in columns_of_form(form):
-        counts = counts_in_films(rows, cells)
-    for row, values, number in zip(rows, cells, counts, strict=True):
-        of_targets = {target: values[target] for target in targets}
-        named = {COUNT: number, **row.cells, **of_targets}
-        # A row without a film is a violation already.
-        has_film = values["movie_id"].strip()
-        values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
 
 
 def _hint(
@@ -550,22 +526,6 @@ def _add_titles(
     return columns
 
 
-def _changed_ids(
-    cells: Sequence[Mapping[str, str]], given_ids: Sequence[Mapping[str, str]]
-) -> list[str]:
-    """Return sentences that name the first ids that are not what the table has."""
-    rule = "ids have letters a-z, digits, . _ + - only and are unique"
-    sentences = []
-    for column in NEEDED:
-        changes: dict[str, None] = {}
-        for values, given in zip(cells, given_ids, strict=True):
-            if values[column] != given[column]:
-                changes[f"{given[column]!r} is now {values[column]!r}"] = None
-        if changes:
-            sentences.append(f"{column}: {rule}; {few(list(changes), 3)}")
-    return sentences
-
-
 def _check_totals(
     rows: Sequence[TableRow],
     cells: Sequence[Mapping[str, str]],
@@ -616,95 +576,3 @@ def _one_clip_a_film(
         f"{count(n_clips, 'clip')} of {count(n_films, 'film')}: each film has one clip; the films"
         f" are those of the column {film!r}"
     ]
-
-
-def _check_ids(
-    rows: Sequence[TableRow],
-    cells: Sequence[dict[str, str]],
-    given_ids: Sequence[Mapping[str, str]],
-    mapping: TableMapping,
-) -> None:
-    """Add violations: names that become one id, clip ids that several films have.
-
-    Two ids that differ by capitals alone are one film written in two ways, and one file on some
-    disks.
-    """
-    film, clip = (mapping.columns.get(name, name) for name in ("movie_id", "clip_id"))
-    given_names: dict[tuple[str, str], str] = {}
-    first_spelling: dict[tuple[str, str], str] = {}
-    film_of_clip: dict[str, str] = {}
-    repeated = []
-    for row, values, given in zip(rows, cells, given_ids, strict=True):
-        movie_id = values["movie_id"]
-        for column in NEEDED:
-            id_ = values[column]
-            given_name = given[column]
-            first_given = given_names.setdefault((column, id_), given_name)
-            if first_given != given_name:
-                row.add(
-                    column,
-                    f"{first_given!r} and {given_name!r} both become {id_!r}; rename one",
-                )
-            spelling = first_spelling.setdefault((column, id_.casefold()), id_)
-            if spelling != id_:
-                row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
-        first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
-        if values["clip_id"] and first_film != movie_id:
-            repeated.append((row, values))
-    if not repeated:
-        return
-    # One sentence for all of them: where one number begins anew in each film, all do.
-    first = repeated[0][1]
-    films = f"{film_of_clip[first['clip_id']]!r} and of {first['movie_id']!r}"
-    way = f"--id '{{{film}}}-{{{clip}}}' makes unique ids"
-    problem = f"{first['clip_id']!r} is a clip of {films}; {way}"
-    for row, values in repeated:
-        row.add("clip_id", problem)
-        values["clip_id"] = f"{values['movie_id']}-{values['clip_id']}"
-
-
-def _name_by_annotator(
-    rows: Sequence[TableRow], cells: Sequence[dict[str, str]]
-) -> None:
-    """Where several annotators have rows of the same clips, add the annotator to each id.
-
-    Rows of the same clips without an annotator are a violation, which names the column that tells
-    them apart.
-    """
-    ids = [values["clip_id"] for values in cells]
-    if len(set(ids)) == len(ids):
-        return
-    if all(values.get("annotator") for values in cells):
-        for values in cells:
-            values["clip_id"] += "." + ascii_id(values["annotator"].strip())
-        return
-    if any(values.get("annotator") for values in cells):
-        way = "each of these rows needs an annotator"
-    else:
-        way = f"--map annotator={shlex.quote(_column_of_annotators(rows, ids))}"
-    line_of_id: dict[str, int] = {}
-    problem = ""
-    for row, values in zip(rows, cells, strict=True):
-        clip_id = values["clip_id"]
-        line = line_of_id.setdefault(clip_id, row.line)
-        if clip_id and line != row.line:
-            # One sentence for all of them, as they mostly have one reason.
-            already = f"{clip_id!r} is already on line {line}"
-            problem = problem or f"{already}; if rows are of several annotators, {way}"
-            row.add("clip_id", problem)
-            values["clip_id"] += f".{row.line}"
-
-
-def _column_of_annotators(rows: Sequence[TableRow], ids: Sequence[str]) -> str:
-    """Return the one column whose few words differ in all rows of a clip, else `COLUMN`."""
-    found = []
-    for column in rows[0].cells:
-        words = [row.cells[column].strip() for row in rows]
-        pairs = set(zip(ids, words, strict=True))
-        if (
-            "" not in words
-            and len(pairs) == len(rows)
-            and len(set(words)) < len(set(ids))
-        ):
-            found.append(column)
-    return found[0] if len(found) == 1 else "COLUMN"

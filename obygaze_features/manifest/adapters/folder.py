@@ -16,7 +16,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.io import clips_of, ids_of_names
+from obygaze_features.manifest.io import clips_of_table, ids_of_names
 from obygaze_features.manifest.link import find_videos, manifests_with_videos
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 
@@ -73,7 +73,7 @@ def read(
         if scene:
             cells["scene"] = scene
         rows.append((TableRow(number, {}, violations), cells))
-    clips = clips_of(rows)
+    clips = clips_of_table(rows)
     hint = "rename it: letters, digits, . _ -"
     violations.raise_if_any("a video cannot be named as a clip", hint)
     title = name or ascii_id(folder.resolve().name) or "videos"

@@ -14,7 +14,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters import n_with_value, source_of
-from obygaze_features.manifest.adapters.id_forms import columns_of_form, id_of_form
+from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     chosen_mapping,
@@ -25,14 +25,14 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
 )
 from obygaze_features.manifest.io import (
-    SECONDS,
+    WRITTEN_SECONDS,
     as_id,
     ids_of_names,
     manifest_path,
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import COLUMNS, Manifest, unannotated_id
+from obygaze_features.manifest.model import CLIP_COLUMNS, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
@@ -171,7 +171,7 @@ def join(
         )
     used = {"", *targets, *targets.values(), *columns_of_form(form)}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
-    added = {name: column for name, column in plan.items() if name not in COLUMNS}
+    added = {name: column for name, column in plan.items() if name not in CLIP_COLUMNS}
     taken = [name for name in added if name in manifest.columns]
     if taken and not force:
         raise AlreadyThere(
@@ -185,7 +185,7 @@ def join(
         for clip_id, table_id in id_in_table.items():
             cells[clip_id] = _joined(rows.get(table_id, ()), column)
         joined = joined.with_column(name, cells)
-    left_out = [name for name in plan if name in COLUMNS and name != key]
+    left_out = [name for name in plan if name in CLIP_COLUMNS and name != key]
     warnings = _warnings(rows, id_in_table, left_out, key)
     replaced = {*mapped, CLIP} if form else {*mapped}
     used_columns = {*mapped.values(), *columns_of_form(form)}
@@ -315,7 +315,7 @@ def _identity(
     def seconds(column: str) -> float | None:
         cell = row.cells.get(targets.get(column, column), "")
         text = in_seconds(cell, has_decimal_comma=True, short=short)
-        return float(text) if SECONDS.fullmatch(text) else None
+        return float(text) if WRITTEN_SECONDS.fullmatch(text) else None
 
     in_film = (seconds("film_start_s"), seconds("film_end_s"))
     in_either = (seconds("start_s"), seconds("end_s"))

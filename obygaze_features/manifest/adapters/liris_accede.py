@@ -28,9 +28,9 @@ from obygaze_features.manifest.adapters import (
     source_of,
     unread_columns,
 )
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     UNKNOWN_FILM,
     Manifest,
@@ -76,7 +76,7 @@ class _Excerpts:
         if "." in name:
             cells["video"] = name
         self.columns += [
-            name for name in values if name not in (*COLUMNS, *self.columns)
+            name for name in values if name not in (*CLIP_COLUMNS, *self.columns)
         ]
 
 
@@ -103,7 +103,7 @@ def read(
         _readers()[path.name](path, violations, excerpts)
     columns = tuple(excerpts.columns)
     rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
-    clips = clips_of(
+    clips = clips_of_table(
         ((row, {"movie_id": UNKNOWN_FILM, **cells}) for row, cells in rows),
         columns=columns,
     )

@@ -22,7 +22,7 @@ from obygaze_features.manifest.adapters import (
     unread_columns,
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import concepts
 
@@ -79,7 +79,9 @@ def read(
     table = read_table(
         csv, required=REQUIRED, violations=violations, content="segments"
     )
-    clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
+    clips = clips_of_table(
+        ((row, _cells(row)) for row in table.rows), concepts(), EXTRA
+    )
     violations.raise_if_any("this is not the table of MObyGaze")
     unread = unread_columns(csv, table.columns, *REQUIRED, *LEFT_OUT)
     header = published_header("mobygaze", *sources, concepts=concepts(), unit="segment")

@@ -21,7 +21,7 @@ from obygaze_features.manifest.adapters import (
     published_header,
     source_of,
 )
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import Manifest
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
@@ -63,7 +63,7 @@ def read(
         rows += _scenes(film, paths, violations_of_film)
         for path in paths:
             sources.append(source_of(path, path.relative_to(source).as_posix()))
-    clips = clips_of(rows, columns=SHOT_COLUMNS)
+    clips = clips_of_table(rows, columns=SHOT_COLUMNS)
     raise_together("these are not the shot files of MovieGraphs", *violations)
     header = published_header("moviegraphs", *sources)
     manifest = Manifest(name, header, clips, SHOT_COLUMNS)

@@ -22,7 +22,7 @@ from obygaze_features.manifest.adapters import (
     strings_of,
     unread_columns,
 )
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
@@ -96,7 +96,9 @@ def read(
     violations = Violations(csv, NAMES)
     table = read_table(csv, required=REQUIRED, violations=violations, content="clips")
     warnings += unread_columns(csv, table.columns, *REQUIRED, *NUMBERS)
-    clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
+    clips = clips_of_table(
+        ((row, _cells(row)) for row in table.rows), concepts(), EXTRA
+    )
     manifest = Manifest(name, header, clips, EXTRA)
     clips_as_seen = manifest.view("visual").by_id
     violations_of_splits = []

@@ -16,7 +16,7 @@ from msgspec import Meta
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import require_file, write_new
-from obygaze_features.core.schema_check import Filled, one_of, read_toml
+from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
 from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
@@ -28,7 +28,7 @@ from obygaze_features.manifest.adapters.table_times import (
 from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
     TARGETS,
@@ -116,7 +116,7 @@ def read_mapping(path: Path) -> TableMapping:
             details=open_lines,
         )
     document = read_toml(data, str(path))
-    mapping = document.check(TableMapping) or TableMapping()
+    mapping = record_of(document, TableMapping, "the mapping is not valid")
     modality_of = dict(mapping.modalities)
     meanings = {}
     for word, meaning in mapping.concepts.items():
@@ -168,7 +168,7 @@ def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappin
     """Return a mapping with all columns and words of a table that it, or the program, reads."""
     named = rows[0].cells if rows else {}
     columns = dict(mapping.columns)
-    for target in (*COLUMNS, "annotator", "movie_title"):
+    for target in (*CLIP_COLUMNS, "annotator", "movie_title"):
         if target in named and not (target == "clip_id" and mapping.id):
             columns.setdefault(target, target)
     levels = dict(mapping.levels)

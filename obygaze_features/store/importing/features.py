@@ -25,12 +25,11 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
-from obygaze_features.manifest.own_labels import first_run
+from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
-from obygaze_features.store.importing.hdf5 import open_hdf5
 from obygaze_features.store.importing.npz import open_npz
 from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
@@ -58,7 +57,7 @@ from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
-    Manifest,
+    ManifestMark,
     Origin,
     film_of_id,
 )
@@ -71,9 +70,17 @@ from obygaze_features.store.withdrawals import (
     stores_with_withdrawals,
 )
 
+
+def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
+    # The other formats do without h5py, whose import takes as long as that of many features.
+    from obygaze_features.store.importing.hdf5 import open_hdf5
+
+    return open_hdf5(path, arrays, **options)
+
+
 FORMATS: Mapping[str, Callable[..., Reader]] = {
     "npz": open_npz,
-    "hdf5": open_hdf5,
+    "hdf5": _open_hdf5,
     "npy": open_npy,
     "pth": open_pth,
     "parquet": open_parquet,
@@ -200,10 +207,10 @@ def import_features(
         reader.close()
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
-    elsewhere = rows_withdrawn_elsewhere(open_store(written.path), here)
-    warnings = [*imported.warnings]
-    if elsewhere:
-        warnings.append(f"{elsewhere}, and have features in this new store")
+    warnings = [
+        *imported.warnings,
+        *rows_withdrawn_elsewhere(open_store(written.path), here, "in this new store"),
+    ]
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -242,7 +249,7 @@ def _next_command(
     has_vectors = any(array.name in VECTORS for array in arrays)
     if manifest is None or not has_vectors:
         return f"obygaze store info {shlex.quote(store)}"
-    return first_run(manifest, manifest.name, [store])
+    return first_command(manifest, manifest.name, [store])
 
 
 def open_features(
@@ -305,7 +312,7 @@ def _check_facts(facts: Mapping[str, str]) -> None:
 class Clips:
     """The rows of the new store; `places` has the clip of each row in the files, -1 for none."""
 
-    manifest: Manifest
+    manifest: ManifestMark
     rows: RowColumns
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
@@ -325,7 +332,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         if reader.times:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
-        record = Manifest(WITHOUT_MANIFEST, rows.clips_sha256)
+        record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -365,7 +372,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         words = "matched by the ids alone: the files do not say of which films they are"
         notes.append(f"{count(n_by_ids, 'clip')} {words}")
     return Clips(
-        manifest=Manifest(manifest.name, rows.clips_sha256),
+        manifest=ManifestMark(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),
@@ -552,9 +559,9 @@ def _origin_of(reader: Reader) -> Origin:
 class Stored(NamedTuple):
     """An array of the store: of which array of the files it is, and its shape and type.
 
-    `file_shape` is the shape that most clips have in the files. An array with a `pooling` is the
-    maximum or the mean over all vectors of a clip; over those of its real frames, if `mask` names
-    the column of a mask.
+    `file_shape` is the largest shape of a clip in the files. An array with a `pooling` is the
+    maximum or the mean over all vectors of a clip, of which clips may have different numbers; over
+    those of its real frames, if `mask` names the column of a mask.
     """
 
     name: str
@@ -666,36 +673,50 @@ def _left_out(reader: Reader, stored_arrays: Sequence[Stored]) -> list[str]:
 
 
 def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stored:
-    """Return how an array is stored: with the shape and type that most clips have."""
+    """Return how an array is stored: with the one shape that its clips have."""
     here = clips.places[clips.places >= 0].tolist()
-    clips_of_file_shape, problem = reader.columns[name].shapes(here)
-    if not clips_of_file_shape:
+    places_of_shape, problem = reader.columns[name].shapes(here)
+    if not places_of_shape:
         first = f"; the first: {problem}" if problem else ""
         raise FixInput(
             f"no clip has a usable {name}{first}",
             where=reader.where,
             hint="--array NAME=KEY of another array",
         )
-    clips_of_sizes: Counter[tuple[int, ...]] = Counter()
-    types_of_sizes: dict[tuple[int, ...], set[str]] = {}
-    for shape, n_clips in clips_of_file_shape.items():
+    places_of_sizes: dict[tuple[int, ...], list[int]] = {}
+    for shape, places in places_of_shape.items():
         sizes = shape.sizes[-1:] if pooling else shape.sizes
-        clips_of_sizes[sizes] += n_clips
-        types_of_sizes.setdefault(sizes, set()).add(shape.dtype)
-    usual, n_usual = clips_of_sizes.most_common(1)[0]
-    if 2 * n_usual <= clips_of_sizes.total():
-        raise FixInput(
-            f"{name} has {len(clips_of_sizes)} shapes, and a store needs one for all clips",
-            where=reader.where,
-            hint="--pool only keeps the maximum over all vectors of a clip, --pool only-mean"
-            " their mean",
-            details=[
-                f"{n} clips of {sizes}" for sizes, n in clips_of_sizes.most_common(20)
-            ],
+        places_of_sizes.setdefault(sizes, []).extend(places)
+    if len(places_of_sizes) > 1:
+        raise _several_shapes(reader, name, places_of_sizes)
+    (sizes,) = places_of_sizes
+    types = {shape.dtype for shape in places_of_shape}
+    dtype, dims = _type_and_dims(reader, name, sizes, types)
+    largest = max(places_of_shape, key=lambda shape: shape.n_bytes)
+    return Stored(name, name, Shape(sizes, dtype), largest, dims, pooling)
+
+
+def _several_shapes(
+    reader: Reader, name: str, places_of_sizes: Mapping[tuple[int, ...], Sequence[int]]
+) -> FixInput:
+    """Return the error that the arrays of clips cannot be one array of a store."""
+    details = []
+    for sizes, places in places_of_sizes.items():
+        example = reader.clip_ids[places[0]]
+        details.append(f"{count(len(places), 'clip')} of {sizes}, such as {example}")
+    hint = "--manifest NAME takes only its clips"
+    if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
+        hint = (
+            "--pool only keeps the maximum over all vectors of a clip, --pool only-mean"
+            f" their mean; {hint}"
         )
-    dtype, dims = _type_and_dims(reader, name, usual, types_of_sizes[usual])
-    usual_in_files, _ = clips_of_file_shape.most_common(1)[0]
-    return Stored(name, name, Shape(usual, dtype), usual_in_files, dims, pooling)
+    return FixInput(
+        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all clips:"
+        f" {'; '.join(details[:2])}",
+        where=reader.where,
+        hint=hint,
+        details=details[:20],
+    )
 
 
 def _type_and_dims(
@@ -987,7 +1008,7 @@ def _one_row(
     sizes = shape.sizes[-1:] if stored.pooling else shape.sizes
     if sizes != stored.shape.sizes:
         raise BadRow(
-            f"{stored.source} has the shape {shape.sizes}, most clips have"
+            f"{stored.source} has the shape {shape.sizes}, expected"
             f" {stored.file_shape.sizes}"
         )
     masks = None if is_real is None else is_real[None]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -42,6 +42,8 @@ from obygaze_features.store.layout import MASK, TIMES
 
 ID = "{id}"
 LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
+# What a hint looks at: in a larger file, it names the groups among its first data sets.
+MOST_NODES = 10_000
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
 
@@ -117,26 +119,66 @@ def _is_npz(path: Path) -> bool:
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
     """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
-    names = []
-    n_rows_of_arrays = set()
-    n_rows_of_texts = set()
-    for name, kind in _kinds(handle).items():
-        if kind is not h5py.Dataset:
-            continue
-        names.append(name)
-        # A damaged one is a failed row where it is read.
-        with suppress(*DAMAGE):
-            data = handle[name]
-            if len(data.shape) > 1:
-                n_rows_of_arrays.add(data.shape[0])
-            elif data.dtype.kind in "SO":
-                n_rows_of_texts.update(data.shape)
-    if n_rows_of_texts & n_rows_of_arrays:
+    top = _arrays_of_groups(handle).get("", {})
+    if _with_ids("", top):
         raise FixInput(
-            f"no array {ID_KEY!r}; the file has {few(names)}",
+            f"no array {ID_KEY!r}; the file has {few(list(top))}",
             where=str(path),
-            hint="--array NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+            hint=_how_to_read(handle),
         )
+
+
+class _DataSet(NamedTuple):
+    shape: tuple[int, ...]
+    kind: str
+
+
+def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
+    """Return the data sets of each group at any depth by their names; the file itself is ""."""
+    arrays_of_group: dict[str, dict[str, _DataSet]] = {}
+    n_nodes = 0
+
+    def add(path: str, node: Any) -> bool | None:
+        nonlocal n_nodes
+        n_nodes += 1
+        group, _, name = path.rpartition("/")
+        # What is damaged is an error, or a failed row, where it is read.
+        with suppress(*DAMAGE):
+            if isinstance(node, h5py.Dataset):
+                found = _DataSet(tuple(node.shape), node.dtype.kind)
+                arrays_of_group.setdefault(group, {})[name] = found
+        # What is returned ends the visit.
+        return True if n_nodes == MOST_NODES else None
+
+    with suppress(*DAMAGE):
+        # Links are not followed.
+        handle.visititems(add)
+    return arrays_of_group
+
+
+def _with_ids(group: str, arrays: Mapping[str, _DataSet]) -> str:
+    """Return the options that read an array of a group with a list of texts that has its length."""
+    prefix = f"{group}/" if group else ""
+    array_of_length = {}
+    for name, array in arrays.items():
+        if len(array.shape) > 1:
+            array_of_length[array.shape[:1]] = name
+    for ids, texts in arrays.items():
+        if texts.kind in "SO" and texts.shape in array_of_length:
+            name = array_of_length[texts.shape]
+            return f"--array NAME={prefix}{name} --id-key {prefix}{ids}"
+    return ""
+
+
+def _how_to_read(handle: Any) -> str:
+    """Return which groups of a file have arrays, and the options that read them."""
+    groups = []
+    options = LAYOUT
+    for group, arrays in _arrays_of_groups(handle).items():
+        groups.append(f"{group or '/'} ({few(list(arrays), 2)})")
+        options = _with_ids(group, arrays) or options
+    there = f"arrays are in {few(groups, 3)}" if groups else "the file has no array"
+    return f"{options}; {there}"
 
 
 def _a_data_set_a_clip(
@@ -160,8 +202,9 @@ def _a_data_set_a_clip(
     for pattern in paths:
         clips.update(dict.fromkeys(_ids(handle, pattern, path)))
     if not clips:
-        hint = f"{LAYOUT}; the file has {few(list(handle)) or 'nothing'}"
-        raise FixInput(f"no data set at {few(paths)}", where=str(path), hint=hint)
+        raise FixInput(
+            f"no data set at {few(paths)}", where=str(path), hint=_how_to_read(handle)
+        )
     if "" in path_of_array and len(clips) == 1 and not GENERIC.isdisjoint(clips):
         raise FixInput(
             f"one array {next(iter(clips))!r}, and no ids of clips",
@@ -247,8 +290,8 @@ def _column(handle: Any, path: Path, id_key: str, key: str) -> Any:
     try:
         node = _data_set(handle, str(path), key)
     except BadRow as error:
-        there = ", ".join(list(handle)[:20])
-        raise FixInput(f"{error}; the file has {there}", where=str(path)) from error
+        hint = _how_to_read(handle)
+        raise FixInput(str(error), where=str(path), hint=hint) from error
     # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
     if key in (id_key, FILM_KEY) and node.size > 8 * path.stat().st_size:
         raise Corrupt(
@@ -290,16 +333,20 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
         raise FixInput(
             f"{pattern!r} must contain {ID} once",
             where=str(path),
-            hint="or add --id-key",
+            hint=f"--id-key KEY for one array of all clips, or {_how_to_read(handle)}",
         )
     id_depth = id_depths[0]
     above = "/".join(words[:id_depth])
     try:
         parent = _node(handle, above, str(path)) if above else handle
     except KeyError as error:
-        raise FixInput(f"no group for the path {pattern!r}", where=str(path)) from error
+        problem = f"no group for the path {pattern!r}"
+        hint = _how_to_read(handle)
+        raise FixInput(problem, where=str(path), hint=hint) from error
     if not isinstance(parent, h5py.Group):
-        raise FixInput(f"{above!r} is not a group", where=str(path))
+        raise FixInput(
+            f"{above!r} is not a group", where=str(path), hint=_how_to_read(handle)
+        )
     before, after = words[id_depth].split(ID)
     matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
     wanted = h5py.Dataset if id_depth + 1 == len(words) else h5py.Group

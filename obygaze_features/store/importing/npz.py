@@ -171,18 +171,17 @@ class Member:
         if 0 in self.shape:
             return np.zeros(self.shape, self.dtype)
         order: Any = "F" if self.is_fortran else "C"
-        file: Any = self.path
         try:
             if self.info.compress_type == zipfile.ZIP_STORED:
                 offset = self._offset()
-                content = np.memmap(file, np.uint8, "r", offset, self.info.file_size)
+                size = self.info.file_size
+                content = np.memmap(self.path, np.uint8, "r", offset, size)
                 if zlib.crc32(content.data) != self.info.CRC:
                     raise zipfile.BadZipFile("it does not have its checksum")
-                offset += self.header_bytes
             else:
-                file = self._unpacked()
-                offset = self.header_bytes
-            return np.memmap(file, self.dtype, "r", offset, self.shape, order)
+                content = np.memmap(self._unpacked(), np.uint8, "r")
+            start = self.header_bytes
+            return np.ndarray(self.shape, self.dtype, content, start, order=order)
         except DAMAGE as error:
             raise Corrupt(
                 f"{self.member!r} cannot be read: {error}", where=str(self.path)

@@ -1,9 +1,9 @@
 """Features in Parquet: a row for each clip, ids, and columns of lists of numbers.
 
-Lists of any size are read, if they have the same size in most rows; so are lists of lists.
+Lists of any size are read, if they have the same size in all rows; so are lists of lists.
 """
 
-from collections import Counter
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -214,17 +214,14 @@ class _Vectors:
         return rows
 
     def _sizes(self, column_type: Any) -> tuple[int, ...]:
-        """Return the shape of a row: that of the type, or the one that most rows have."""
+        """Return the shape of a row: that of the type, or the largest of a row."""
         sizes = _fixed_sizes(column_type)
         if sizes is not None:
             return sizes
         for piece in self._pieces(0, self.table.n_rows):
             self._sizes_of_rows += self._sizes_in(piece)
-        n_of_sizes = Counter(
-            sizes for sizes in self._sizes_of_rows if sizes is not None
-        )
-        usual = n_of_sizes.most_common(1)
-        return usual[0][0] if usual else (0,)
+        known = {sizes for sizes in self._sizes_of_rows if sizes is not None}
+        return max(known, key=math.prod, default=(0,))
 
     def _sizes_in(self, piece: Any) -> list[tuple[int, ...] | None]:
         """Return the shape of each of some rows; None of those that have none."""
@@ -243,13 +240,11 @@ class _Vectors:
                 return [getattr(cell, "shape", None) for cell in cells]
         return [tuple(sizes)] * len(piece)
 
-    def sizes_of_rows(self, rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Yield the shape of each row that has values."""
-        for row in rows:
-            if not self._sizes_of_rows:
-                yield self.shape[1:]
-            elif (sizes := self._sizes_of_rows[row]) is not None:
-                yield sizes
+    def sizes_of_rows(self, rows: Sequence[int]) -> list[tuple[int, ...] | None]:
+        """Return the shape of each row; None of one that has none."""
+        if not self._sizes_of_rows:
+            return [self.shape[1:]] * len(rows)
+        return [self._sizes_of_rows[row] for row in rows]
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,7 +22,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
 # Rows are read in ranges of at most so many bytes.
@@ -86,7 +85,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     """
 
     seal: str
-    manifest: Manifest = Manifest("", "")
+    manifest: ManifestMark = ManifestMark("", "")
     licence: str = ""
     citation: str = ""
     arrays: dict[str, tuple[str, ...]] = {}
@@ -131,8 +130,8 @@ class Column(Protocol):
 
     name: str
 
-    def shapes(self, places: Sequence[int]) -> tuple[Counter[Shape], str]:
-        """Return how many clips have each shape, and why the first of the others has none."""
+    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
+        """Return the places of clips by their shapes, and why the first of the others has none."""
 
     def read(self, places: npt.NDArray[np.int64]) -> Rows:
         """Return the rows of some clips; the places rise."""
@@ -184,21 +183,25 @@ class ArrayColumn:
         """The shape of a row."""
         return Shape(tuple(self.values.shape[1:]), _name_of(self.values.dtype))
 
-    def shapes(self, places: Sequence[int]) -> tuple[Counter[Shape], str]:
-        """Return the shape of the array, or how many rows have each if they differ."""
-        shapes = Counter({self.shape: len(places)} if places else {})
+    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
+        """Return all places under the shape of a row, or each under its own if rows have one."""
+        places_of_shape = {self.shape: list(places)} if places else {}
         if hasattr(self.values, "sizes_of_rows"):
-            shapes = Counter()
-            for sizes in self.values.sizes_of_rows(places):
-                shapes[self.shape._replace(sizes=sizes)] += 1
-        usable: Counter[Shape] = Counter()
+            places_of_shape = {}
+            for place, sizes in zip(
+                places, self.values.sizes_of_rows(places), strict=True
+            ):
+                if sizes is not None:
+                    shape = self.shape._replace(sizes=sizes)
+                    places_of_shape.setdefault(shape, []).append(place)
         first_problem = ""
-        for shape, n_clips in shapes.items():
+        for shape in list(places_of_shape):
             try:
-                usable[checked_shape(shape, self.name)] += n_clips
+                checked_shape(shape, self.name)
             except BadRow as error:
                 first_problem = first_problem or str(error)
-        return usable, first_problem
+                del places_of_shape[shape]
+        return places_of_shape, first_problem
 
     def read(self, places: npt.NDArray[np.int64]) -> Rows:
         """Return the rows of some clips, whose places ascend."""
@@ -243,17 +246,17 @@ class ClipColumn:
     # What is known of a clip, since opening a file may mean to read it.
     _shapes: dict[int, Shape | BadRow] = field(default_factory=dict)
 
-    def shapes(self, places: Sequence[int]) -> tuple[Counter[Shape], str]:
-        """Return the shapes of some clips."""
-        clips_of_shape: Counter[Shape] = Counter()
+    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
+        """Return the places of clips by their shapes."""
+        places_of_shape: dict[Shape, list[int]] = {}
         first_problem = ""
         for place in places:
             shape = self._shape(place)
             if isinstance(shape, BadRow):
                 first_problem = first_problem or str(shape)
             else:
-                clips_of_shape[shape] += 1
-        return clips_of_shape, first_problem
+                places_of_shape.setdefault(shape, []).append(place)
+        return places_of_shape, first_problem
 
     def _shape(self, place: int) -> Shape | BadRow:
         if place not in self._shapes:
@@ -319,19 +322,17 @@ def clip_reader(
 
 
 def name_by_shape(reader: Reader, several: str) -> None:
-    """Name the only array of a reader by its shape: `clip` where most clips have one vector."""
+    """Name the only array of a reader by its shape: `clip` where no clip has several vectors."""
     (column,) = reader.columns.values()
-    clips_of_shape, problem = column.shapes(range(len(reader.clip_ids)))
-    if not clips_of_shape:
+    shapes, problem = column.shapes(range(len(reader.clip_ids)))
+    if not shapes:
         raise FixInput(
             f"no clip has a usable array; the first: {problem}",
             where=reader.where,
             hint="one vector or several for each clip; in .pth torch.save(tensor[None], file)",
         )
-    n_several = 0
-    for shape, n_clips in clips_of_shape.items():
-        n_several += n_clips * (len(shape.sizes) > 1)
-    column.name = several if 2 * n_several > clips_of_shape.total() else "clip"
+    has_several = any(len(shape.sizes) > 1 for shape in shapes)
+    column.name = several if has_several else "clip"
     reader.columns = {column.name: column}
 
 

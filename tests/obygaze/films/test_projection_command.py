@@ -15,7 +15,7 @@ from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import LEVELS, Header, Manifest, Windows
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 
 def run(
@@ -530,7 +530,7 @@ def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
 ) -> None:
     header = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
     (tmp_path / "s.csv").write_text(f"{header}a,ada,0,24,HN,,25\n")
-    film = Film("a", "a.mp4", 50, 25.0, 2.0)
+    film = CutFilm("a", "a.mp4", 50, 25.0, 2.0)
     windows = Windows((film,), Grid(seconds=1.0, every=1.0))
     manifest = Manifest("cut", Header("cut", unit="window", grid=windows.grid), windows)
     write_manifest(manifest, tmp_path / "manifests" / "cut.toml")

@@ -11,7 +11,6 @@ from obygaze_features.core.commands import (
     Session,
     SessionCommand,
     command,
-    option_group,
 )
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
@@ -171,34 +170,3 @@ def test_wrong_words_without_a_hint_lead_to_the_help():
         CliRunner().invoke(root, ["cut", "other words"], prog_name="obygaze").exception
     )
     assert isinstance(caught, FixUsage) and caught.hint == "other words"
-
-
-def test_options_are_listed_by_group_and_still_parsed():
-    @command(print)
-    @option_group(
-        "Machine", click.option("--device", default="cpu"), click.option("--workers")
-    )
-    @click.option("--seal", is_flag=True)
-    @option_group("Pictures", click.option("--sampling"))
-    def run(
-        session: Session,
-        device: str,
-        workers: str | None,
-        seal: bool,
-        sampling: str | None,
-    ) -> None:
-        """Run."""
-        click.echo(f"{device} {workers} {seal} {sampling}")
-
-    session = Session(Workspace("."), Console())
-    shown = CliRunner().invoke(run, ["--help"]).output
-    lines = [line.split()[0] for line in shown.splitlines() if line.strip()]
-    assert lines[2:] == [
-        *("Machine:", "--device", "--workers"),
-        *("Options:", "--seal", "--json", "--help"),
-        *("Pictures:", "--sampling"),
-    ]
-    called = CliRunner().invoke(
-        run, ["--workers", "3", "--sampling", "x", "--seal"], obj=session
-    )
-    assert called.output == "cpu 3 True x\n"

@@ -27,7 +27,7 @@ from obygaze_features.store import Recipe, merge, open_store, subset
 from obygaze_features.store.card import Terms
 from obygaze_features.store.describing import describe
 from obygaze_features.store.publishing import full_card
-from obygaze_features.store.records import Manifest
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED
 
 HOSTILE = (
@@ -112,7 +112,7 @@ def store_of(path: Path, text: str) -> Path:
         rows,
         some_values(23),
         recipe=Recipe.unknown(text, {text: text, "backbone": text}),
-        manifest=Manifest(text, "12" * 32),
+        manifest=ManifestMark(text, "12" * 32),
         terms=Terms(text, text),
     )
     return path

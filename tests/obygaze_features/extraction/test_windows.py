@@ -32,7 +32,7 @@ from obygaze_features.extraction.windows import (
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.video import (
@@ -305,7 +305,7 @@ def index_of(times_s: list[float], keys: tuple[int, ...] = (0,)) -> FrameIndex:
 
 def test_a_film_of_a_single_picture_has_the_rate_of_its_file() -> None:
     film = sweeps.film_of("a", "a.mp4", index_of([3.0]))
-    assert film == Film("a", "a.mp4", 1, 10.0, 0.1)
+    assert film == CutFilm("a", "a.mp4", 1, 10.0, 0.1)
 
 
 @pytest.mark.parametrize(("late_s", "fps"), [(0.02, 10.0), (0.03, 0.0)])
@@ -473,7 +473,7 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     short = Manifest("w", Header("x", unit="window", grid=grid), Windows((), grid))
     with pytest.raises(FixInput, match="1 violation"):
         write_manifest(short, tmp_path / "w.toml")
-    film = Film("a", "a.mkv", 64, 25.0, 2.56)
+    film = CutFilm("a", "a.mkv", 64, 25.0, 2.56)
     good = Manifest("w", Header("x", unit="window", grid=grid), Windows((film,), grid))
     write_manifest(good, tmp_path / "w.toml")
     csv = tmp_path / "w.csv"
@@ -517,7 +517,7 @@ def test_a_film_that_is_shorter_than_a_window_is_named_and_not_counted(
 @pytest.mark.parametrize("fps", [25.0, 0.0])
 def test_windows_are_not_shorter_than_a_picture(fps: float, grid: Grid) -> None:
     # Of 64 pictures in 2.56 s, each is shown for .04 s, in the mean where the rate varies.
-    film = Film("lake", "lake.mp4", 64, fps, 2.56)
+    film = CutFilm("lake", "lake.mp4", 64, fps, 2.56)
     with pytest.raises(FixUsage, match="a window has at least one picture"):
         cut_films.refuse_short(grid, film)
     for long in (Grid(seconds=0.04, every=0.04), Grid(1, 1)):
@@ -526,7 +526,7 @@ def test_windows_are_not_shorter_than_a_picture(fps: float, grid: Grid) -> None:
 
 def test_many_windows_are_clips_at_once() -> None:
     grid = Grid(16, 16)
-    films = tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(10))
+    films = tuple(CutFilm(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(10))
     header = Header("x", unit="window", grid=grid, video_root="/films")
     clips = planned_clips(Manifest("w", header, Windows(films, grid)))
     assert len(clips) == 100_000

@@ -42,21 +42,23 @@ TABLE_1 = {
 def test_table_1_has_five_sub_constructs_eight_concepts_and_22_instances() -> None:
     whole = group()
     assert isinstance(whole, ConceptVocabulary)
-    instances = {c.name: len(c.instances) for c in whole.concepts if c.instances}
+    instances = {
+        c["name"]: len(c["instances"]) for c in whole.concepts if c["instances"]
+    }
     assert instances == TABLE_1 and sum(instances.values()) == 22
     assert len(whole.subconstructs) == 5
-    known = {item.name for item in whole.subconstructs}
+    known = {item["name"] for item in whole.subconstructs}
     for concept in whole.concepts:
-        assert concept.source and (concept.modality == "visual") == bool(
-            concept.instances
+        assert concept["source"] and (concept["modality"] == "visual") == bool(
+            concept["instances"]
         )
-        for instance in concept.instances:
-            assert instance.name and set(instance.subconstructs) <= known
-            assert instance.subconstructs
+        for instance in concept["instances"]:
+            assert instance["name"] and set(instance["subconstructs"]) <= known
+            assert instance["subconstructs"]
     for item in whole.subconstructs:
-        assert item.source == "ObyGaze12, Table 1"
-        assert item.concepts == subconstructs()[item.name]
-        assert concept_meaning(item.name) == item.definition
+        assert item["source"] == "ObyGaze12, Table 1"
+        assert item["concepts"] == subconstructs()[item["name"]]
+        assert concept_meaning(item["name"]) == item["definition"]
     text = str(whole)
     assert "The paper assigns no instance to a sub-construct" in text
     assert "skipping" in text and "Narratology (narrative" in text

@@ -171,7 +171,7 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
             ('"visual"\n"Body"', '"Visual"\n"Body"'),
             [
                 "tiny.toml:5: concepts.Look: must be one of visual, speech, audio, narrative,"
-                " unknown, got 'Visual'"
+                " unknown (did you mean 'visual'?), got 'Visual'"
             ],
         ),
         (

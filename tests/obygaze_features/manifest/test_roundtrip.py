@@ -21,7 +21,7 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.model import (
-    COLUMNS,
+    CLIP_COLUMNS,
     LEVELS,
     VIEWS,
     Clip,
@@ -112,7 +112,7 @@ def test_the_released_files(tmp_path: Path) -> None:
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 LINE = st.text(st.characters(codec="utf-8"), max_size=12)
 WORD = st.text("abcXYZ019_", min_size=1, max_size=8)
-COLUMN = TEXT.filter(lambda name: name != "" and name not in COLUMNS)
+COLUMN = TEXT.filter(lambda name: name != "" and name not in CLIP_COLUMNS)
 TIME = st.floats(0, 1e6, allow_nan=False).filter(lambda value: value == value)
 
 

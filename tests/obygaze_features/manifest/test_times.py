@@ -23,7 +23,7 @@ from obygaze_features.manifest.times import (
     long_clips,
     spans_in_films,
 )
-from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 PAL = Fraction(25)
 
@@ -207,6 +207,6 @@ def test_clips_that_are_long_for_a_few_pictures_are_named(
 )
 def test_windows_have_the_rate_of_the_table_of_films(rate: Fraction | None) -> None:
     """Without their videos, an export said that the rate is not known."""
-    film = Film("lake", "", 100, float(rate or 0), 40.0)
+    film = CutFilm("lake", "", 100, float(rate or 0), 40.0)
     windows = Windows((film,), Grid(seconds=2.0, every=2.0))
     assert film_rate(windows) == rate

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from support.written_stores import MANIFEST, ArraySource, a_recipe, some_values
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.card import (
     Terms,
-    card_text,
+    card_of_store,
     edits_of,
     maker_text,
     read_terms,
@@ -23,22 +22,18 @@ from obygaze_features.store.card import (
     with_edits,
     with_terms,
 )
-from obygaze_features.store.exporting import write_table
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.publishing import (
     citation_file,
     croissant_of,
-    published_table,
-    record_table,
 )
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     Counts,
-    FileMark,
     Maker,
-    Manifest,
+    ManifestMark,
     Replaced,
     StoreRecord,
     seal_of,
@@ -90,7 +85,9 @@ def a_card(
     """A card of some rows, by default `some_rows`."""
     rows = some_rows() if rows is None else rows
     record = a_record(rows, **facts)
-    return card_text(record, RowColumns.of(rows), terms, seal=seal, has_table=has_table)
+    return card_of_store(
+        record, RowColumns.of(rows), terms, seal=seal, has_table=has_table
+    )
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -251,7 +248,7 @@ def test_other_terms_change_nothing_else() -> None:
 def test_texts_from_outside_are_only_text() -> None:
     rows = [Row("m-1", "m"), Row("m-2", "m", status=FAILED, reason=HOSTILE)]
     told = {"backbone": HOSTILE, HOSTILE: HOSTILE}
-    manifest = Manifest(HOSTILE, "0" * 64)
+    manifest = ManifestMark(HOSTILE, "0" * 64)
     recipe = Recipe.unknown(HOSTILE, told)
     card = a_card(
         Terms(HOSTILE, HOSTILE), rows=rows, manifest=manifest, recipe=recipe.to_json()
@@ -317,43 +314,6 @@ def store(tmp_path: Path) -> Store:
     return open_store(tmp_path / "store")
 
 
-def test_croissant_is_valid_and_its_reader_gets_the_numbers(
-    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mlcroissant = pytest.importorskip("mlcroissant")
-    pytest.importorskip("pyarrow")
-    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "store"
-    job = published_table(store)
-    assert job is not None
-    assert [array.name for array in job.arrays] == ["clip"]
-    file = folder / "features.parquet"
-    write_table(job, file)
-    mark = FileMark(file.stat().st_size, seal_of(file.read_bytes()))
-    data = croissant_of(store, creators=CREATORS, table=(record_table(job), mark))
-    (folder / "croissant.json").write_bytes(data)
-    document = json.loads(data)
-    data = mlcroissant.Dataset(folder / "croissant.json")
-    issues = data.metadata.ctx.issues
-    assert not issues.errors
-    assert not issues.warnings
-    assert document["license"] == "CC-BY-4.0"
-    assert document["citeAs"] == TERMS.citation
-    assert [one["name"] for one in document["creator"]] == CREATORS
-    assert document["identifier"] == f"sha256:{store.seal}"
-    assert document["rai:dataCollectionMissingData"].startswith("2 of 5 clips have no")
-    found = {}
-    for row in data.records("features"):
-        found[row["features/clip_id"].decode()] = np.asarray(row["features/clip"])
-    assert list(found) == ["lake-0", "lake-2", "lake-4"]
-    expected = np.asarray(store.matrix("clip", clips=list(found)))
-    np.testing.assert_array_equal(np.stack(list(found.values())), expected)
-    rows = list(data.records("rows"))
-    assert [row["rows/clip_id"].decode() for row in rows] == store.clip_ids.tolist()
-    assert [row["rows/row"] for row in rows] == list(range(5))
-    assert rows[3]["rows/reason"].decode() == "on request"
-
-
 def test_every_file_of_the_store_is_in_croissant(tmp_path: Path, store: Store) -> None:
     folder = tmp_path / "store"
     document = json.loads(croissant_of(store))
@@ -370,20 +330,6 @@ def test_every_file_of_the_store_is_in_croissant(tmp_path: Path, store: Store) -
         files.add(path)
     every = {path for path in folder.rglob("*") if path.is_file()}
     assert every - files == {folder / "README.md"}
-
-
-def test_the_citation_file_names_authors_licence_and_seal(
-    tmp_path: Path, store: Store
-) -> None:
-    yaml = pytest.importorskip("yaml")
-    facts = yaml.safe_load(citation_file(store, CREATORS))
-    assert facts["cff-version"] == "1.2.0"
-    assert facts["type"] == "dataset"
-    assert facts["license"] == "CC-BY-4.0"
-    doe = {"family-names": "Doe", "given-names": "Jane"}
-    assert facts["authors"] == [doe, {"name": "The Film Lab"}]
-    assert TERMS.citation in facts["message"]
-    assert facts["identifiers"][0]["value"] == f"sha256:{store.seal}"
 
 
 def test_nothing_is_published_without_a_licence(tmp_path: Path, store: Store) -> None:

@@ -20,7 +20,6 @@ from support.withdrawn_stores import (
     KIND,
     MAKER,
     N_ROWS,
-    PLANTED,
     PLANTED_ROWS,
     has_planted,
     remove_replaced,
@@ -48,7 +47,6 @@ from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.model import Clip
-from obygaze_features.store import making
 from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
@@ -58,7 +56,7 @@ from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.finding import BY_IDS, OTHERS
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker, Manifest
+from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
 from obygaze_features.store.verifying import compare_with_source, verify
 
@@ -358,7 +356,7 @@ def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -
 
 
 def test_a_change_while_the_store_is_filled_or_changed(
-    store: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    store: Path, workspace: Workspace
 ) -> None:
     opened = open_store(store)
     subset(store, without=["clip 1"], reason="first", workspace=workspace)
@@ -376,44 +374,6 @@ def test_a_change_while_the_store_is_filled_or_changed(
     )
     with pytest.raises(AlreadyThere, match="being filled or changed"):
         subset(store, without=[FILM], reason="second", workspace=workspace)
-
-
-def test_another_change_comes_first_while_a_store_is_read(
-    store: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = making.build_store
-    depth = [0]
-
-    def build(*given):
-        depth[0] += 1
-        if depth[0] == 1:
-            subset(store, without=["clip 1"], reason="first", workspace=workspace)
-        return real(*given)
-
-    monkeypatch.setattr(making, "build_store", build)
-    with pytest.raises(Mismatch, match="changed this store first"):
-        subset(store, without=[FILM], reason="second", workspace=workspace)
-    assert open_store(store).record.replaces[-1].reason == "first"
-    names = sorted(path.name for path in store.parent.iterdir())
-    assert len(names) == 2
-
-
-def test_a_change_that_was_interrupted_between_its_renames(
-    store: Path, workspace: Workspace
-) -> None:
-    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    before = made.copies[0].path
-    waiting = store.with_name("films.next")
-    # As it is before the first rename.
-    Path(store).rename(waiting)
-    Path(before).rename(store)
-    again = subset(store, without=[FILM], reason="asked", workspace=workspace)
-    assert again.seal == made.seal
-    # As it is between the two.
-    Path(store).rename(waiting)
-    again = subset("films", without=[FILM], reason="asked", workspace=workspace)
-    assert again.seal == made.seal
-    assert not waiting.exists()
 
 
 def test_a_remote_store_is_not_changed(store: Path) -> None:
@@ -478,7 +438,7 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
 
 def test_a_merger_of_several_manifests_names_none(store: Path, tmp_path: Path) -> None:
     for number, name in enumerate(("north", "south")):
-        manifest = Manifest(name, MANIFEST.sha256)
+        manifest = ManifestMark(name, MANIFEST.sha256)
         rows = [row._replace(clip_id=f"{name} {row.clip_id}") for row in rows_of()]
         write(tmp_path / name, rows, values_of(number), manifest=manifest)
     merge([tmp_path / "north", tmp_path / "south"], tmp_path / "both")
@@ -533,34 +493,6 @@ def test_stores_that_were_changed_apart_are_not_copies(
         verify(stores / "received", source=store)
     with pytest.raises(AlreadyThere, match="another store has this name"):
         pull(store, stores / "received", workspace=workspace)
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_merger_brings_nothing_back(
-    store: Path, workspace: Workspace, is_first: bool
-) -> None:
-    """An older copy, and a store of other clips of the film, do not know of the withdrawal."""
-    root = workspace.root
-    subset(store, root / "old", films=[FILM, "film-4"])
-    rows = rows_of()
-    late = [rows[20]._replace(clip_id="late", movie_id=FILM)]
-    values = {
-        name: np.full_like(array[:1], PLANTED) for name, array in values_of().items()
-    }
-    write(root / "late", late, values)
-    subset(store, without=[FILM, "clip 13"], reason="asked", workspace=workspace)
-    stores = [root / "old", root / "late", store]
-    if is_first:
-        stores = [store, root / "old", root / "late"]
-    merge(stores, root / "both")
-    merged = open_store(root / "both")
-    withdrawn = {row.clip_id for row in merged.rows if row.status == WITHDRAWN}
-    assert withdrawn == {"clip 9", "clip 10", "clip 11", "clip 13", "late"}
-    assert len(merged) == N_ROWS + 1
-    assert not has_planted(root / "both")
-    # Also a merger of the merger knows it.
-    merge([root / "old", root / "both"], root / "more")
-    assert not has_planted(root / "more")
 
 
 def test_a_film_is_withdrawn_after_its_clips(store: Path, workspace: Workspace) -> None:
@@ -702,35 +634,6 @@ def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> Non
         subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-def test_another_film_s_clip_of_that_id_is_not_withdrawn_but_refused(
-    store: Path, workspace: Workspace, is_first: bool
-) -> None:
-    other = write(workspace.root / "stores" / "other", [Row("clip 9", "brug", maker=0)])
-    subset(store, without=["clip 9"], reason="asked", workspace=workspace)
-    with pytest.raises(Mismatch, match=r"film: (film-3|brug) and (film-3|brug)"):
-        merge([store, other] if is_first else [other, store], workspace.root / "both")
-    again = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
-    (listed,) = [copy for copy in again.copies if copy.path == other]
-    assert (listed.remark, listed.command) == (OTHERS, "")
-
-
-def test_where_a_part_knows_the_id_alone_it_decides_and_that_is_said(
-    store: Path, workspace: Workspace
-) -> None:
-    """A part has no row of the clip any more, so that nobody can know which film it was of."""
-    other = write(workspace.root / "other", [Row("clip 9", "brug", maker=0)])
-    subset(store, without=["clip 9"], reason="asked", workspace=workspace)
-    subset(store, workspace.root / "part", films=["film-4"])
-    made = merge([workspace.root / "part", other], workspace.root / "both")
-    last = open_store(workspace.root / "both").rows[-1]
-    assert (last.clip_id, last.status) == ("clip 9", WITHDRAWN)
-    (warning,) = made.warnings
-    assert warning == (
-        "1 clip with features in one of the stores, withdrawn in the new one: clip 9"
-    )
-
-
 def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
     store: Path, workspace: Workspace
 ) -> None:
@@ -751,7 +654,7 @@ def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
     rows = [Row("1", "unknown", 0, 2), Row("1", "lake"), Row("1", "unknown", 4, 6)]
     stores = [tmp_path / str(number) for number in range(3)]
     for store, row in zip(stores, rows, strict=True):
-        made_store(store, [row], values, manifest=Manifest("imported", store.name))
+        made_store(store, [row], values, manifest=ManifestMark("imported", store.name))
     with pytest.raises(Mismatch, match="0 s to 2 s and 4 s to 6 s"):
         merge(stores, tmp_path / "all")
 
@@ -767,7 +670,7 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     rows = [Row("1", "unknown"), Row("1", "unknown", 0, 2), failed]
     names = ["imported", "imported", "films"]
     for store, row, name in zip(stores, rows, names, strict=True):
-        made_store(store, [row], values, manifest=Manifest(name, store.name))
+        made_store(store, [row], values, manifest=ManifestMark(name, store.name))
     merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
     assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
 

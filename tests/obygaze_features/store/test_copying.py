@@ -34,7 +34,7 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store import copying, placing
+from obygaze_features.store import copying
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
@@ -87,28 +87,6 @@ def test_a_copy_has_the_same_files(store: Path, home: Path) -> None:
         assert again.n_sent == 0
         # store.json, and README.md, of which the head may have been corrected.
         assert len(server.requests) == n_requests + 2
-    assert [path.name for path in home.iterdir()] == ["copy"]
-
-
-def test_an_interrupted_pull_goes_on(store: Path, home: Path) -> None:
-    with web_server(store.parent) as server:
-        n_left = [9]
-
-        def breaks(path: str, body: bytes) -> bytes:
-            n_left[0] -= 1
-            return body if n_left[0] >= 0 else body[: len(body) // 2]
-
-        server.fault = breaks
-        with pytest.raises(Stopped, match="was interrupted"):
-            pull(f"{server.url}/films", home / "copy")
-        assert not (home / "copy").exists()
-        server.fault = None
-        before = len(server.requests)
-        made = pull(f"{server.url}/films", home / "copy")
-        n_files = len(open_store(store).record.files)
-        assert 0 < made.n_sent < n_files
-        assert len(server.requests) - before == made.n_sent + 3
-    assert is_copy(home / "copy", store)
     assert [path.name for path in home.iterdir()] == ["copy"]
 
 
@@ -217,7 +195,7 @@ def test_no_interruption_keeps_what_was_withdrawn(
 
 
 def test_a_pull_while_the_copy_is_filled_or_changed(
-    store: Path, workspace: Workspace, home: Path, monkeypatch
+    store: Path, workspace: Workspace, home: Path
 ) -> None:
     pull(store, home / "copy")
     withdraw(store, workspace)
@@ -225,40 +203,6 @@ def test_a_pull_while_the_copy_is_filled_or_changed(
     with pytest.raises(AlreadyThere, match="being filled or changed"):
         pull(store, home / "copy")
     (home / "copy.next").rmdir()
-    # Two pulls at once: the second one finds what it wants.
-    real = copying.sync_tree
-    depth = [0]
-
-    def sync(folder: Path) -> None:
-        depth[0] += 1
-        if depth[0] == 1:
-            pull(store, home / "copy")
-        real(folder)
-
-    monkeypatch.setattr(copying, "sync_tree", sync)
-    pull(store, home / "copy")
-    assert is_copy(home / "copy", store)
-
-
-def test_a_pull_that_was_killed_between_its_renames(
-    store: Path, workspace: Workspace, home: Path, monkeypatch
-) -> None:
-    pull(store, home / "copy")
-    withdraw(store, workspace)
-    real = placing.take_name
-
-    def killed(finished: Path, target: Path) -> bool:
-        if finished.name == "copy.next":
-            raise KeyboardInterrupt
-        return real(finished, target)
-
-    monkeypatch.setattr(placing, "take_name", killed)
-    with pytest.raises(KeyboardInterrupt):
-        pull(store, home / "copy")
-    monkeypatch.undo()
-    assert not (home / "copy").exists()
-    assert open_store(home / "copy").seal == open_store(store).seal
-    assert pull(store, home / "copy").n_sent == 0
 
 
 # Push.
@@ -534,7 +478,6 @@ def test_a_store_is_pushed_to_the_hub(
 def test_two_pushes_to_the_hub_do_not_mix(
     hub: FakeHub, store: Path, home: Path, monkeypatch
 ) -> None:
-    from obygaze_features.core.errors import Stopped
 
     other = write(home / "other", values=values_of(seed=1))
     real = copying.has_file

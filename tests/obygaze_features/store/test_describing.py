@@ -13,8 +13,8 @@ from obygaze_features.store.changing import subset
 from obygaze_features.store.describing import (
     describe,
     describe_store,
+    facts_of_store,
     list_stores,
-    summary,
 )
 from obygaze_features.store.publishing import describe_as_card
 from obygaze_features.store.reading import open_store
@@ -35,7 +35,7 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
         workspace=Workspace(tmp_path),
     )
     store = open_store(path)
-    facts = summary(store)
+    facts = facts_of_store(store)
     assert facts["counts"] == {"ok": 90, "failed": 1, "withdrawn": 3}
     assert facts["licence"] == "CC-BY-4.0"
     assert list(facts["replaces"][0]["films"]) == [FILM]

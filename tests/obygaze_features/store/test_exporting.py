@@ -166,20 +166,6 @@ def test_numpy_reads_the_npz(tmp_path: Path, store: Store) -> None:
             assert archive[array.name].dtype == array.dtype
 
 
-def test_h5py_reads_the_hdf5(tmp_path: Path, store: Store) -> None:
-    with h5py.File(exported(store, tmp_path, "hdf5")) as file:
-        assert sorted(file) == sorted(with_features(store))
-        for row in store.rows:
-            if not row.is_ok:
-                continue
-            assert file[row.clip_id].attrs["movie_id"] == row.movie_id
-            for array in ARRAYS:
-                (expected,) = np.asarray(store.matrix(array.name, clips=[row.clip_id]))
-                np.testing.assert_array_equal(
-                    file[row.clip_id][array.name][()], expected
-                )
-
-
 def a_manifest(licence: str = "CC0-1.0") -> Manifest:
     """Labels of some clips of the store."""
     clips = (

@@ -109,8 +109,9 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         "hdf5", file, tmp_path / "t", arrays={"clip": "/g/features"}, id_key="/g/ids"
     )
     assert store.clip_ids.tolist() == ["3", "20", "1"]
-    with pytest.raises(FixInput, match="nothing under 'none'; the file has g"):
+    with pytest.raises(FixInput, match="nothing under 'none'") as caught:
         open_features("hdf5", file, {"clip": "none"}, id_key="g/ids")
+    assert "arrays are in g (features, ids)" in str(caught.value.hint)
 
 
 def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
@@ -130,11 +131,18 @@ def test_films_of_clips_are_attributes(tmp_path: Path) -> None:
     assert store.movie_ids.tolist() == ["alba", "alba", "brug"]
 
 
-def test_most_clips_decide_name_and_shape_of_the_array(tmp_path: Path) -> None:
+def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
-    done = import_features("hdf5", file, tmp_path / "s")
-    assert done.arrays == {"clip": (2,)}
-    assert done.failed == {"a": "clip has the shape (3, 2), most clips have (2,)"}
+    with pytest.raises(FixInput, match="frames has 2 shapes") as caught:
+        import_features("hdf5", file, tmp_path / "s")
+    shapes = "1 clip of (3, 2), such as a; 2 clips of (2,), such as b"
+    assert shapes in str(caught.value)
+    clips = (Clip("b", "m"), Clip("c", "m"))
+    manifest = Manifest("m", Header("x", {}), clips)
+    store = made("hdf5", file, tmp_path / "m", manifest=manifest)
+    np.testing.assert_array_equal(values_of(store, "frames"), [A[0], A[0]])
+    store = made("hdf5", file, tmp_path / "s", pool="only")
+    np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
 
 
 def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
@@ -143,7 +151,7 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="frames has 4 shapes") as caught:
         import_features("hdf5", file, tmp_path / "s")
     assert "--pool only" in str(caught.value.hint)
-    assert "1 clips of (3, 2)" in caught.value.details
+    assert "1 clip of (3, 2), such as v3" in caught.value.details
     store = made("hdf5", file, tmp_path / "s", pool="only")
     assert values_of(store, "pooled").tolist() == [
         [2 * i - 2, 2 * i - 1] for i in range(1, 5)
@@ -236,7 +244,12 @@ def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> Non
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
     with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
         open_features("hdf5", file)
-    assert "--id-key KEY" in str(caught.value.hint)
+    assert "--array NAME=embeddings --id-key names" in str(caught.value.hint)
+    deeper = hdf5(tmp_path / "g.h5", {"of/films/names": texts, "of/films/x": A})
+    with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
+        open_features("hdf5", deeper)
+    options = "--array NAME=of/films/x --id-key of/films/names"
+    assert f"{options}; arrays are in of/films (names, x)" in str(caught.value.hint)
     store = made(
         "hdf5", file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"}
     )
@@ -479,7 +492,6 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
     for i in range(12):
         root = pth(tmp_path, f"m/m-{i}.pth", torch.full((1, 3), float(i)))
     bad = {
-        "m-20": (torch.zeros(1, 4), "shape (4,), most clips have (3,)"),
         "m-21": (torch.zeros(2, 3), "expected [1, D] or [1, tokens, D]"),
         "m-22": (torch.tensor([[1.0, float("nan"), 2.0]]), "NaN"),
         "m-23": ({"features": torch.zeros(1, 3)}, "holds dict, not a tensor"),
@@ -501,7 +513,13 @@ def test_what_is_no_tensor_of_a_clip_is_a_failed_row(tmp_path: Path) -> None:
     assert done.failed.keys() == words.keys()
     for clip, text in words.items():
         assert text in done.failed[clip]
-    assert open_store(tmp_path / "s").status().counts == {"ok": 12, "failed": 10}
+    assert open_store(tmp_path / "s").status().counts == {"ok": 12, "failed": 9}
+    pth(tmp_path, "m/m-20.pth", torch.zeros(1, 4))
+    message = (
+        r"clip has 2 shapes.* 13 clips of \(3,\).*; 1 clip of \(4,\), such as m-20"
+    )
+    with pytest.raises(FixInput, match=message):
+        import_features("pth", root, tmp_path / "t")
 
 
 @pytest.mark.parametrize("how", ["torch", "pickle", "legacy"])
@@ -578,18 +596,18 @@ def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
     assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
-def test_rows_of_other_sizes_and_without_values_are_failed_rows(tmp_path: Path) -> None:
+def test_rows_without_values_are_failed_rows(tmp_path: Path) -> None:
     good = [[1.0, 2.0], [3.0, 4.0]]
     file = parquet(
         tmp_path / "mine.parquet",
         clip_id=["m-1", "m-2", "m-3", "m-4", "m-5", "m-6"],
-        clip=[None, [1.0, 2.0], [3.0], [None, 1.0], [4.0, 5.0], [6.0, 7.0]],
+        clip=[None, [1.0, 2.0], [], [None, 1.0], [4.0, 5.0], [6.0, 7.0]],
         frames=[good, good, good, good, [[1.0], [2.0, 3.0]], good],
     )
     done = import_features("parquet", file, tmp_path / "s")
     assert done.failed == {
         "m-1": "clip has no value",
-        "m-3": "clip has the shape (1,), most clips have (2,)",
+        "m-3": "clip has the shape (0,)",
         "m-4": "clip holds NaN or infinity",
         "m-5": "frames has lists of several sizes",
     }
@@ -598,22 +616,21 @@ def test_rows_of_other_sizes_and_without_values_are_failed_rows(tmp_path: Path) 
     assert values_of(store, "frames", ["m-6"]).tolist() == [good]
 
 
-@pytest.mark.parametrize("first", [[1.0], None, []])
-def test_most_rows_of_a_table_decide_the_shape(tmp_path: Path, first: Any) -> None:
-    vectors = [first, *([[1.0, number] for number in range(2, 6)])]
+def test_rows_of_several_shapes_are_refused(tmp_path: Path) -> None:
     ids = [f"m-{number}" for number in range(5)]
+    vectors = [[1.0], *([[1.0, number] for number in range(2, 6)])]
     file = parquet(tmp_path / "mine.parquet", clip_id=ids, clip=vectors)
-    done = import_features("parquet", file, tmp_path / "s")
-    assert list(done.failed) == ["m-0"]
-    assert done.arrays == {"clip": (2,)}
-    several = [[vector] * 2 for vector in vectors[1:]]
-    file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=[[[1.0]], *several])
-    done = import_features("parquet", file, tmp_path / "t")
-    assert list(done.failed) == ["m-0"]
-    assert done.arrays == {"frames": (2, 2)}
-    file = parquet(tmp_path / "u.parquet", clip_id=ids[:2], clip=[[1.0], [1.0, 2.0]])
-    with pytest.raises(FixInput, match="clip has 2 shapes"):
-        import_features("parquet", file, tmp_path / "u")
+    with pytest.raises(FixInput, match="clip has 2 shapes") as caught:
+        import_features("parquet", file, tmp_path / "s")
+    # No pooling makes one vector of vectors of several lengths.
+    assert "--pool" not in str(caught.value.hint)
+    several = [[[5.0, 1.0]], *([vector] * 2 for vector in vectors[1:])]
+    file = parquet(tmp_path / "t.parquet", clip_id=ids, frames=several)
+    with pytest.raises(FixInput, match="frames has 2 shapes"):
+        import_features("parquet", file, tmp_path / "t")
+    store = made("parquet", file, tmp_path / "t", pool="only")
+    expected = [[5, 1], [1, 2], [1, 3], [1, 4], [1, 5]]
+    assert values_of(store, "pooled").tolist() == expected
 
 
 def test_the_files_of_a_folder_are_one_table(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from support.seeds import SEED
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.store import table
-from obygaze_features.store.reading import open_store
+from obygaze_features.store.reading import Matrix, Store, open_store
 from obygaze_features.store.verifying import verify
 
 N_ROWS = 40
@@ -57,6 +57,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Read the tables of small stores as those of large ones."""
     monkeypatch.setattr(table, "SMALL_ROWS", 0)
+    monkeypatch.setattr(table, "FILMS_BYTES", 0)
     yield
 
 
@@ -67,10 +68,17 @@ def files_of(path: Path) -> list[str]:
     return sorted(names)
 
 
+def chunk_by_chunk(store: Store, name: str) -> Matrix:
+    """All rows, where each whole chunk is read to its place in the result."""
+    store.files.piece_bytes = 1
+    return store.matrix(name, missing="drop")
+
+
 def read_in_ways(path: Path, values: dict[str, np.ndarray]) -> bool:
     """Whether all ways to read refuse, or give the right numbers; which of both is returned."""
     ways = {
         "all": lambda store, name: store.matrix(name, missing="drop"),
+        "chunks": chunk_by_chunk,
         "clips": lambda store, name: store.matrix(
             name, clips=["clip-31", "clip-02", "clip-07"], missing="drop"
         ),

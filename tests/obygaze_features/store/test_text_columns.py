@@ -24,8 +24,9 @@ ODD = st.text(CHARACTERS, min_size=1, max_size=6)
 IDS = st.one_of(
     st.lists(PLAIN, min_size=1, max_size=30, unique=True),
     st.lists(ODD, min_size=1, max_size=30, unique=True),
+    st.lists(st.sampled_from("abcde"), min_size=1, unique=True),
 )
-FILMS = st.lists(st.sampled_from(["m-1", "m-2", "film", 'a,"b"']), min_size=1)
+FILMS = st.lists(st.sampled_from(["m", "m-1", "m-2", "film", 'a,"b"']), min_size=1)
 
 
 def columns_of(ids: list[str], films: list[str]) -> RowColumns:

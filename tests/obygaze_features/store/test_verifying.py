@@ -44,7 +44,7 @@ def test_a_whole_store_says_what_was_compared(tmp_path: Path) -> None:
     assert str(report).splitlines()[1].endswith("not compared (--hash)")
     report = verify(tmp_path / "s", hashes=True, expect=seal)
     assert not report.problems and not report.warnings
-    report.require_whole()
+    report.require_ok()
     text = str(report)
     assert text.startswith("whole: ")
     assert "8 with features, 1 without a video" in text
@@ -82,7 +82,7 @@ def problems_of(path: Path) -> list[str]:
     report = verify(path, hashes=True)
     if report.problems:
         with pytest.raises(Corrupt) as caught:
-            report.require_whole()
+            report.require_ok()
         assert caught.value.exit_code == 4
         first, *others = map(str, report.problems)
         assert caught.value.message.startswith(first)

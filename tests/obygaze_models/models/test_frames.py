@@ -110,8 +110,6 @@ def test_bad_clips_are_refused_in_words() -> None:
         FrameProbe().fit(np.where(X > 3, np.nan, X), y)
     with pytest.raises(ValueError, match="10 features"):
         FrameProbe().fit(X, y).predict(X[:, :, :9])
-    with pytest.raises(FixTraining, match="unknown pooling"):
-        FrameProbe("sum").fit(X, y)  # type: ignore[arg-type]
 
 
 def test_a_second_fit_may_have_another_width() -> None:

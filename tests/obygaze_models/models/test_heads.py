@@ -125,12 +125,6 @@ def test_features_that_never_differ_add_nothing() -> None:
     assert (head.coef_.tolist(), head.share_, head.C) == ([0.0, 0.0], 0.0, 0.01)
 
 
-def test_an_offset_of_another_length_is_refused() -> None:
-    M, y = margins()
-    with pytest.raises(FixTraining, match="one logit for each"):
-        ResidualHead().fit(M, y, offset=np.zeros(3))
-
-
 @pytest.mark.parametrize("length", [1e-3, 1.0, 50.0])
 def test_scaled_heads_do_not_see_the_length_of_margins(length: float) -> None:
     rng = np.random.default_rng(6)

@@ -7,10 +7,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many, hold_out
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many, hold_out
 
 
 def clips(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
@@ -23,9 +21,10 @@ def clips(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_probe_is_the_job_of_the_same_rows_and_seed() -> None:
     X, y = clips()
-    probe = MLPProbe((8,), random_state=5, max_epochs=20)
-    probe.fit(X[:80], y[:80], validation=(X[80:], y[80:]))
-    job = Job(np.arange(80), (y == "S").astype(int), np.arange(80, 120), seed=5)
+    probe = MLPProbe((8,), random_state=5, max_epochs=20).fit(X, y)
+    codes = (y == "S").astype(int)
+    held = hold_out(codes, seed=5)
+    job = PerceptronJob(np.flatnonzero(~held), codes, np.flatnonzero(held), seed=5)
     (fit,) = fit_many(X, [job], MLPProbe(hidden=(8,), max_epochs=20))
     np.testing.assert_array_equal(probe.predict_proba(X), fit.predict_proba(X))
     assert list(probe.classes_) == ["HN", "S"]
@@ -52,12 +51,6 @@ def test_rows_held_out_are_the_same_share_of_each_class() -> None:
     assert np.bincount(codes[held]).tolist() == [8, 2]
     # The only row of a class stays.
     assert not hold_out(np.array([0, 1]), seed=0).any()
-
-
-def test_a_validation_class_that_was_never_trained_is_refused() -> None:
-    X, y = clips()
-    with pytest.raises(FixTraining, match="unknown class 'NS'"):
-        MLPProbe().fit(X, y, validation=(X[:2], ["S", "NS"]))
 
 
 def test_a_whole_number_is_its_own_seed_and_a_generator_draws_one() -> None:

@@ -17,13 +17,13 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPProbe, fit_many
+from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner import fitting
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.tables import Run
-from obygaze_models.runner.testing import store_runs
 
 MANIFEST = films(4, 40, seed=3)
 TWO_VALUES = {
@@ -161,10 +161,10 @@ def test_a_fit_beside_one_that_diverges_is_the_same(
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3)).astype(np.float32)
     labels = np.arange(40) % 2
-    jobs = [Job(np.arange(20), labels, seed=seed) for seed in range(3)]
+    jobs = [PerceptronJob(np.arange(20), labels, seed=seed) for seed in range(3)]
     probe = MLPProbe((4,), max_epochs=5, min_epochs=1)
 
-    def fit(X: Any, jobs: Sequence[Job], probe: MLPProbe) -> list[MLPProbe]:
+    def fit(X: Any, jobs: Sequence[PerceptronJob], probe: MLPProbe) -> list[MLPProbe]:
         if any(job.seed == 1 for job in jobs):
             raise FixTraining("training diverged")
         return fit_many(X, jobs, probe)
@@ -197,7 +197,7 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
     )
     protocol = choosing("mlp", "class_weight.grid=['none', 'balanced']")
     inputs = gather(protocol, manifest, "", {"x": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     context = run.context("EN_S")
     chosen = []
     for _, _, whole in run.every_fold:

@@ -13,8 +13,8 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import warnings_of
-from obygaze_models.runner.testing import store_runs
 from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
@@ -62,7 +62,7 @@ def rare_on(
 ) -> dict[str, dict[str, int]]:
     """The rare concepts of a protocol on a store."""
     inputs = gather(quick("honest", *changes), manifest, "", {"s": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     return rare_concepts(run)
 
 

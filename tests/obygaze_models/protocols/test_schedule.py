@@ -21,7 +21,7 @@ from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.testing import StoreRun
+from obygaze_models.runner.store_run import StoreRun
 
 Folds = dict[Pair, Sequence[HeldOut]]
 

@@ -444,7 +444,7 @@ def test_a_list_of_training_clips_that_is_none_is_refused(
     write_model_json(ridge.folder, document)
     with pytest.raises(Corrupt) as caught:
         load_model(ridge.folder)
-    assert "training-clips.csv" in str(caught.value.where)
+    assert "training-clips.csv" in str(caught.value)
 
 
 def test_the_list_reads_as_it_was_written() -> None:

@@ -89,7 +89,8 @@ def test_similar_clips_have_the_largest_cosine(page: Site) -> None:
 
 def test_other_models_cannot_be_explained(page: Site) -> None:
     root = page.workspace.root
-    with pytest.raises(FixUsage, match="must be a bottleneck"):
+    with pytest.raises(FixUsage, match="must be a bottleneck") as refused:
         open_site("made-up", model="plain", store="sig", workspace=root)
+    assert str(refused.value.hint).startswith("obygaze view made-up --run ")
     with pytest.raises(FixUsage, match="must be a bottleneck, with --store"):
         open_site("made-up", model="mine", workspace=root)

@@ -24,7 +24,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.io import read_manifest, update_manifest
 from obygaze_features.manifest.link import link
-from obygaze_features.manifest.model import COLUMNS, unannotated_id
+from obygaze_features.manifest.model import CLIP_COLUMNS, unannotated_id
 from obygaze_features.manifest.vocabulary import concepts
 
 MAPPING = """
@@ -122,7 +122,7 @@ def test_a_page_describes_every_key_of_a_mapping() -> None:
     described = " ".join(row.split(" | ")[0] for row in rows)
     for key in fields(TableMapping):
         assert re.search(rf"`\[?{key.name}\]?`", described), key.name
-    for column in COLUMNS:
+    for column in CLIP_COLUMNS:
         assert f"`{column}`" in described
 
 
@@ -155,13 +155,6 @@ def test_columns_on_the_command_line_come_before_the_file(tmp_path: Path) -> Non
     assert manifest.films == ("tt01",)
     assert [clip.scene for clip in manifest] == [0, 1, None]
     assert manifest.name == "table"
-
-
-def test_columns_that_have_the_right_name_need_no_mapping(tmp_path: Path) -> None:
-    path = tmp_path / "plain.csv"
-    path.write_text(",clip_id,movie_id,video\n0,a,m,x/a.mp4\n", encoding="utf-8")
-    manifest = read(path).manifest
-    assert (manifest.clips[0].video, manifest.columns) == ("x/a.mp4", ())
 
 
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
@@ -289,13 +282,12 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     )
     _, path = write(
         tmp_path,
-        mapping='sheet = ""\n[levels]\nyes = "Sure"\n[concepts]\nsun = "Sun"\n'
-        '[modalities]\n"a|b" = "visual"\n',
+        mapping='sheet = ""\n[levels]\nyes = "Sure"\n[modalities]\n"a|b" = "visual"\n',
     )
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert [line.split(": ")[1] for line in caught.value.details] == [
-        *("sheet", "levels.yes", "modalities.a|b", "concepts.sun")
+        *("sheet", "levels.yes", "modalities.a|b")
     ]
 
 
@@ -491,18 +483,6 @@ def test_an_exported_table_is_read_as_the_same_manifest(
 SHOTS = "shot,title,level\nMarnie_00,Marnie,S\nMarnie_01,Marnie,EN\nJuno_00,Juno,S\n"
 
 
-def test_columns_of_clips_and_films_that_are_swapped_are_repeated_ids(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "t.csv").write_text(SHOTS)
-    with pytest.raises(FixInput) as caught:
-        read(tmp_path / "t.csv", {"clip_id": "title", "movie_id": "shot"})
-    problem = "'Marnie' is a clip of 'Marnie_00' and of"
-    assert problem in caught.value.details[0]
-    right = read(tmp_path / "t.csv", {"clip_id": "shot", "movie_id": "title"})
-    assert right.manifest.films == ("Juno", "Marnie")
-
-
 def test_one_clip_of_each_film_is_said_where_ids_are_made(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(SHOTS)
     made = read(tmp_path / "t.csv", {"movie_id": "shot"}, form="{title}-{shot}")
@@ -512,15 +492,6 @@ def test_one_clip_of_each_film_is_said_where_ids_are_made(tmp_path: Path) -> Non
     assert not read(
         tmp_path / "t.csv", {"clip_id": "shot", "movie_id": "shot"}
     ).warnings
-
-
-def test_numbers_that_begin_anew_in_films_of_one_clip_are_not_swapped(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "t.csv").write_text("n,film\n1,lake\n1,pond\n")
-    with pytest.raises(FixInput) as caught:
-        read(tmp_path / "t.csv", {"clip_id": "n", "movie_id": "film"})
-    assert "--id '{film}-{n}' makes unique ids" in caught.value.details[0]
 
 
 def test_the_two_sides_of_a_mapped_column_that_are_swapped_are_said(
