@@ -22,6 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
@@ -41,7 +42,7 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.summary import ALPHA, CellRows
+from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
