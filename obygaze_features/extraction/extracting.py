@@ -389,13 +389,7 @@ def _fill(
             together, computers, batches, strict=True
         ):
             filler = StoreFiller(
-                filling,
-                store.maker,
-                store.view,
-                computer,
-                batch,
-                writing,
-                mixed=run.mixed,
+                filling, store.maker, computer, batch, writing, mixed=run.mixed
             )
             stores.append(filler)
         # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a

@@ -38,7 +38,6 @@ from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store.filling import BlockWriter, Filling, choose_block
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, Row
-from obygaze_features.video.decoded_clip import PictureView
 
 # A device that gives no numbers for so many clips in a row is broken.
 BROKEN_AFTER = 8
@@ -114,7 +113,9 @@ def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
         taken.add(span)
         start = span + 1
         for row in range(span * span_rows, min((span + 1) * span_rows, n_rows)):
-            views = [store.view for store in stores if store.needs(row)]
+            views = [
+                store.computer.backbone.view for store in stores if store.needs(row)
+            ]
             if views:
                 yield RowJob(row, tuple(dict.fromkeys(views)))
 
@@ -181,7 +182,6 @@ class StoreFiller:
     Args:
         filling: The plan of the store and its finished blocks.
         maker: What computes.
-        view: What the backbone sees of a clip.
         computer: What computes the features.
         batch: How many clips are computed at once.
         writing: The thread that writes, one for all stores.
@@ -192,7 +192,6 @@ class StoreFiller:
         self,
         filling: Filling,
         maker: Maker,
-        view: PictureView,
         computer: Computer,
         batch: int,
         writing: ThreadPoolExecutor,
@@ -201,7 +200,6 @@ class StoreFiller:
     ) -> None:
         self.filling = filling
         self.maker = maker
-        self.view = view
         self.computer = computer
         self.batch = batch
         self.mixed = mixed
@@ -271,7 +269,7 @@ class StoreFiller:
             return
         # Another store may need a row, also in this view, that this one does not compute.
         if self.filling.computed[decoded.row]:
-            clip = self._checked(decoded.views[self.view])
+            clip = self._checked(decoded.views[self.computer.backbone.view])
             if isinstance(clip, Failure):
                 self._finish_row(block, decoded.row, decoded.source, clip)
             else:

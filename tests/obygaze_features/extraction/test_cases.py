@@ -80,10 +80,6 @@ def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None
         assert ". " not in case.sentence.format(clips="1 clip")
 
 
-
-
-
-
 def test_a_store_of_other_clips_is_refused() -> None:
     done = work([CLIP_A], [ROW_B])
     assert found(done) == {"clips of another manifest": 1, "new": 1}
@@ -98,8 +94,6 @@ def test_a_file_that_was_missing_is_read_when_it_is_there() -> None:
     done = work([CLIP_A, CLIP_B], [ROW_A, missing])
     assert found(done) == {"same": 1, "pictures found": 1}
     assert done.computed == [False, True]
-
-
 
 
 @pytest.mark.parametrize(
@@ -226,8 +220,6 @@ def test_a_row_that_this_filling_does_not_compute_is_left_for_the_next_run() -> 
     assert done.computed == [True, False]
 
 
-
-
 def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
     assert found(work([CLIP_B], [row])) == {"pictures found": 1}
@@ -251,8 +243,6 @@ def test_a_clip_without_a_video_is_computed_when_its_frames_were_kept(
         done = work([clip], [row], kept={"b"}, facts={"b.mp4": None})
         assert found(done) == {"pictures found": 1}
         assert done.computed == [True]
-
-
 
 
 def test_what_was_withdrawn_never_comes_back() -> None:
