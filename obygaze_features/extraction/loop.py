@@ -258,8 +258,8 @@ class StoreFiller:
     def add(self, decoded: Decoded) -> None:
         """Add the next decoded row to its batch; one that failed is finished.
 
-        A batch that is complete is computed as soon as not too many others are: it has as many clips
-        as fit, or the last of its block.
+        A complete batch is computed as soon as not too many others are: it has as many clips as fit,
+        or the last of its block.
         """
         block = self._block_of(decoded.row)
         if self._block is not block:
