@@ -258,8 +258,8 @@ class StoreFiller:
     def add(self, decoded: Decoded) -> None:
         """Add the next decoded row to its batch; one that failed is finished.
 
-        A complete batch is computed as soon as not too many others are: it has as many clips as fit,
-        or the last of its block.
+        A complete batch, of as many clips as fit or with the last of its block, is computed as soon
+        as not too many others are.
         """
         block = self._block_of(decoded.row)
         if self._block is not block:
