@@ -1,5 +1,5 @@
 """Comparisons with other tools, and the calibration of p-values and intervals; not installed.
 
-`make bench` prints the figures of docs/performance.md. `python -m benchmarks.calibration` and
-`python -m benchmarks.trace` are run by themselves.
+`make bench` prints the figures of docs/performance.md. `python -m benchmarks.calibration` is run by
+itself.
 """

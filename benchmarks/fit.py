@@ -85,7 +85,6 @@ def measure(quick: bool) -> str:
             [Contestant(OURS, ["sh", "-c", remove]), Contestant(LOOP, theirs)],
             reference=OURS,
             rounds=1 if quick else 3,
-            warmups=0,
             packages=("numpy", "scikit-learn", "torch"),
         )
         costs = json.loads((workspace / COSTS).read_text("utf-8"))

@@ -25,6 +25,8 @@ Arrays = Mapping[str, Values]
 CLIP_ID = "clip_id"
 MOVIE_ID = "movie_id"
 WARM_READS = 5
+# Of a chunk of HDF5.
+HDF5_ROWS = 2048
 
 
 class _Obygaze:
@@ -123,7 +125,7 @@ class _Npy:
 
 
 class _Hdf5(_Npy):
-    """A file of HDF5."""
+    """A file of HDF5 with a checksum of each chunk, as a store has."""
 
     module = "h5py"
 
@@ -133,7 +135,9 @@ class _Hdf5(_Npy):
 
         with h5py.File(path, "w") as file:
             for name, values in arrays.items():
-                file[name] = _without_unicode(values)
+                chunks = (min(HDF5_ROWS, len(values)), *values.shape[1:])
+                data = _without_unicode(values)
+                file.create_dataset(name, data=data, chunks=chunks, fletcher32=True)
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -149,6 +153,18 @@ class _Hdf5(_Npy):
         # HDF5 takes rows in ascending order.
         order = np.argsort(rows)
         return np.asarray(self.file[name][rows[order]][np.argsort(order)])
+
+
+class _PlainHdf5(_Hdf5):
+    """A file of HDF5 without checksums."""
+
+    @staticmethod
+    def write(path: Path, arrays: Arrays) -> None:
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            for name, values in arrays.items():
+                file[name] = _without_unicode(values)
 
 
 class _Zarr(_Hdf5):
@@ -223,6 +239,7 @@ FORMATS: Mapping[str, Any] = {
     "np.load": _Npy,
     "obygaze": _Obygaze,
     "HDF5": _Hdf5,
+    "HDF5, unchecked": _PlainHdf5,
     "zarr": _Zarr,
     "lance": _Lance,
 }

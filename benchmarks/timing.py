@@ -1,14 +1,12 @@
-"""Time several ways of doing one job in turns, in this process or as commands."""
+"""Time several ways of doing one job in turns, as commands."""
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,19 +33,16 @@ code = os.waitstatus_to_exitcode(status)
 print(json.dumps([code, took, cpu, usage.ru_maxrss * 1024]))
 """
 
-Work = Callable[[], object] | Sequence[str]
-"""What is timed: a function of this process, or the words of a command."""
-Measured = tuple[float, float, int | None]
-"""Wall time, CPU time, and for a command the peak memory in bytes."""
+Measured = tuple[float, float, int]
+"""Wall time, CPU time, and the peak memory in bytes."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """One way of doing the job; `prepare` runs before each of its rounds and is not timed."""
+    """One way of doing the job: the words of a command."""
 
     name: str
-    work: Work
-    prepare: Callable[[], object] | None = None
+    work: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -113,30 +108,21 @@ def compare(
     *,
     reference: str,
     rounds: int,
-    warmups: int = 1,
     packages: Sequence[str] = (),
 ) -> Comparison:
-    """Time all contestants in turns (A B A B ...), after warm-up rounds that do not count."""
+    """Time all contestants in turns (A B A B ...)."""
     names = [contestant.name for contestant in contestants]
     if reference not in names or len(set(names)) < len(names):
         raise FixUsage(f"contestants need different names, among them {reference!r}")
     measured: dict[str, list[Measured]] = {name: [] for name in names}
-    for turn in range(warmups + rounds):
+    for _ in range(rounds):
         for contestant in contestants:
-            if contestant.prepare is not None:
-                contestant.prepare()
-            result: Measured
-            if callable(contestant.work):
-                result = (*time_once(contestant.work), None)
-            else:
-                result = run_command(contestant.name, contestant.work)
-            if turn >= warmups:
-                measured[contestant.name].append(result)
+            result = run_command(contestant.name, contestant.work)
+            measured[contestant.name].append(result)
     timings = []
     for name, results in measured.items():
         wall_s, cpu_s, peaks = zip(*results, strict=True)
-        peak = max((peak for peak in peaks if peak is not None), default=None)
-        timings.append(Timing(name, wall_s, cpu_s, peak))
+        timings.append(Timing(name, wall_s, cpu_s, max(peaks)))
     return Comparison(title, reference, tuple(timings), this_machine(packages))
 
 
@@ -156,23 +142,6 @@ def run_command(name: str, argv: Sequence[str]) -> Measured:
         said = done.stderr.splitlines() or ["run the same command by hand"]
         raise FixInput(f"{name!r} failed ({code})", hint=said[-1])
     return wall_s, cpu_s, peak
-
-
-def time_once(work: Callable[[], object]) -> tuple[float, float]:
-    """Run `work` once and return its wall time and CPU time, in seconds.
-
-    The CPU time counts all threads of this process, and child processes that `work` waited for.
-    """
-    cpu = _cpu_time()
-    wall = time.perf_counter()
-    work()
-    wall_s = time.perf_counter() - wall
-    return wall_s, _cpu_time() - cpu
-
-
-def _cpu_time() -> float:
-    times = os.times()
-    return time.process_time() + times.children_user + times.children_system
 
 
 def duration(seconds: float) -> str:

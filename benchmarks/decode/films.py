@@ -141,7 +141,6 @@ def coded_films(seconds: int) -> list[FilmSpec]:
     quick_vp9 = {"deadline": "realtime", "cpu-used": "6", "b": "2M"}
     quick_av1 = {"preset": "10", "crf": "35"}
     return [
-        FilmSpec("h264, calm, no cuts", options={"sc_threshold": "0"}, n_frames=count),
         FilmSpec("h264, calm, groups of 24", options={"g": "24"}, n_frames=count),
         FilmSpec(
             "hevc, calm, 10 bit", ".mkv", "libx265", "yuv420p10le", ten_bit, count

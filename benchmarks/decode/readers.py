@@ -49,7 +49,7 @@ def _decord() -> Read:
     return read
 
 
-def _torchcodec(seek_mode: Any) -> Read:
+def _torchcodec() -> Read:
     import torch
     from torchcodec.decoders import VideoDecoder
 
@@ -57,9 +57,7 @@ def _torchcodec(seek_mode: Any) -> Read:
 
     def read(path: str, count: int) -> Sequence[Pixels]:
         # The other readers return NHWC.
-        decoder = VideoDecoder(
-            path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode=seek_mode
-        )
+        decoder = VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1)
         index = sample_indices(len(decoder), count).tolist()
         return list(decoder.get_frames_at(index).data.numpy())
 
@@ -130,9 +128,7 @@ def _in_order() -> Read:
 READERS: dict[str, Callable[[], Read]] = {
     "obygaze": _obygaze,
     "decord": _decord,
-    "torchcodec": lambda: _torchcodec("exact"),
-    # It reads no packets first, and trusts the rate and the number of frames in the header.
-    "torchcodec, approximate": lambda: _torchcodec("approximate"),
+    "torchcodec": _torchcodec,
     "torchcodec, one by one": _torchcodec_one_by_one,
     "opencv": _opencv,
     "pyav in order": _in_order,

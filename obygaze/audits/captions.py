@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, get_args
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
     DrawnAudit,
     Finding,
     IntervalEnds,
+    Plot,
+    Point,
 )
 from obygaze.audits.texts import (
     GroupNames,

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.store import Array, Reason, Recipe, Row, Store, write_store
+from obygaze_features.store import (
+    Array,
+    Reason,
+    Recipe,
+    Row,
+    Store,
+    open_store,
+    write_store,
+)
 from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import RowColumns
@@ -61,6 +69,22 @@ def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return store.read(mask, rows).astype(np.bool_)
 
 
+@dataclass(frozen=True)
+class WrittenMaps:
+    """A new store of maps; `counts` are its clips by their state."""
+
+    path: Path
+    counts: Mapping[str, int]
+    n_clips: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the folder and the counts."""
+        return {"store": str(self.path), "clips": dict(self.counts)}
+
+    def __str__(self) -> str:
+        return f"{self.path}: maps of {self.counts['ok']} of {self.n_clips} clips"
+
+
 def write_maps(
     path: Path,
     source: Store,
@@ -68,7 +92,7 @@ def write_maps(
     names: Sequence[str],
     facts: Mapping[str, Any],
     results: Iterable[NDArray[Any] | Reason],
-) -> None:
+) -> WrittenMaps:
     """Write a store of maps of clips of another store, with its recipe and times.
 
     Args:
@@ -112,6 +136,7 @@ def write_maps(
             origins=[Origin(source.location, source.seal)],
             terms=source.terms,
         )
+    return WrittenMaps(path, open_store(path).status().counts, len(rows))
 
 
 @dataclass(frozen=True)

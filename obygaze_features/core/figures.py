@@ -347,23 +347,16 @@ def draw_grid(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
-def label_rows(
-    axes: Any,
-    names: Sequence[str],
-    *,
-    upwards: bool = False,
-    **style: Any,
-) -> None:
+def label_rows(axes: Any, names: Sequence[str], *, upwards: bool = False) -> None:
     """Label rows 0, 1, ... without tick marks.
 
     Args:
         axes: The matplotlib axes.
         names: The labels.
         upwards: Whether row 0 is at the bottom.
-        style: The style of the labels.
     """
     safe = [safe_text(name, "terminal") for name in names]
-    axes.set_yticks(range(len(names)), safe, **style)
+    axes.set_yticks(range(len(names)), safe)
     axes.tick_params(axis="y", length=0)
     ends = (-0.6, max(len(names), 1) - 0.4)
     axes.set_ylim(ends if upwards else ends[::-1])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from obygaze_features.core.console import count
 from obygaze_features.manifest.expression import NUMBER, plain_value
-from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
 
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
@@ -27,12 +27,14 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
         cells: list[str] = []
-        cells_of_film: dict[str, list[str]] = defaultdict(list)
+        # The number of a clip is in the rows of all its annotators, and no label.
+        clips_of_film: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for clip in clips:
             of_clip = [plain_value(cell, column) for cell in clip.values(column)]
             cells += of_clip
-            cells_of_film[clip.movie_id] += of_clip
-        if not any(map(_may_be_labels, cells_of_film.values())):
+            clip_id = unannotated_id(clip)
+            clips_of_film[clip.movie_id].update((clip_id, cell) for cell in of_clip)
+        if not any(map(_may_be_labels, clips_of_film.values())):
             continue
         words = sorted(set(cells))
         if has_numbers(cells):
@@ -94,9 +96,9 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
     return shlex.join(line)
 
 
-def _may_be_labels(cells: Sequence[str]) -> bool:
+def _may_be_labels(values: Collection[tuple[str, str]]) -> bool:
     """Return whether the clips of a film have few values: not all the same, and not all others."""
-    return 1 < len(set(cells)) < len(cells)
+    return 1 < len({value for _, value in values}) < len(values)
 
 
 def is_yes_and_no(words: Collection[str]) -> bool:

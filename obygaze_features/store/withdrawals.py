@@ -78,7 +78,10 @@ class Withdrawals:
         clips: list[WithdrawnClip] = []
         with_rows: set[tuple[Replaced, str]] = set()
         for store in stores:
-            rows = _withdrawn_rows(store)
+            rows: list[Row] = []
+            if store.record.rows.withdrawn:
+                is_withdrawn = store.table.codes == _WITHDRAWN_CODE
+                rows = store.table.some(np.flatnonzero(is_withdrawn))
             ids = {row.clip_id for row in rows}
             for row in rows:
                 identity = identity_of(row, store.record)
@@ -157,12 +160,6 @@ def _keys_of(identity: Identity) -> list[tuple[str, ...]]:
     if identity.video:
         keys.append(("file", identity.video))
     return keys
-
-
-def _withdrawn_rows(store: Store) -> list[Row]:
-    if not store.record.rows.withdrawn:
-        return []
-    return store.table.some(np.flatnonzero(store.table.codes == _WITHDRAWN_CODE))
 
 
 def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:

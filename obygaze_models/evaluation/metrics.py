@@ -29,7 +29,7 @@ from obygaze_models.evaluation.grouped_stats import (
 )
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray, Predictions
 
-Values = dict[str, FloatArray]
+MetricValues = dict[str, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -433,7 +433,7 @@ def average_precision(predictions: Predictions) -> float:
 
 def replicate(
     predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
-) -> Values:
+) -> MetricValues:
     """Return each metric under each row of weights of clips; None weights each clip once."""
     n = len(predictions)
     matrix = (

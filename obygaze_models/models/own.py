@@ -1,4 +1,4 @@
-"""Classifiers of one's own, or of scikit-learn: any class with the interface of scikit-learn.
+"""Classifiers of others: of own code or of scikit-learn by name, or fitted by their owner.
 
 They are saved as bytes that hold no code, which skops makes of them. Such bytes name the types that
 they are made of, and only types that are trusted are built. Those of scikit-learn, numpy and scipy
@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import warnings
 import zipfile
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import (
@@ -23,6 +25,7 @@ from obygaze_features.core.errors import (
     FixUsage,
     InstallExtra,
     Mismatch,
+    ObygazeWarning,
     first_line,
 )
 from obygaze_features.core.foreign import short_value
@@ -35,7 +38,7 @@ from obygaze_features.core.parts import (
     trusted_names,
     types_of,
 )
-from obygaze_models.models.common import Floats, Ints
+from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.estimator import Classifier, StateArrays
 from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, class_parameters
 
@@ -44,6 +47,7 @@ TYPES_FILE = "schema.json"  # the file of skops with the types
 # In memory, a list or a dictionary takes some twenty times the bytes of its JSON.
 MAX_TYPES_BYTES = 8_000_000
 MAX_PARTS = 200_000
+LIBRARY = f"scikit-learn {sklearn.__version__}"
 NEEDED_FOR = "a saved estimator of scikit-learn"
 PACKAGE = "package"  # the setting that holds the version of the code
 
@@ -102,14 +106,16 @@ class OwnClassifier(Classifier):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
-        codes = self._outputs("predict", X)
-        n_classes = len(self.classes_)
-        if codes.ndim != 1 or not np.isin(codes, np.arange(n_classes)).all():
+        chosen = self._outputs("predict", X)
+        classes = self._classes_of_held()
+        try:
+            codes = [classes.index(value) for value in chosen.tolist()]
+        except ValueError:
             raise self._part().refuse(
-                f"must return one class for each row from predict(), 0 to {n_classes - 1},"
-                f" got {short_value(codes)}"
-            )
-        return np.asarray(self.classes_[codes.astype(np.intp)])
+                "must return one class for each row from predict(),"
+                f" {' or '.join(map(str, classes))}, got {short_value(chosen)}"
+            ) from None
+        return np.asarray(self.classes_[codes])
 
     def __getattr__(self, name: str) -> Any:
         """Return `predict_proba` or `decision_function`, where the estimator has it."""
@@ -124,36 +130,40 @@ class OwnClassifier(Classifier):
         They are in the order of the classes, whatever order the estimator has them in.
         """
         scores = self._outputs(method, X)
-        codes = list(range(len(self.classes_)))
-        shape: tuple[int, ...] = (len(X), len(codes))
-        if method == "decision_function" and len(codes) == 2:
+        n_classes = len(self.classes_)
+        shape: tuple[int, ...] = (len(X), n_classes)
+        if method == "decision_function" and n_classes == 2:
             shape = (len(X),)
-        if scores.shape != shape:
+        is_numbers = scores.dtype.kind in "biuf" and np.isfinite(scores).all()
+        if not is_numbers or scores.shape != shape:
             raise self._part().refuse(
-                f"must return the shape {shape} from {method}(), got {scores.shape}"
+                f"must return finite numbers of the shape {shape} from {method}(),"
+                f" got {short_value(scores)}"
             )
-        # Without `classes_` they are in order.
-        order = np.asarray(getattr(self.held, "classes_", codes)).tolist()
-        if sorted(order) != codes:
+        classes = self._classes_of_held()
+        order = np.asarray(getattr(self.held, "classes_", classes)).tolist()
+        if sorted(order) != sorted(classes):
             raise self._part().refuse(
-                f"must have each class once in classes_, 0 to {len(codes) - 1},"
-                f" got {short_value(order)}"
+                f"must have each class once in classes_, got {short_value(order)}"
             )
-        places = [order.index(code) for code in codes]
+        places = [order.index(name) for name in classes]
         if scores.ndim == 1:
             return scores if places[0] == 0 else -scores
         return scores[:, places]
 
+    def _classes_of_held(self) -> list[Any]:
+        """Return what the estimator calls the classes: their numbers."""
+        return list(range(len(self.classes_)))
+
     def _outputs(self, method: str, X: Any) -> NDArray[Any]:
-        """Return what a method gives for rows: numbers, as many as rows."""
+        """Return what a method gives for rows: as many values as rows."""
         part = self._part()
         rows = self._check(X)
         called = getattr(self.held, method)
         outputs = part.call(lambda: np.asarray(called(rows)), f"failed in {method}()")
-        is_numbers = outputs.dtype.kind in "biuf" and outputs.shape[:1] == (len(rows),)
-        if not is_numbers or not np.isfinite(outputs).all():
+        if outputs.shape[:1] != (len(rows),):
             raise part.refuse(
-                f"must return numbers for each of {len(rows)} rows from {method}(),"
+                f"must return a value for each of {len(rows)} rows from {method}(),"
                 f" got {short_value(outputs)}"
             )
         return outputs
@@ -168,10 +178,60 @@ class OwnClassifier(Classifier):
             raise Corrupt(f"the saved {type(self).__name__} has no array {SKOPS!r}")
         others = {name: array for name, array in arrays.items() if name != SKOPS}
         super().from_arrays(others)
-        self.held = unpack(arrays[SKOPS], types_of(self._part()))
+        self.held = unpack(arrays[SKOPS], self._own_types())
+
+    def _own_types(self) -> set[str]:
+        """Return the types that whoever trusts the code trusts with it."""
+        return types_of(self._part())
 
     def check_outputs(self) -> None:
         """Check nothing: an estimator of others need not take rows that are made up."""
+
+
+class KeptEstimator(OwnClassifier):
+    """A classifier with scikit-learn's interface that its owner fitted, so that it can be saved.
+
+    Args:
+        library: The version of scikit-learn that fitted it. Another one reads it with a warning.
+    """
+
+    def __init__(self, library: str = "") -> None:
+        super().__init__()
+        self.library = library
+
+    @classmethod
+    def of(cls, estimator: Any) -> Self:
+        """Return a fitted estimator, ready to be saved."""
+        for name in ("predict", "classes_", "n_features_in_"):
+            if not hasattr(estimator, name):
+                raise FixInput(
+                    f"{type(estimator).__name__} cannot be saved as a model: it has no {name}",
+                )
+        kept = cls(LIBRARY)
+        kept.held = estimator
+        kept.classes_ = np.asarray(estimator.classes_)
+        kept.n_features_in_ = int(estimator.n_features_in_)
+        return kept
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Raise an error: it is made of an estimator that is fitted."""
+        raise FixTraining(
+            "a kept estimator is fitted already", hint="KeptEstimator.of(estimator)"
+        )
+
+    def _part(self) -> Part:
+        kind = type(self.held)
+        return Part(kind.__name__, self.library, kind.__module__, kind.__name__)
+
+    def _classes_of_held(self) -> list[Any]:
+        classes: list[Any] = self.classes_.tolist()
+        return classes
+
+    def _own_types(self) -> set[str]:
+        if self.library != LIBRARY:
+            text = f"the model was saved with {self.library}, installed is {LIBRARY}"
+            warnings.warn(text, ObygazeWarning, stacklevel=2)
+        return set()
 
 
 def require_skops() -> None:

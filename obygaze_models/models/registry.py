@@ -44,6 +44,7 @@ CLASSES = {
     "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
     "OwnClassifier": "own",
+    "KeptEstimator": "own",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.

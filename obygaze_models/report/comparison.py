@@ -22,6 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
@@ -41,7 +42,7 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.summary import ALPHA, CellRows
+from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -549,25 +550,35 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     """
     have_one_store_each = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
-    parts_of_runs = []
     for run in runs:
         known = {key: run.about[key] for key in COMPARED}
         if have_one_store_each:
             ((name, store),) = known.pop("stores").items()
             known["store"] = {"name": name, **store}
-        settings_of_runs.append(dict(_leaves(known)))
-        parts_of_runs.append(_parts(run))
-    parts = sorted(_in_order(parts_of_runs), key=len, reverse=True)
-    differing: dict[str, list[str]] = {}
-    for key in _in_order(settings_of_runs):
-        part = next((name for name in parts if key.startswith(f"{name}.")), None)
-        if part and not all(part in of_run for of_run in parts_of_runs):
-            differing[part] = [of_run.get(part, MISSING) for of_run in parts_of_runs]
-            continue
-        values = [settings.get(key, MISSING) for settings in settings_of_runs]
-        if len(set(values)) > 1:
-            differing[key] = values
-    return differing
+        settings_of_runs.append(known)
+    return dict(_differing("", settings_of_runs))
+
+
+def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is not the same in all of some nested tables, by its keys joined by dots."""
+    tables = [_as_table(value) for value in values]
+    if all(tables):
+        for name in _in_order(tables):
+            below = [table.get(name, MISSING) for table in tables]
+            yield from _differing(f"{key}.{name}".lstrip("."), below)
+        return
+    shown = [_shown(value) for value in values]
+    if len(set(shown)) > 1:
+        yield key, shown
+
+
+def _as_table(value: Any) -> Mapping[str, Any]:
+    """Return a table, or the tables of a list by their numbers; of another value an empty one."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return {str(number): item for number, item in enumerate(value, start=1)}
+    return {}
 
 
 def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
@@ -578,31 +589,9 @@ def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
     return list(keys)
 
 
-def _parts(run: Run) -> dict[str, str]:
-    """Return the models, with their kind, the tasks and the stores of a run, by their keys."""
-    parts = {}
-    for name, model in run.protocol["models"].items():
-        parts[f"protocol.models.{name}"] = str(model["kind"])
-    for name in run.protocol["tasks"]:
-        parts[f"protocol.tasks.{name}"] = "yes"
-    for name in run.about["stores"]:
-        parts[f"stores.{name}"] = "yes"
-    return parts
-
-
-def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the values of nested tables, each with its keys joined by dots."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _leaves(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        for number, item in enumerate(value):
-            yield from _leaves(item, f"{key}[{number}]")
-    else:
-        yield key, _shown(value)
-
-
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind", "yes" if value else "none"))
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
     text = str(value)

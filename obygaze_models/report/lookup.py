@@ -31,7 +31,7 @@ from obygaze_models.runner.summary import (
     difference_row,
     on_same_clips,
 )
-from obygaze_models.runner.tables import AGAIN, RUN_FILE, Run, read_folder
+from obygaze_models.runner.tables import RUN_AGAIN, RUN_FILE, Run, read_folder
 
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}
@@ -233,7 +233,7 @@ def explaining(*runs: Run) -> Iterator[None]:
         raise Corrupt(
             f"a run has no value or an invalid value: {error}",
             where=", ".join(str(run.folder / RUN_FILE) for run in runs),
-            hint=AGAIN,
+            hint=RUN_AGAIN,
         ) from error
 
 

@@ -35,7 +35,7 @@ from obygaze_models.runner.summary import (
     warnings_of,
     why_this_model,
 )
-from obygaze_models.runner.tables import AGAIN, read_folder
+from obygaze_models.runner.tables import RUN_AGAIN, read_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -217,7 +217,8 @@ def _changed(run: ReportRun) -> Iterator[str]:
     for name in run.changed_stores:
         yield (
             f"The store {name} was changed after the run {run.folder.name}: clips were added or "
-            f"withdrawn. The page shows the run as it was; {AGAIN}, reads the store as it is now."
+            f"withdrawn. The page shows the run as it was; {RUN_AGAIN}, "
+            "reads the store as it is now."
         )
 
 

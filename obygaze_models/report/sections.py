@@ -13,6 +13,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import PREVALENCE, metric_name
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schedule import Pair
@@ -44,7 +45,6 @@ from obygaze_models.report.tables import (
 from obygaze_models.runner.results import as_asked, asks_for
 from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
 from obygaze_models.runner.summary import (
-    ALPHA,
     CellRows,
     cannot_guess,
     films_above,

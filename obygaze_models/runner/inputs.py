@@ -32,7 +32,7 @@ from obygaze_models.protocols.clips import (
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
-from obygaze_models.runner.features import CHOSEN, Features, read_features
+from obygaze_models.runner.features import CHOSEN, Features, read_stores
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def gather(
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
-    features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
+    features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)
@@ -217,22 +217,10 @@ def _labels_of_tasks(
     first = refused[0]
     if not labels:
         raise first
-    only = json.dumps(_distinct(labels))
+    only = json.dumps([*labels])
     settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
     hint = f"{settings} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
-
-
-def _distinct(labels: Labels) -> list[str]:
-    """Return the tasks without those that have the classes of an earlier one.
-
-    Without clips of level HN, easy and hard negatives are the easy ones.
-    """
-    distinct: list[str] = []
-    for name, classes in labels.items():
-        if not any(np.array_equal(classes, labels[other]) for other in distinct):
-            distinct.append(name)
-    return distinct
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:

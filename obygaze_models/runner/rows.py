@@ -115,7 +115,7 @@ class SuccessRow(CellColumns, total=False):
 
 
 # The columns of each table, in order, with the types of their values.
-COLUMNS: dict[str, Mapping[str, Any]] = {
+RUN_TABLES: dict[str, Mapping[str, Any]] = {
     "predictions.csv": PredictionRow.__annotations__,
     "results.csv": ResultRow.__annotations__,
     "concepts.csv": ConceptRow.__annotations__,
@@ -126,7 +126,7 @@ COLUMNS: dict[str, Mapping[str, Any]] = {
 
 def table_bytes(name: str, rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Return a table as CSV. What has no value is empty, and a decision is 0 or 1."""
-    columns = COLUMNS[name]
+    columns = RUN_TABLES[name]
     table = bytearray(csv_line(columns).encode("utf-8"))
     for row in rows:
         cells = []
@@ -140,7 +140,7 @@ def table_bytes(name: str, rows: Iterable[Mapping[str, Any]]) -> bytes:
     return bytes(table)
 
 
-def read_table(
+def read_rows(
     name: str, data: bytes, is_wanted: Callable[[Sequence[str]], bool] | None = None
 ) -> list[Any]:
     """Return the rows of a table.
@@ -150,7 +150,7 @@ def read_table(
         data: Its bytes.
         is_wanted: Whether a row is returned, by its cells; by default each is.
     """
-    columns = COLUMNS[name]
+    columns = RUN_TABLES[name]
     reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
     if next(reader, []) != list(columns):
         raise ValueError(f"its columns must be {', '.join(columns)}")

@@ -4,7 +4,6 @@
 `model_cells` goes through them.
 """
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +23,8 @@ from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import PERCEPTRON, find_kind
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import NOT_TESTED, REASONS_OF_SPLITS, Pair
-from obygaze_models.protocols.schema import Model, Protocol
+from obygaze_models.protocols.schedule import NOT_TESTED, Pair
+from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
 from obygaze_models.runner.concepts import concept_tables
@@ -67,7 +66,12 @@ from obygaze_models.runner.scores import (
 )
 from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.summary import many_fits
-from obygaze_models.runner.tables import Run, check_free, prediction_rows, write_run
+from obygaze_models.runner.tables import (
+    Run,
+    check_run_folder,
+    prediction_rows,
+    write_run,
+)
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
@@ -91,7 +95,7 @@ def run_protocol(
         n_jobs: Processes that fit; 0 for one a core.
         watch: Makes a progress bar.
     """
-    check_free(folder, inputs.identity, force=force)
+    check_run_folder(folder, inputs.identity, force=force)
     watch = watch or _no_progress
     started = time.perf_counter()
     protocol = inputs.protocol
@@ -559,37 +563,13 @@ def _without_fit(
     run: StoreRun, pair: Pair, name: str, reasons: Sequence[str]
 ) -> FixInput:
     """Return the error for a model that could be fitted in no fold."""
-    distinct = list(dict.fromkeys(reasons))
     where = f"model {name}"
     if run.features is not None:
-        where += f" on {run.name}"
-    if run.features is not None and run.features.missing:
         n_clips = int(run.features.present.sum())
-        where += f", with vectors of {n_clips} of {len(run.table)} clips"
+        where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
-        f"{'; '.join(distinct) or 'there is none'}",
+        f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
         where=where,
-        hint=_other_models(run.protocol, name, distinct),
-    )
-
-
-def _other_models(protocol: Protocol, name: str, reasons: Sequence[str]) -> str:
-    """Return what can be done where a model cannot be trained on any fold."""
-    hint = "other splits, or a task with more clips of both classes"
-    if all(reason.startswith(REASONS_OF_SPLITS) for reason in reasons):
-        return hint  # other models have the same folds
-    kind_of = {name: protocol.models[name].kind for name in protocol.model_names}
-    if name not in kind_of:
-        return hint
-    estimator = find_kind(kind_of[name]).estimator
-    others = [
-        other
-        for other, kind in kind_of.items()
-        if find_kind(kind).estimator != estimator
-    ]
-    if not others:
-        return hint
-    return (
-        f"--set 'grid.models={json.dumps(others)}' runs without such models; or {hint}"
+        hint="other splits, a task with more clips of both classes, or other models (grid.models)",
     )

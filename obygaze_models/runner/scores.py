@@ -29,8 +29,8 @@ from obygaze_models.evaluation.metrics import (
     BRIER,
     MARGIN_METRICS,
     METRICS,
+    MetricValues,
     RandomOrder,
-    Values,
     evaluate,
     find_metric,
 )
@@ -218,7 +218,7 @@ class Cell:
             y = fold.predictions.y
             by_fold.append(expected_random(y, fold.codes, n_units, share, further))
 
-        def compute(weights: FloatArray) -> Values:
+        def compute(weights: FloatArray) -> MetricValues:
             values = pooled(weights)
             parts = [part(weights) for part in by_fold]
             drawn = [fold.under(weights).n / len(fold.codes) for fold in folds]
@@ -307,7 +307,7 @@ class Cell:
 
     def by_film(
         self, films: NDArray[np.str_], metrics: Sequence[str]
-    ) -> tuple[list[str], Values]:
+    ) -> tuple[list[str], MetricValues]:
         """Return the films, and each metric within each film, NaN where it is not defined."""
         film_of_clip = films[self.clips]
         names, codes = np.unique(film_of_clip, return_inverse=True)
@@ -323,7 +323,9 @@ class Cell:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
         return [str(name) for name in names], values
 
-    def _within_units(self, codes: IntArray, metrics: Sequence[str]) -> Values | None:
+    def _within_units(
+        self, codes: IntArray, metrics: Sequence[str]
+    ) -> MetricValues | None:
         """Return each metric within each unit, to the bits of `statistics` with one unit drawn.
 
         None where a run tests only some of the units, and for a closed form.
@@ -402,7 +404,7 @@ def _in_blocks(statistics: Statistics, n_clips: int) -> Statistics:
     """
     step = max(1, BLOCK // max(n_clips, 1))
 
-    def compute(weights: FloatArray) -> Values:
+    def compute(weights: FloatArray) -> MetricValues:
         if len(weights) <= step:
             return statistics(weights)
         starts = range(0, len(weights), step)
@@ -440,7 +442,7 @@ def _pooled(
     runs: Sequence[tuple[GroupedStats, Sequence[GroupedStats]]],
     metrics: Sequence[str],
     weights: FloatArray,
-) -> Values:
+) -> MetricValues:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
     of_runs = []
     for joined, folds in runs:
@@ -455,7 +457,7 @@ def _pooled(
 
 def _means(
     folds: Sequence[GroupedStats], metrics: Sequence[str], weights: FloatArray
-) -> Values:
+) -> MetricValues:
     """Return the mean of each metric over folds."""
     drawn = [fold.under(weights) for fold in folds]
     means = {}
@@ -464,7 +466,7 @@ def _means(
     return means
 
 
-def _mean_of(of_runs: Sequence[Values], metrics: Sequence[str]) -> Values:
+def _mean_of(of_runs: Sequence[MetricValues], metrics: Sequence[str]) -> MetricValues:
     """Return the mean of each metric over runs."""
     means = {}
     for name in metrics:
@@ -486,7 +488,7 @@ def expected_random(
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
 
-    def compute(weights: FloatArray) -> Values:
+    def compute(weights: FloatArray) -> MetricValues:
         order = RandomOrder(
             prevalence=divide(weights @ positive, weights @ size),
             n=np.maximum((weights > 0) @ size, 1).astype(np.float64),

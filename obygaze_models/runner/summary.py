@@ -18,6 +18,7 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     AP,
     AUC,
@@ -45,7 +46,6 @@ MARGIN = 0.02  # a model that is better than a baseline by less than this is war
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
 NO_ROW: ResultRow = {}
-ALPHA = 0.05
 # Whether the first of two is better, as far as a run can tell.
 BETTER = "yes"
 PERHAPS_BETTER = "not certain"
@@ -525,7 +525,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "chance": chance(run, models),
         "few films": few_films(models),
         "no interval": without_interval(run, models),
-        "rare concepts": rare_concepts(run),
+        "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
         "skipped folds": skipped_folds(cells),
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
@@ -681,11 +681,6 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     if cell.facts["shares_films"]:
         return "clips of one film are on both sides of a split"
     return "the values do not differ from film to film"
-
-
-def rare_concepts(run: Run) -> str:
-    """Warn of concepts that too few training clips have, so that bottlenecks do without them."""
-    return rare_concepts_text(run.about["rare_concepts"])
 
 
 def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:

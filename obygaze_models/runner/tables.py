@@ -37,18 +37,18 @@ from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.rows import (
-    COLUMNS,
+    RUN_TABLES,
     CellColumns,
     PredictionRow,
     ResultRow,
-    read_table,
+    read_rows,
     table_bytes,
 )
 from obygaze_models.runner.scores import RANDOM, RANDOM_SHARE, Cell, ScoredFold
 
 RUN_FORMAT = "obygaze-run/1"
 RUN_FILE = "run.json"
-AGAIN = "the same obygaze run again, with --force"
+RUN_AGAIN = "the same obygaze run again, with --force"
 # Training task, test task, store and model.
 CellName = tuple[str, str, str, str]
 # Which clips leaked is not in the predictions of a run.
@@ -291,7 +291,7 @@ class Run:
         Of thousands of films, all rows take gigabytes.
         """
         shown = self.shown_metrics
-        columns = list(COLUMNS["results.csv"])
+        columns = list(RUN_TABLES["results.csv"])
         film = columns.index("film")
         metric = columns.index("metric")
         paper = columns.index("paper")
@@ -303,9 +303,9 @@ class Run:
 
     def table(self, name: str) -> list[Any]:
         """Return the rows of a table of the run; none if the protocol does not ask for it."""
-        if name not in COLUMNS:
+        if name not in RUN_TABLES:
             raise FixUsage(
-                f"a run has no table {name!r}", hint=f"one of {', '.join(COLUMNS)}"
+                f"a run has no table {name!r}", hint=f"one of {', '.join(RUN_TABLES)}"
             )
         return self._read(name)
 
@@ -318,20 +318,20 @@ class Run:
         path = self.folder / name
         if not path.is_file():
             raise NotFound(
-                f"this run has no {name}", where=str(self.folder), hint=AGAIN
+                f"this run has no {name}", where=str(self.folder), hint=RUN_AGAIN
             )
         data = path.read_bytes()
         if sha256_bytes(data) != files[name]:
             raise Corrupt(
                 f"{name} is not the file that this run wrote",
                 where=str(path),
-                hint=AGAIN,
+                hint=RUN_AGAIN,
             )
         try:
-            return read_table(name, data, is_wanted)
+            return read_rows(name, data, is_wanted)
         except (ValueError, csv.Error) as error:
             raise Corrupt(
-                f"not a table of a run: {error}", where=str(path), hint=AGAIN
+                f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
             ) from error
 
     def to_frame(self, name: str = "results.csv") -> Any:
@@ -342,7 +342,7 @@ class Run:
         """
         rows = self.table(name)
         columns = {}
-        for column in COLUMNS[name]:
+        for column in RUN_TABLES[name]:
             columns[column] = [row[column] for row in rows]
         return data_frame(columns)
 
@@ -376,7 +376,7 @@ def stated_place(place: str, folder: Path) -> str:
 RUN = OwnFolder("run", _not_a_run)
 
 
-def check_free(folder: Path, identity: str, *, force: bool) -> None:
+def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
     """Raise an error if the folder is another run or not a run; the same run may be repeated."""
     check_folder(folder, RUN, force=force or is_same_run(folder, identity))
 
@@ -400,7 +400,7 @@ def write_run(
     files = {}
 
     def check() -> None:
-        check_free(folder, about["identity"], force=force)
+        check_run_folder(folder, about["identity"], force=force)
 
     with write_then_rename(folder, check) as draft:
         draft.mkdir()
@@ -452,13 +452,13 @@ def read_folder(folder: Path) -> Run:
         about = parse_json(path.read_bytes())
     except ValueError as error:
         raise Corrupt(
-            f"not valid JSON: {error}", where=str(path), hint=AGAIN
+            f"not valid JSON: {error}", where=str(path), hint=RUN_AGAIN
         ) from error
     is_run = isinstance(about, dict) and about.get("format") == RUN_FORMAT
     if not is_run or not isinstance(about.get("files"), dict):
         raise Mismatch(
             f"this is not a run of format {RUN_FORMAT!r}",
             where=str(path),
-            hint=AGAIN,
+            hint=RUN_AGAIN,
         )
     return Run(folder, about)

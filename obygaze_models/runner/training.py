@@ -33,7 +33,7 @@ from obygaze_models.models.registry import (
     trainable,
 )
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import for_task, grid_of
+from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
@@ -304,7 +304,7 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        offered = grid_of(value)
+        offered = offered_values(value)
         if offered is None:
             continue
         # A record has the value for the task where there is one for each.
@@ -319,7 +319,9 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
 def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of those settings of which a model offers several."""
     names = [
-        name for name, value in model.settings.items() if grid_of(value) is not None
+        name
+        for name, value in model.settings.items()
+        if offered_values(value) is not None
     ]
     return {name: values.get(name) for name in names}
 

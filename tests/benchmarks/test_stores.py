@@ -34,15 +34,14 @@ def test_every_format_returns_the_rows_that_are_asked_for(
 
 def test_the_table_has_a_row_for_each_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     # One rival is enough.
-    monkeypatch.delitem(stores.CONTESTANTS, "zarr")
+    monkeypatch.delitem(stores.FORMATS, "zarr")
     text = stores.measure(quick=True)
     for row in (
         "import of 1,000 x 512",
         "import of 1,000 x 64",
-        "bytes on disk of 1,000",
-        "first matrix in a new process",
-        "pooled of all, cold",
-        "tokens of 100 clips, warm",
+        "1,000, 100 clips, cold",
+        "pooled, all, cold",
+        "tokens, 100 clips, warm",
         "one film of 1,000, cold",
     ):
         assert f"\n{row}" in text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,16 +25,14 @@ def result(**cpu: tuple[float, ...]) -> Comparison:
     return Comparison("title", "ours", timings, MACHINE)
 
 
-def test_contestants_take_turns_after_a_warm_up():
-    told: list[str] = []
-    contestants = [
-        Contestant(
-            "a", lambda: told.append("a"), prepare=lambda: told.append("prepare")
-        ),
-        Contestant("b", lambda: told.append("b")),
-    ]
-    found = compare("title", contestants, reference="a", rounds=2, warmups=1)
-    assert told == ["prepare", "a", "b"] * 3
+def test_contestants_take_turns(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    contestants = []
+    for name in "ab":
+        code = f"open({str(log)!r}, 'a').write({name!r})"
+        contestants.append(Contestant(name, [sys.executable, "-c", code]))
+    found = compare("title", contestants, reference="a", rounds=2)
+    assert log.read_text() == "abab"
     assert [len(timing.wall_s) for timing in found.timings] == [2, 2]
 
 
@@ -57,7 +56,7 @@ def test_the_memory_of_a_command_is_its_own_and_not_ours():
     small = [sys.executable, "-c", "pass"]
     large = [sys.executable, "-c", "x = bytearray(b'1') * 100_000_000"]
     contestants = [Contestant("small", small), Contestant("large", large)]
-    found = compare("memory", contestants, reference="small", rounds=1, warmups=0)
+    found = compare("memory", contestants, reference="small", rounds=1)
     assert len(ballast) == 200_000_000
     peaks = {timing.name: timing.peak_rss_bytes for timing in found.timings}
     assert peaks["small"] < 50e6
@@ -80,7 +79,7 @@ def test_a_contestant_that_fails_ends_the_bench_and_is_named():
 
 @pytest.mark.parametrize("names, reference", [(["a", "a"], "a"), (["a"], "b")])
 def test_contestants_that_cannot_be_compared(names: list[str], reference: str) -> None:
-    contestants = [Contestant(name, lambda: None) for name in names]
+    contestants = [Contestant(name, ["true"]) for name in names]
     with pytest.raises(FixUsage):
         compare("t", contestants, reference=reference, rounds=1)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.maps.written import WrittenMaps
 from obygaze.maps.stores import (
     Directions,
+    WrittenMaps,
     random_directions,
     token_grid,
     write_maps,
@@ -84,8 +84,9 @@ def write_concept_maps(
                 yield maps
 
     facts = {"method": "projection", "model": CAV, "run": inputs.identity}
-    write_maps(folder, opened, clips, [*names, *random], facts, results_of_clips())
-    return WrittenMaps.at(folder)
+    return write_maps(
+        folder, opened, clips, [*names, *random], facts, results_of_clips()
+    )
 
 
 def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:

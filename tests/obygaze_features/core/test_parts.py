@@ -333,24 +333,24 @@ class Mine(ClassifierMixin, BaseEstimator):
         ({"predicted": "1 / 0"}, "failed in predict(): ZeroDivisionError"),
         (
             {"predicted": "['S'] * len(X)"},
-            "must return numbers for each of 4 rows from predict()",
+            "one class for each row from predict(), 0 or 1, got",
         ),
         (
             {"predicted": "np.full(len(X), 7)"},
-            "one class for each row from predict(), 0 to 1",
+            "one class for each row from predict(), 0 or 1",
         ),
-        ({"predicted": "np.zeros(1)"}, "must return numbers for each of 4 rows"),
+        ({"predicted": "np.zeros(1)"}, "must return a value for each of 4 rows"),
         (
             {"predicted": "np.zeros((len(X), 2))"},
             "one class for each row from predict()",
         ),
         (
             {"scores": "np.full(len(X), np.nan)"},
-            "must return numbers for each of 4 rows",
+            "must return finite numbers of the shape (4,) from decision_function()",
         ),
         (
             {"scores": "np.zeros((len(X), 2))"},
-            "the shape (4,) from decision_function(), got (4, 2)",
+            "must return finite numbers of the shape (4,) from decision_function(), got",
         ),
     ],
 )
@@ -365,9 +365,8 @@ def test_what_a_model_returns_is_checked(
         model = build("model.py:Mine").fit(X, np.array(["EN", "S", "EN", "S"]))
         model.predict(X)
         model.decision_function(X)
-    assert f"model.py:Mine {told}" in caught.value.message.replace(
-        "must return the", "the"
-    ).replace("must return one", "one")
+    message = caught.value.message.replace("must return one", "one")
+    assert f"model.py:Mine {told}" in message
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
         target=SimpleNamespace(store="a/s"),
         path=Path("a/s"),
         seal="1",
+        view=None,
         arrays=[SimpleNamespace(name=array)],
         work=SimpleNamespace(rows=(), computed=()),
     )

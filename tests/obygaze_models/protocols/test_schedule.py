@@ -223,8 +223,7 @@ class TestTasks:
         with pytest.raises(FixInput, match="the task HN_S has no clip") as caught:
             gather(quick("honest"), manifest, "", stores)
         hint = caught.value.hint or ""
-        # ENHN_S is EN_S here.
-        tasks = '["EN_S"]'
+        tasks = '["EN_S", "ENHN_S"]'
         assert hint.startswith(f"--set 'grid.train={tasks}' --set 'grid.test={tasks}'")
         settings = (f"grid.train={tasks}", f"grid.test={tasks}")
         gather(quick("honest", *settings), manifest, "", stores)

@@ -47,14 +47,13 @@ from obygaze_models.zoo.info import (
     TrainingData,
     model_card_text,
 )
-from obygaze_models.zoo.overview import list_models, show_model
 from obygaze_models.zoo.predicting import predict
-from obygaze_models.zoo.saving import (
-    check_target,
-    load_model,
+from obygaze_models.zoo.saving import check_target, load_model, save_model
+from obygaze_models.zoo.sharing import (
+    list_models,
     pull_model,
     push_model,
-    save_model,
+    show_model,
 )
 
 N, D = 40, 6
