@@ -239,7 +239,10 @@ def _send(
         there = destination.files().read(MODEL_FILE, MAX_BYTES[MODEL_FILE])
         is_same = there.tobytes() == contents[MODEL_FILE]
     marks = {name: mark_of(data) for name, data in contents.items()}
-    missing = [name for name, mark in marks.items() if not destination.has(name, mark)]
+    missing = []
+    for name, mark in marks.items():
+        if not destination.has(name, mark):
+            missing.append(name)
     if not is_same and not force:
         for name in missing:
             if name in names_there:
