@@ -55,14 +55,14 @@ _OTHER_ARRAYS = (*TIMES, MASK, PICTURES, "clean")
 # The ends of the names under which torch keeps the hooks of a module.
 _HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 Load = Callable[[], Any]
-Run = Callable[[Any, "Tensor"], Any]
+RunModule = Callable[[Any, "Tensor"], Any]
 T = TypeVar("T")
 
 
 def module_card(
     name: str,
     load: Load,
-    run: Run,
+    run: RunModule,
     *,
     arrays: Mapping[str, Sequence[int]],
     frames: int,
@@ -192,7 +192,7 @@ class ModuleFamily(Family):
     _: KW_ONLY
     shapes: Mapping[str, tuple[int, ...]]
     make: Load
-    run: Run
+    run: RunModule
     values: str = NORMALISED
     files: tuple[Path, ...] | None = None
     part: Part | None = None
