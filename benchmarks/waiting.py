@@ -52,11 +52,10 @@ def stub():
 
 def measure(quick: bool) -> str:
     """Return a table: for each device, its time a clip, and the share of time that it waits."""
-    n_films = 1 if quick else 2
     rows = []
     with TemporaryDirectory(prefix="obygaze-bench-") as name:
         folder = Path(name)
-        films = make_films(folder / "films", n_films, ROOT / ".cache" / "films")
+        films = make_films(folder / "films", 1, ROOT / ".cache" / "films")
         night = Night(folder, {}, "cpu", ())
         night.add_films(films, 2 if quick else CLIPS_OF_A_FILM)
         for device, seconds in SECONDS.items():

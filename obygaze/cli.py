@@ -100,7 +100,7 @@ def root(
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit with its exit code."""
     system.use_utf8_streams()
-    exit_code = run(argv)
+    exit_code = run_line(argv)
     if exit_code == EXIT_INTERRUPTED:
         # Python would wait for threads that compute a clip.
         sys.stdout.flush()
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sys.exit(exit_code)
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run_line(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = words[: words.index("--")] if "--" in words else words

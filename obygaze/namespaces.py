@@ -48,7 +48,8 @@ class Namespace:
     def _commands(self) -> Mapping[str, tuple[str, ...]]:
         """The words of each command by the name of its function."""
         return {
-            name_of(words[1:]): words for words in _commands_of_group((self._group,))
+            python_name(words[1:]): words
+            for words in _commands_of_group((self._group,))
         }
 
 
@@ -65,10 +66,10 @@ def names() -> list[str]:
     return [OTHER_NAMES.get(command, command) for command in _top_level()]
 
 
-def name_of(words: Iterable[str]) -> str:
+def python_name(words: Iterable[str]) -> str:
     """Return the name of a function: the words of its command in the group.
 
-    >>> name_of(["import", "liris-accede"])
+    >>> python_name(["import", "liris-accede"])
     'import_liris_accede'
     """
     name = "_".join(words).replace("-", "_")

@@ -73,11 +73,11 @@ def test_no_module_imports_what_is_private_in_another_package(tmp_path: Path) ->
 
 USES = {
     "the front door": "import obygaze",
-    "--help": "from obygaze import cli; cli.run(['--help'])",
+    "--help": "from obygaze import cli; cli.run_line(['--help'])",
     "the help of extraction": (
         "from obygaze import cli\n"
         "for command in ('run', 'plan', 'slurm', 'status'):\n"
-        "    cli.run(['extract', command, '--help'])"
+        "    cli.run_line(['extract', command, '--help'])"
     ),
     "a store that is opened and read": (
         "import sys, obygaze\n"

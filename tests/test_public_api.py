@@ -20,7 +20,7 @@ import pytest
 
 import obygaze as og
 from obygaze.cli import root
-from obygaze_features.core.docstrings import parse_docstring
+from obygaze_features.core.function_commands import parse_docstring
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.store import verify
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from obygaze.audits.functions import CONCEPTS
+from obygaze.audits.functions import CONCEPTS_COLUMN
 from obygaze.audits.result import (
     Audit,
     Finding,
-    Interval,
+    IntervalEnds,
 )
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest import Manifest
@@ -51,7 +51,7 @@ class AnnotationAudit(Audit):
     n_empty: int
     n_in_both: int
     tests: tuple[GroupTest, ...]
-    intervals: tuple[tuple[Interval, Interval], ...]
+    intervals: tuple[tuple[IntervalEnds, IntervalEnds], ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, shares and p-values of each value."""
@@ -116,7 +116,7 @@ class AnnotationAudit(Audit):
 def audit_annotations(
     manifest: Manifest | str | Path,
     *,
-    column: str = CONCEPTS,
+    column: str = CONCEPTS_COLUMN,
     x: GroupSelection,
     y: GroupSelection,
     workspace: str | Path | None = None,
@@ -162,9 +162,9 @@ def _values_of(rows: Sequence[str], column: str, manifest: Manifest) -> frozense
 
 
 def _check_column(manifest: Manifest, column: str) -> None:
-    if column == CONCEPTS or column in manifest.columns:
+    if column == CONCEPTS_COLUMN or column in manifest.columns:
         return
-    names = ", ".join((CONCEPTS, *manifest.columns))
+    names = ", ".join((CONCEPTS_COLUMN, *manifest.columns))
     hint = "name one of these"
     raise NotFound(
         f"no column {column!r}; found {names}", where=manifest.name, hint=hint

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, get_args
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.result import (
     DrawnAudit,
     Finding,
-    Interval,
+    IntervalEnds,
+    Plot,
+    Point,
 )
 from obygaze.audits.texts import (
     GroupNames,
@@ -23,10 +24,10 @@ from obygaze.audits.texts import (
     by_label,
     column_names,
     count_words,
-    read_texts,
+    read_captions,
     read_words,
     source_name,
-    words_of,
+    words_of_caption,
 )
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.evaluation.bootstrap import ratio_interval
@@ -67,7 +68,7 @@ class WordRate:
     captions_with_hit: int
     occurrences_per_1000: float
     captions_with_hit_per_1000: float
-    ci: Interval
+    ci: IntervalEnds
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def audit_captions(
     """Count how often captions use the words of a list, by group."""
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
-    captions = read_texts(
+    captions = read_captions(
         source,
         text,
         groups,
@@ -182,7 +183,7 @@ def audit_captions(
     )
     if tokens == "words":
         captions = [
-            replace(caption, text=" ".join(words_of(caption.text)))
+            replace(caption, text=" ".join(words_of_caption(caption.text)))
             for caption in captions
         ]
     elif tokens != "authors":

@@ -14,7 +14,7 @@ from obygaze.audits.printed import SABIR, Shares, as_range, printed_shares_besid
 from obygaze.audits.result import (
     Audit,
     Finding,
-    Interval,
+    IntervalEnds,
 )
 from obygaze.audits.texts import (
     LabelledText,
@@ -22,10 +22,10 @@ from obygaze.audits.texts import (
     WordLists,
     by_label,
     column_names,
-    read_texts,
+    read_captions,
     read_words,
     source_name,
-    words_of,
+    words_of_caption,
 )
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.bootstrap import ratio_interval
@@ -48,7 +48,7 @@ class CoOccurrence:
     thing: str
     counts: Mapping[str, int]
     share: float | None
-    ci: Interval | None
+    ci: IntervalEnds | None
     printed: tuple[float, float] | None
     paper: Mapping[str, Shares]
 
@@ -120,7 +120,7 @@ def audit_cooc(
 ) -> CoocAudit:
     """Count which things are named together with words of which gender."""
     genders = read_words("gender")
-    texts = read_texts(
+    texts = read_captions(
         source,
         "caption",
         lambda cells: _things_of(cells[things]),
@@ -151,7 +151,7 @@ def count_pairs(
     list_of_first, list_of_second = genders.values()
     counted = []
     for thing, inside in by_label(texts).items():
-        words_of_texts = [set(words_of(text.text)) for text in inside]
+        words_of_texts = [set(words_of_caption(text.text)) for text in inside]
         first = _has_any(words_of_texts, list_of_first)
         second = _has_any(words_of_texts, list_of_second)
         n_first = int(first.sum())

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze.audits.figure import Plot, Point
 from obygaze.audits.printed import (
     PrintedEffects,
     model_of_checkpoint,
     printed_effects,
 )
 from obygaze.audits.reliability import cronbach_alpha
-from obygaze.audits.result import DrawnAudit, Finding
+from obygaze.audits.result import DrawnAudit, Finding, Plot, Point
 from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest import Manifest

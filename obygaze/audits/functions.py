@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The clips of a group: an expression, a file of ids, or ids.
 Clips = str | Path | Sequence[str]
-CONCEPTS = "concepts"
+CONCEPTS_COLUMN = "concepts"
 
 
 @done_in("obygaze.audits.eat")
@@ -76,7 +76,7 @@ def audit_eat(
 def audit_annotations(
     manifest: Manifest | str | Path,
     *,
-    column: str = CONCEPTS,
+    column: str = CONCEPTS_COLUMN,
     x: Annotated[Clips, Option(metavar="CLIPS")],
     y: Annotated[Clips, Option(metavar="CLIPS")],
     workspace: str | Path | None = None,

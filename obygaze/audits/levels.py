@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from obygaze.audits.result import (
     Audit,
     Finding,
-    Interval,
+    IntervalEnds,
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
@@ -48,7 +48,7 @@ class LevelMean:
     n_clips: int
     n_films: int
     mean: float | None
-    interval: Interval
+    interval: IntervalEnds
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Step:
     lower: str
     higher: str
     difference: float | None
-    interval: Interval
+    interval: IntervalEnds
     n_films: int
     n_rising: int
     p: float | None
@@ -279,7 +279,7 @@ def _step(
     )
 
 
-def _interval_of_mean(values: NDArray[np.float64]) -> Interval:
+def _interval_of_mean(values: NDArray[np.float64]) -> IntervalEnds:
     """Return the 95 % interval of the mean of one value for each film, bootstrapped over films."""
     from obygaze_models.evaluation.bootstrap import resample
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze.audits.result import (
     Audit,
     Finding,
-    Interval,
+    IntervalEnds,
 )
 from obygaze.audits.texts import (
     TextSource,
@@ -32,7 +32,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.same_clip import clips_of_rows
 
 if TYPE_CHECKING:
-    from obygaze_models.evaluation.bootstrap import Interval as BootstrappedInterval
+    from obygaze_models.evaluation.bootstrap import Interval
 
 Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
@@ -60,9 +60,9 @@ class ReliabilityAudit(Audit):
     n_incomplete: int
     n_clusters: int
     cronbach: float | None
-    cronbach_interval: Interval
+    cronbach_interval: IntervalEnds
     krippendorff: float | None
-    krippendorff_interval: Interval
+    krippendorff_interval: IntervalEnds
     raters: tuple[Rater, ...]
 
     def finding(self) -> Finding:
@@ -265,7 +265,7 @@ def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
     return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
 
 
-def _interval(bootstrapped: BootstrappedInterval) -> Interval:
+def _interval(bootstrapped: Interval) -> IntervalEnds:
     """Return the ends of an interval of alpha, which is at most 1."""
     return [_finite(bootstrapped.low), _finite(min(bootstrapped.high, 1))]
 
@@ -287,7 +287,7 @@ def _number(cell: str, column: str, where: str) -> float | None:
     return number
 
 
-def _alpha_text(alpha: float | None, interval: Interval) -> str:
+def _alpha_text(alpha: float | None, interval: IntervalEnds) -> str:
     """Return an alpha with its interval as text."""
     if alpha is None:
         return "not defined, because no item differs from another"

@@ -1,13 +1,26 @@
-"""What all audits share: a table with sentences, JSON, files, intervals."""
+"""What all audits share: a table with sentences, JSON, files, intervals, a figure."""
 
+import textwrap
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from obygaze.audits.figure import Plot, save_plot
 from obygaze_features.core.console import table as aligned
+from obygaze_features.core.figures import (
+    COLORS,
+    WIDTH,
+    canvas,
+    draw_dots,
+    draw_grid,
+    label_rows,
+    save,
+)
 from obygaze_features.core.files import csv_bytes, write_new
+
+IntervalEnds = list[float | None]
+MAX_ROWS = 40
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,24 @@ class Audit(ABC):
         return [Path(table)]
 
 
+class Point(NamedTuple):
+    """A labelled row: a value with the ends of its interval, and a note beside the axes."""
+
+    label: str
+    value: float
+    ends: Sequence[float | None] = ()
+    note: str = ""
+
+
+class Plot(NamedTuple):
+    """Rows from top to bottom; `line` is a value that all rows are compared with."""
+
+    title: str
+    points: Sequence[Point]
+    xlabel: str
+    line: float | None = None
+
+
 class DrawnAudit(Audit):
     """An audit with a figure."""
 
@@ -91,4 +122,32 @@ class DrawnAudit(Audit):
         return written
 
 
-Interval = list[float | None]
+def save_plot(plot: Plot, path: Path, *, force: bool = True) -> tuple[Path, ...]:
+    """Draw the first 40 rows into a file, or as SVG and PNG, and return the paths."""
+    points = plot.points[:MAX_ROWS]
+    n_all = len(plot.points)
+    with canvas(WIDTH, 65 + 20 * max(len(points), 1)) as (figure, axes):
+        for row, (_, value, ends, note) in enumerate(points):
+            is_below = plot.line is not None and value < plot.line
+            color = "wrong" if is_below else "model"
+            draw_dots(axes, [value], [row], color, 6)
+            if ends and None not in ends:
+                axes.plot(ends, [row, row], color=COLORS[color], lw=1.7, alpha=0.75)
+            beside = {
+                "xycoords": ("axes fraction", "data"),
+                "textcoords": "offset points",
+            }
+            style = {"va": "center", "fontsize": 7.5}
+            axes.annotate(note, (1.0, row), xytext=(5, 0), **beside, **style)
+        label_rows(
+            axes, [textwrap.shorten(p.label, 60, placeholder=" …") for p in points]
+        )
+        if plot.line is not None:
+            axes.axvline(plot.line, color=COLORS["muted"], lw=0.8, zorder=1)
+        draw_grid(axes)
+        axes.set_xlabel(plot.xlabel)
+        title = plot.title
+        if n_all > MAX_ROWS:
+            title += f" ({MAX_ROWS} of {n_all} rows)"
+        axes.set_title(title)
+        return save(figure, path, force=force)

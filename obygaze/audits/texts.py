@@ -23,7 +23,7 @@ _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _POSSESSIVE = re.compile(r"['’]s$")
 
 
-class Record(NamedTuple):
+class CaptionRow(NamedTuple):
     """The cells of a row of a source by column, and where it was read."""
 
     cells: Mapping[str, str]
@@ -46,7 +46,7 @@ class LabelledText:
     cluster: str
 
 
-def read_texts(
+def read_captions(
     source: TextSource,
     text: str,
     labels: Callable[[Mapping[str, str]], frozenset[str]],
@@ -77,7 +77,7 @@ def read_texts(
 
 def read_records(
     source: TextSource, columns: Sequence[str], *, hint: str
-) -> Iterator[Record]:
+) -> Iterator[CaptionRow]:
     """Yield each row of a table, a folder or rows; a missing column is an error."""
     for record in _records(source):
         for column in columns:
@@ -126,7 +126,7 @@ def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
     return dict(sorted(groups.items()))
 
 
-def _records(source: TextSource) -> Iterator[Record]:
+def _records(source: TextSource) -> Iterator[CaptionRow]:
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
@@ -134,10 +134,10 @@ def _records(source: TextSource) -> Iterator[Record]:
             return
         table = read_table(path, required=())
         for row in table.rows:
-            yield Record(row.cells, f"{path}:{row.line}")
+            yield CaptionRow(row.cells, f"{path}:{row.line}")
         return
     for number, cells in enumerate(source, start=1):
-        yield Record(cells, f"row {number}")
+        yield CaptionRow(cells, f"row {number}")
 
 
 def source_name(source: TextSource) -> str:
@@ -145,7 +145,7 @@ def source_name(source: TextSource) -> str:
     return Path(source).name if isinstance(source, str | Path) else "rows"
 
 
-def _of_folder(folder: Path) -> Iterator[Record]:
+def _of_folder(folder: Path) -> Iterator[CaptionRow]:
     """Yield the captions of the .txt files of a folder; their names have the other columns."""
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() != ".txt" or not path.is_file():
@@ -166,7 +166,7 @@ def _of_folder(folder: Path) -> Iterator[Record]:
             if not line.strip():
                 continue
             cells = {**match.groupdict(), "file": path.stem, "caption": line}
-            yield Record(cells, f"{path}:{number}")
+            yield CaptionRow(cells, f"{path}:{number}")
 
 
 def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -188,10 +188,10 @@ def tokens(caption: str) -> list[str]:
     return re.sub(r"[\r\n]", " ", plain).split(" ")
 
 
-def words_of(caption: str) -> list[str]:
+def words_of_caption(caption: str) -> list[str]:
     """Return the words of a caption, in lower case, without quotes, brackets, marks and 's.
 
-    >>> words_of("The man's hat: (sad!)")
+    >>> words_of_caption("The man's hat: (sad!)")
     ['the', 'man', 'hat', 'sad']
     """
     return [_POSSESSIVE.sub("", word) for word in _WORD.findall(caption.lower())]

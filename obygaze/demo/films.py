@@ -114,7 +114,7 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
     return segments, clips
 
 
-def render(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
+def render_films(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
     """Write one video a scene, named `<film>/<film>_scene_<number>.mp4` as in MovieGraphs."""
     av = need("av", "video", "making the demo's films")
     paths = []

@@ -57,7 +57,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo
         obygaze demo -o /tmp/tour
     """
-    from obygaze.demo.films import make_films, render, write_tables
+    from obygaze.demo.films import make_films, render_films, write_tables
 
     need("av", "video", "making the demo's films")  # before the first file is written
     folder = folder or session.workspace.root / "demo"
@@ -75,7 +75,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         scenes = make_films()
         session.console.note(f"making {len(scenes)} clips of twelve films ...")
         write_tables(scenes, folder)
-        render(scenes, folder / "videos")
+        render_films(scenes, folder / "videos")
         for name in ("mapping.toml", "first.toml"):
             write_atomic(folder / name, DATA.joinpath(name).read_bytes())
         save_tiny_xclip(folder)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from obygaze.films.agreement import (
         measure_agreement as measure_agreement,
     )
-    from obygaze.films.clip_spans import read_clips as read_clips
+    from obygaze.films.clip_spans import read_clip_spans as read_clip_spans
     from obygaze.films.exchange import export_segments as export_segments
     from obygaze.films.labels import project_segments as project_segments
     from obygaze.films.mark_tables import Marks as Marks
@@ -24,7 +24,7 @@ if not TYPE_CHECKING:
     _EXPORTS = {
         "obygaze.films.agreement": ("measure_agreement",),
         "obygaze.films.exchange": ("export_segments",),
-        "obygaze.films.clip_spans": ("read_clips",),
+        "obygaze.films.clip_spans": ("read_clip_spans",),
         "obygaze.films.labels": ("project_segments",),
         "obygaze.films.mark_tables": ("Marks", "Segment", "read_marks"),
         "obygaze.films.projection": ("ClipSpan", "Projection", "project"),

@@ -27,6 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.films.film_rates import Fps
 from obygaze.films.labels import (
     ProjectedClips,
     Seconds,
@@ -35,7 +36,6 @@ from obygaze.films.labels import (
     table_names,
     table_path,
 )
-from obygaze.films.mark_tables import Fps
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -130,7 +130,7 @@ class AnnotatorPair:
         return pooled, pooled
 
 
-def pair_of(
+def annotator_pair(
     first: Sequence[str],
     second: Sequence[str],
     *,
@@ -175,7 +175,7 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
                 if row.labelled and other_row.labelled:
                     levels.append(row.level)
                     other_levels.append(other_row.level)
-            pair = pair_of(levels, other_levels, movie_id=film, annotators=names)
+            pair = annotator_pair(levels, other_levels, movie_id=film, annotators=names)
             pairs.append(pair)
     return pairs
 
@@ -276,16 +276,8 @@ class Agreement:
 
     def __str__(self) -> str:
         means = table(("mean", *NULLS), _mean_rows(self.measures))
-        headers = (
-            "film",
-            "pair",
-            "watched",
-            "clips",
-            *NULLS,
-            "alpha",
-            "without NS",
-            *NULLS,
-        )
+        headers = ["film", "pair", "watched", "clips", *NULLS, "alpha"]
+        headers += ["without NS", *NULLS]
         pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
         alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
         return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"

@@ -8,11 +8,11 @@ from itertools import count as count_from
 from pathlib import Path
 
 from obygaze.films.mark_tables import (
+    FILM_SECONDS,
     FRAME_COLUMNS,
     MISSING_FRAMES,
     NAME,
     NAME_FORM,
-    SECONDS,
     TIME_COLUMNS,
     Marks,
 )
@@ -36,7 +36,7 @@ CLIP_NAMES = ("clip_id", "movie_id")
 NO_TIMES = "not known where the clip is in its film: film_start_s and film_end_s say it"
 
 
-def read_clips(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
+def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     """Return the pictures of the clips of a table, or of the rows of a manifest.
 
     Args:
@@ -144,14 +144,14 @@ def _clip_of(row: TableRow) -> Clip:
 
 
 def _seconds(cell: str) -> float | None:
-    return float(cell) if SECONDS.fullmatch(cell) else None
+    return float(cell) if FILM_SECONDS.fullmatch(cell) else None
 
 
 def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:
     """Return the pictures of a clip in its film; a violation says why there are none."""
     for column in TIME_COLUMNS:
         cell = row.cells.get(column)
-        if cell and row.matching(column, SECONDS, "a time in seconds") is None:
+        if cell and row.matching(column, FILM_SECONDS, "a time in seconds") is None:
             return None
     frames = times.frames_of(row["clip_id"])
     if frames is None:

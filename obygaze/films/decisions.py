@@ -16,6 +16,7 @@ from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.store import Store
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
+from obygaze_models.runner.rows import PredictionRow
 from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
@@ -23,7 +24,7 @@ from obygaze_models.runner.summary import (
     value_text,
     without_value,
 )
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel
@@ -67,24 +68,19 @@ def named_cell(run: Run) -> int | None:
     return fitting[0]
 
 
-def predictions_by_clip(run: Run, cell: CellRows) -> dict[str, list[Row]]:
-    """Return the predictions of each clip that a cell tested, one for each fit."""
-    cell_key = (cell.train, cell.test, cell.model, cell.store)
-    rows_of_clip: dict[str, list[Row]] = {}
-    for row in run.predictions:
-        if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
-            rows_of_clip.setdefault(row["clip_id"], []).append(row)
-    return rows_of_clip
-
-
 def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
     `positive` is what most fits decided, or if as many decided otherwise, what the mean score does;
     `correct` is whether that is the label.
     """
+    cell_key = (cell.train, cell.test, cell.model, cell.store)
+    fits_of_clip: dict[str, list[PredictionRow]] = {}
+    for row in run.predictions:
+        if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
+            fits_of_clip.setdefault(row["clip_id"], []).append(row)
     score_of_clip = {}
-    for clip, fits in predictions_by_clip(run, cell).items():
+    for clip, fits in fits_of_clip.items():
         values = [fit["score"] for fit in fits]
         score = fmean(values)
         n_positive = sum(fit["decision"] for fit in fits)
@@ -111,11 +107,11 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def cell_facts(run: Run, number: int) -> dict[str, Any]:
+def cell_facts(run: Run, number: int, rows: str = "clips") -> dict[str, Any]:
     """Return the scores of one cell, with what the page says of the model.
 
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
-    decision changes.
+    decision changes. `rows` is what the rows of the manifest are called.
     """
     cell = models_of(run)[number]
     scores = scores_of(run, cell)
@@ -125,7 +121,7 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     if cell.gives_probabilities:
         unit = "probability"
     return {
-        "text": f"{_ranking_text(run, cell)} {_decisions_text(run, scores)}",
+        "text": f"{_ranking_text(run, cell, rows)} {_decisions_text(run, scores, rows)}",
         "leaked": cell.leaked,
         "scale": [0, 1] if cell.gives_probabilities else [-most, most],
         "unit": f"{unit} of the positive class",
@@ -133,17 +129,18 @@ def cell_facts(run: Run, number: int) -> dict[str, Any]:
     }
 
 
-def _ranking_text(run: Run, cell: CellRows) -> str:
+def _ranking_text(run: Run, cell: CellRows, rows: str) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
     if not math.isfinite(cell.value(metric)):
         return without_value(label_of(cell.model), cell, metric)
     films = count(cell.n_films, "film")
     value = value_text(cell, metric)
-    return f"It ranks the {cell.n_clips} test clips of {films} with {metric_name(metric)} {value}."
+    ranked = f"the {cell.n_clips} test {rows} of {films}"
+    return f"It ranks {ranked} with {metric_name(metric)} {value}."
 
 
-def _decisions_text(run: Run, scores: Mapping[str, Score]) -> str:
+def _decisions_text(run: Run, scores: Mapping[str, Score], rows: str) -> str:
     """Return how many clips a model calls positive, and how far it agrees beyond chance."""
     view = run.about["manifest"]["view"].replace("_", " ")
     annotation = "annotation" if view == "raw" else f"annotation in the {view} view"
@@ -159,7 +156,7 @@ def _decisions_text(run: Run, scores: Mapping[str, Score]) -> str:
 
         kappa = f"{cohen_kappa_score(annotated, decided):.2f}"
     return (
-        f"It calls {n_positive} of {len(scores)} clips positive. {n_agree} of its decisions agree"
+        f"It calls {n_positive} of {len(scores)} {rows} positive. {n_agree} of its decisions agree"
         f" with the {annotation}; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
     )
 
@@ -196,11 +193,14 @@ class Explainer:
         concepts = []
         for column, name in enumerate(info.concepts):
             concepts.append({"name": name, "adds": parts[0, column]})
+        label = info.classes[-1]
+        if label != info.task:
+            label = f"{label} ({info.task})"
         # A hybrid bottleneck also reads the features themselves.
         rest = parts[0, -1] if parts.shape[1] > n else None
         return {
             "model": info.name,
-            "class": f"{info.classes[-1]} ({info.task})",
+            "class": label,
             "concepts": concepts,
             "base": base,
             "probability": probabilities[0, -1],

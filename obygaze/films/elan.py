@@ -1,57 +1,38 @@
 """Write marks as ELAN files, and read the tiers of ELAN files, both with pympi.
 
 In a file that this program writes, each annotator has a tier of levels, below it tiers of concepts
-and of comments, and a tier of what was watched. The linguistic types of the tiers say what they
-are; names of tiers are only names.
-
-In other files a tier is used where it is certain what it means: where most of its words are levels,
-or by a mapping. All other tiers are not used, and the import says so.
+and of comments, and a tier of what was watched. `tiers` says what those of other files are.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path, PureWindowsPath
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat
 
-from obygaze.films.film_segments import FilmSegments, ReadMark
-from obygaze.films.mark_tables import WATCHED, Segment, concept_of, plain
-from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import require_file
-from obygaze_features.core.lazy import need
-from obygaze_features.core.schema_check import (
-    Filled,
-    Record,
-    one_of,
-    read_toml,
-    record_of,
+from obygaze.films.mark_tables import (
+    WATCHED,
+    FilmSegments,
+    ReadMark,
+    Segment,
+    concept_of,
+    plain,
 )
+from obygaze.films.tiers import OWN_TYPES, UNUSED, Annotation, Tier, TierMapping
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.lazy import need
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import open_file
 from obygaze_features.manifest.model import LEVELS, clock
-from obygaze_features.manifest.vocabulary import (
-    canonical_concept,
-    canonical_level,
-    concept_meaning,
-    concepts,
-)
+from obygaze_features.manifest.vocabulary import concept_meaning, concepts
 
-UNUSED = "unused"
-# What a tier can be; the last one is not used.
-ROLES = ("levels", "concepts", "comments", WATCHED, UNUSED)
-# The linguistic types of the tiers in files that this program writes.
-OWN_TYPES = {
-    "level": "levels",
-    "concept": "concepts",
-    "comment": "comments",
-    WATCHED: WATCHED,
-}
 LANGUAGE = "eng"
-_SEPARATORS = str.maketrans(",;", "||")
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -127,7 +108,8 @@ class _TierWriter:
     def write(self) -> None:
         """Add the times, then the tiers."""
         ends = []
-        for number, segment in enumerate(self._segments()):
+        segments = chain.from_iterable(lane.segments for lane in self.lanes)
+        for number, segment in enumerate(segments):
             # Where one segment ends and the next begins, the end comes first.
             ends.append((self.film.ms(segment.end_frame + 1), 0, number))
             ends.append((self.film.ms(segment.start_frame), 1, number))
@@ -138,10 +120,6 @@ class _TierWriter:
         numbers = iter(range(len(ends)))
         for lane in self.lanes:
             self._write_lane(lane, numbers)
-
-    def _segments(self) -> Iterator[Segment]:
-        for lane in self.lanes:
-            yield from lane.segments
 
     def _write_lane(self, lane: "_Lane", numbers: Iterator[int]) -> None:
         """Add the tier of a lane, and those of its concepts and comments."""
@@ -236,121 +214,22 @@ def _unused_name(name: str, taken: Collection[str]) -> str:
     return numbered
 
 
-# ---- what tiers are ------------------------------------------------------------------------------
-
-
-class TierMapping(Record, frozen=True):
-    """What the tiers of ELAN files are, and the meaning of their words.
-
-    `tiers` has the role of a tier by its name, `annotators` who made it. `levels` and `concepts`
-    translate words. A tier that is not in `tiers` is what its words and its type say.
-    """
-
-    tiers: Mapping[str, Annotated[str, one_of(ROLES)]] = {}
-    annotators: Mapping[str, Filled] = {}
-    levels: Mapping[str, Annotated[str, one_of(LEVELS)]] = {}
-    concepts: Mapping[str, Filled] = {}
-
-    def level(self, word: str) -> str | None:
-        """Return the level that a word means, None for an unknown word."""
-        return self.levels.get(word.strip()) or canonical_level(word)
-
-    def concept(self, word: str) -> str | None:
-        """Return the concept that a word means, None for an unknown word."""
-        return self.concepts.get(word.strip()) or canonical_concept(word)
-
-
-def read_tier_mapping(path: Path) -> TierMapping:
-    """Return the mapping in a TOML file, or raise one error of all its violations."""
-    require_file(path)
-    document = read_toml(path.read_bytes(), str(path))
-    return record_of(document, TierMapping, "the mapping is not valid")
-
-
-class _Annotation(NamedTuple):
-    """An annotation with its text: with two time slots, or with the one that it refers to."""
-
-    text: str
-    slots: tuple[str, str] | None
-    refers_to: str
-
-
-@dataclass(eq=False)
-class Tier:
-    """A tier of an ELAN file; `parent` is the tier above it, None if there is none."""
-
-    name: str
-    type_name: str
-    annotator: str
-    annotations: Mapping[str, _Annotation]
-    parent: "Tier | None" = None
-    role: str = UNUSED
-
-    @property
-    def belongs_to_parent(self) -> bool:
-        """Whether its annotations are concepts or comments of the marks above them."""
-        if self.parent is None or self.role not in ("concepts", "comments"):
-            return False
-        return self.parent.role in ("levels", "concepts")
-
-    @property
-    def is_lane(self) -> bool:
-        """Whether each of its annotations is a mark."""
-        return self.role != UNUSED and not self.belongs_to_parent
-
-    def ancestors(self) -> Iterator["Tier"]:
-        """Yield the tier above this one, then the one above that, and so on."""
-        tier = self.parent
-        while tier is not None:
-            yield tier
-            tier = tier.parent
-
-    def texts(self) -> list[str]:
-        """Return the texts of its annotations that are not empty."""
-        texts = [annotation.text for annotation in self.annotations.values()]
-        return [text for text in texts if text.strip()]
-
-    def made_of(self) -> str:
-        """Return in words what the import made of the tier."""
-        if self.role == UNUSED:
-            return "not used"
-        if self.belongs_to_parent and self.parent is not None:
-            return f"{self.role} of the tier {self.parent.name}"
-        if self.role == WATCHED:
-            return f"what {self.annotator} has watched"
-        return f"{self.role} of {self.annotator}"
-
-
-@dataclass(frozen=True)
-class TierReport:
-    """What an import made of a tier of a file."""
-
-    file: str
-    tier: str
-    role: str
-    made_of: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return the fields as a JSON object."""
-        return dict(vars(self))
+# ---- reading -------------------------------------------------------------------------------------
 
 
 class ElanDocument:
-    """An ELAN file, with what each tier is."""
+    """An ELAN file, with what each tier is, as far as the file or a mapping says it."""
 
-    def __init__(self, path: Path, mapping: TierMapping | None = None) -> None:
+    def __init__(self, path: Path, mapping: TierMapping) -> None:
         self.path = path
         self.document = _read(path)
-        self.mapping = mapping or TierMapping()
+        self.mapping = mapping
         media = self.document.media_descriptors
         videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
         # A file may have several media, each with its own beginning: the film is the first video.
         self.film: Mapping[str, str] = next(iter([*videos, *media]), {})
         self.tiers = self._linked_tiers()
         self.slots_ms = self._nearest_ms()
-        for tier in self._from_the_top():
-            given = self.mapping.tiers.get(tier.name)
-            tier.role = given or self._guessed_role(tier)
 
     @property
     def media_name(self) -> str:
@@ -358,31 +237,45 @@ class ElanDocument:
         url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
         return PureWindowsPath(unquote(url)).name
 
-    def reports(self) -> list[TierReport]:
-        """Return what the import made of each tier."""
-        file = self.path.name
-        return [
-            TierReport(file, tier.name, tier.role, tier.made_of())
-            for tier in self.tiers
-        ]
+    def add_violations(self, violations: Violations) -> None:
+        """Add what neither the file nor the mapping says: roles of tiers, meanings of words."""
+        path = str(self.path)
+        for tier in self.tiers:
+            start = f"tier {tier.name}"
+            if not tier.role:
+                violations.add_at(path, None, f"{start}: not known what it is")
+            elif tier.role in ("concepts", "comments") and not tier.belongs_to_parent:
+                problem = f"{start}: {tier.role}, but not linked to a tier of levels"
+                violations.add_at(path, None, problem)
+            for name, annotation in tier.annotations.items():
+                for problem in self._problems_of(tier, annotation.text):
+                    times_s = self._times_s(tier, name)
+                    at = f" at {clock(float(times_s[0]))}" if times_s else ""
+                    violations.add_at(f"{path}{at}", None, f"{start}: {problem}")
+
+    def _problems_of(self, tier: Tier, text: str) -> Iterator[str]:
+        """Yield what is wrong with the text of an annotation."""
+        if tier.role == "levels" and text and self.mapping.level(text) is None:
+            yield f"{text!r} is not one of {', '.join(LEVELS)}"
+        if tier.role == "concepts" and not tier.is_own:
+            for word in tier.words(text, self.mapping.separator):
+                if self.mapping.concept(word) is None:
+                    yield f"{word!r} is no concept"
 
     def marks(self, warnings: list[str]) -> Iterator[ReadMark]:
         """Yield the marks that have times; a warning has the number of annotations without."""
-        self._check_levels()
-        self._check_links()
         n_without = 0
         for lane in self.tiers:
             if not lane.is_lane:
                 continue
-            tiers_below = self._tiers_below(lane)
-            below, n_lost = self._below(lane, tiers_below)
+            below, n_lost = self._below(lane)
             n_without += n_lost
             for name, annotation in lane.annotations.items():
                 times_s = self._times_s(lane, name)
                 if times_s is None:
                     n_without += 1
                     continue
-                texts = [(lane.role, annotation.text), *below.get(name, ())]
+                texts = [(lane, annotation.text), *below.get(name, ())]
                 yield self._mark(lane, times_s, texts)
         if n_without:
             n_annotations = count(n_without, "annotation")
@@ -394,106 +287,46 @@ class ElanDocument:
         self,
         lane: Tier,
         times_s: tuple[Fraction, Fraction],
-        texts: Iterable[tuple[str, str]],
+        texts: Iterable[tuple[Tier, str]],
     ) -> ReadMark:
-        """Return the mark of an annotation, from the texts of all tiers with what they are."""
+        """Return the mark of an annotation, from its text and those that belong to it."""
         level = ""
         names: list[str] = []
         comments: list[str] = []
-        for role, text in texts:
-            if role == WATCHED:
+        for tier, text in texts:
+            if tier.role == WATCHED:
                 comments.append(WATCHED)
-            elif role == "levels":
+            elif tier.role == "levels":
                 level = self.mapping.level(text) or ""
-            elif role == "concepts":
-                names += self._concepts_in(text, lane)
-            elif text.strip():
-                comments.append(plain(text))
+            elif tier.role == "concepts":
+                for word in tier.words(text, self.mapping.separator):
+                    names.append(self.mapping.concept(word) or concept_of(word))
+            elif text:
+                comments.append(text)
         concepts_of_mark = tuple(dict.fromkeys(names))
         comment = " ".join(comments)
         return ReadMark(lane.annotator, *times_s, level, concepts_of_mark, comment)
 
-    def _concepts_in(self, text: str, lane: Tier) -> list[str]:
-        """Return the concepts in a text; unknown ones are as they are written.
-
-        The types of this program have a concept in each annotation, which may have a comma.
-        """
-        if not text.strip():
-            return []
-        whole = self.mapping.concept(text)
-        if whole:
-            return [whole]
-        if lane.type_name in OWN_TYPES:
-            return [concept_of(text)]
-        return [self.mapping.concept(word) or concept_of(word) for word in _words(text)]
-
-    def _check_levels(self) -> None:
-        """Raise an error that lists the words in tiers of levels that are no levels."""
-        unknown: dict[str, None] = {}
-        for tier in self.tiers:
-            if tier.role != "levels":
-                continue
-            for name, annotation in tier.annotations.items():
-                text = annotation.text
-                if text.strip() and self.mapping.level(text) is None:
-                    times_s = self._times_s(tier, name)
-                    place = f" at {clock(float(times_s[0]))}" if times_s else ""
-                    unknown[f"tier {tier.name}{place}: {plain(text)!r}"] = None
-        if unknown:
-            raise FixInput(
-                f"{count(len(unknown), 'annotation')} of tiers of levels"
-                f" with words that are no levels: {few(list(unknown), 3)}",
-                where=str(self.path),
-                hint="say what they mean under [levels] in a file for --mapping, or under [tiers]"
-                f' that the tier is "{UNUSED}"',
-                details=list(unknown),
-            )
-
-    def _check_links(self) -> None:
-        """Raise an error for tiers of concepts or comments that belong to no marks."""
-        for tier in self.tiers:
-            if tier.is_lane and tier.role in ("concepts", "comments"):
-                raise FixInput(
-                    f"the tier {tier.name} has {tier.role}, but is not linked to a tier of levels",
-                    where=str(self.path),
-                    hint="link it to the tier of levels in ELAN, or say under [tiers] of the"
-                    f' mapping that the tier is "{UNUSED}"',
-                )
-
-    def _guessed_role(self, tier: Tier) -> str:
-        """Return what the type and the words of a tier say that it is."""
-        texts = tier.texts()
-        own_role = OWN_TYPES.get(tier.type_name)
-        parent_role = UNUSED if tier.parent is None else tier.parent.role
-        # First, as a comment may be the word of a level, such as "not sure".
-        is_below = parent_role in ("levels", "concepts")
-        if own_role in ("concepts", "comments") and is_below:
-            return own_role
-        if own_role in ("levels", WATCHED):
-            return own_role
-        if texts and all(text.strip() == WATCHED for text in texts):
-            return WATCHED
-        if _are_most(texts, lambda text: self.mapping.level(text) is not None):
-            return "levels"
-        if parent_role == "levels" and _are_most(texts, self._is_of_concepts):
-            return "concepts"
-        return UNUSED
-
-    def _is_of_concepts(self, text: str) -> bool:
-        return all(self.mapping.concept(word) for word in _words(text))
-
     def _linked_tiers(self) -> list[Tier]:
         """Return the tiers, each with the one above it."""
+        is_own = OWN_TYPES.keys() <= self.document.linguistic_types.keys()
         tiers: dict[str, Tier] = {}
         for name, (aligned, referring, facts, _) in self.document.tiers.items():
             annotations = {}
             for key, (start, end, text, _) in aligned.items():
-                annotations[key] = _Annotation(text, (start, end), "")
+                annotations[key] = Annotation(plain(text), (start, end), "")
             for key, (refers_to, text, *_) in referring.items():
-                annotations[key] = _Annotation(text, None, refers_to)
+                annotations[key] = Annotation(plain(text), None, refers_to)
             annotator = self.mapping.annotators.get(name) or facts.get("ANNOTATOR")
-            type_name = facts.get("LINGUISTIC_TYPE_REF", "")
-            tiers[name] = Tier(name, type_name, annotator or name, annotations)
+            own_role = ""
+            if is_own:
+                own_role = OWN_TYPES.get(facts.get("LINGUISTIC_TYPE_REF", ""), "")
+            role = self.mapping.tiers.get(name) or own_role
+            # A tier without annotations says nothing.
+            role = role or ("" if annotations else UNUSED)
+            tiers[name] = Tier(
+                name, annotator or name, annotations, role, bool(own_role)
+            )
         for name, tier in tiers.items():
             parent = tiers.get(self.document.tiers[name][2].get("PARENT_REF") or "")
             # A circle of tiers is cut where it closes.
@@ -501,22 +334,17 @@ class ElanDocument:
                 tier.parent = parent
         return list(tiers.values())
 
-    def _from_the_top(self) -> list[Tier]:
-        return sorted(self.tiers, key=lambda tier: len(list(tier.ancestors())))
-
     def _tiers_below(self, lane: Tier) -> list[Tier]:
-        """Return the tiers with concepts and comments of a lane."""
+        """Return the tiers with concepts and comments of a lane, from the top."""
         tiers = []
-        for tier in self._from_the_top():
+        for tier in sorted(self.tiers, key=lambda one: len(list(one.ancestors()))):
             lanes_above = [above for above in tier.ancestors() if above.is_lane]
-            if tier.belongs_to_parent and lanes_above[0] is lane:
+            if tier.belongs_to_parent and lanes_above[:1] == [lane]:
                 tiers.append(tier)
         return tiers
 
-    def _below(
-        self, lane: Tier, tiers: Sequence[Tier]
-    ) -> tuple[dict[str, list[tuple[str, str]]], int]:
-        """Return role and text of what belongs to each mark, and how many belong to none."""
+    def _below(self, lane: Tier) -> tuple[dict[str, list[tuple[Tier, str]]], int]:
+        """Return tier and text of what belongs to each mark, and how many belong to none."""
         starts = []
         for name, annotation in lane.annotations.items():
             times_ms = self._exact_ms(annotation)
@@ -524,9 +352,9 @@ class ElanDocument:
                 starts.append((*times_ms, name))
         starts.sort()
         mark_of = {name: name for name in lane.annotations}
-        texts_of_mark: dict[str, list[tuple[str, str]]] = {}
+        texts_of_mark: dict[str, list[tuple[Tier, str]]] = {}
         n_lost = 0
-        for tier in tiers:
+        for tier in self._tiers_below(lane):
             for name, annotation in tier.annotations.items():
                 mark = mark_of.get(annotation.refers_to)
                 if annotation.slots is not None:
@@ -536,10 +364,10 @@ class ElanDocument:
                     n_lost += 1
                     continue
                 mark_of[name] = mark
-                texts_of_mark.setdefault(mark, []).append((tier.role, annotation.text))
+                texts_of_mark.setdefault(mark, []).append((tier, annotation.text))
         return texts_of_mark, n_lost
 
-    def _exact_ms(self, annotation: _Annotation) -> tuple[int, int] | None:
+    def _exact_ms(self, annotation: Annotation) -> tuple[int, int] | None:
         """Return the times of an annotation, None where a slot has none."""
         if annotation.slots is None:
             return None
@@ -576,12 +404,6 @@ class ElanDocument:
         return Fraction(start_ms, 1000), Fraction(end_ms, 1000)
 
 
-def _words(text: str) -> list[str]:
-    """Return the words of a text that are separated by | , or ;."""
-    words = text.translate(_SEPARATORS).split("|")
-    return [word.strip() for word in words if word.strip()]
-
-
 def _mark_at(ms: int, starts: Sequence[tuple[int, int, str]]) -> str | None:
     """Return the mark at a time; `starts` has start, end and name of each in order."""
     index = bisect_right(starts, ms, key=lambda one: one[0]) - 1
@@ -589,11 +411,6 @@ def _mark_at(ms: int, starts: Sequence[tuple[int, int, str]]) -> str | None:
         return None
     _, end_ms, name = starts[index]
     return name if ms < end_ms else None
-
-
-def _are_most(texts: Sequence[str], fits: Callable[[str], bool]) -> bool:
-    """Whether more than half of some texts fit."""
-    return 2 * sum(map(fits, texts)) > len(texts)
 
 
 def _elan() -> Any:
@@ -638,34 +455,3 @@ def _check_xml(data: bytes) -> None:
     parser.Parse(data, True)
     if tags != ["ANNOTATION_DOCUMENT"]:
         raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {tags[0]}")
-
-
-# ---- reports and mappings ------------------------------------------------------------------------
-
-
-def notes_of(reports: Sequence[TierReport]) -> list[str]:
-    """Return a line for each tier; what is the same in several files is one line."""
-    n_files: dict[tuple[str, str], int] = {}
-    for report in reports:
-        key = (report.tier, report.made_of)
-        n_files[key] = n_files.get(key, 0) + 1
-    is_one_file = len({report.file for report in reports}) == 1
-    notes = []
-    for (tier, made_of), number in n_files.items():
-        files = "" if is_one_file else f" ({count(number, 'file')})"
-        notes.append(f"tier {tier}: {made_of}{files}")
-    return notes
-
-
-def check_names(mapping: TierMapping, documents: Sequence[ElanDocument]) -> None:
-    """Raise an error if a mapping names a tier that is in no file."""
-    names: dict[str, None] = {}
-    for document in documents:
-        names.update(dict.fromkeys(tier.name for tier in document.tiers))
-    for table in ("tiers", "annotators"):
-        for name in getattr(mapping, table):
-            if name not in names:
-                raise FixInput(
-                    f"[{table}] of the mapping names the tier {name!r}, which no file has",
-                    hint=f"the tiers of the files: {few(list(names), 10)}",
-                )

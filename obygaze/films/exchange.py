@@ -6,42 +6,39 @@ one shows the frame; reading takes the nearest frame.
 
 import os
 import re
+import shlex
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
-from obygaze.films.elan import (
-    UNUSED,
-    ElanDocument,
-    TierMapping,
-    TierReport,
-    check_names,
-    notes_of,
-    read_tier_mapping,
-    write_elan,
-)
-from obygaze.films.film_rates import FilmRates
-from obygaze.films.film_segments import (
-    FilmSegments,
-    ReadMark,
+from obygaze.films.elan import ElanDocument, write_elan
+from obygaze.films.film_rates import (
+    FilmRates,
+    Fps,
     compare_with_video,
     video_of_film,
 )
 from obygaze.films.mark_tables import (
     WATCHED,
-    Fps,
-    GivenRates,
+    FilmSegments,
+    ReadMark,
     Segment,
     SourceFiles,
     concept_of,
     own_tables,
     plain,
     read_marks,
+)
+from obygaze.films.tiers import (
+    Tier,
+    TierMapping,
+    draft_of_tiers,
+    read_tier_mapping,
 )
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
@@ -51,19 +48,22 @@ from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
-from obygaze_features.core.workspace import PathLike
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.table_mapping import (
+    write_draft,
+    write_mapping_file,
+)
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.times import (
     IN_A_ROW,
-    FilmTimes,
     film_rate,
-    film_times,
     frames_between,
+    times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
 
@@ -80,32 +80,34 @@ def films_of(
     manifest: Manifest,
     predictions: Path | None = None,
     *,
-    fps: Fps | GivenRates = None,
+    fps: Fps | FilmRates = None,
 ) -> tuple[list[FilmSegments], list[str]]:
     """Return the segments of each film, and the clips left out because they have no times in it.
 
     `predictions`, a table with clip_id and scores, takes the place of levels and concepts. `fps`
     is the frame rate of films without a column `framerate` and without a video.
     """
-    rates = fps if isinstance(fps, GivenRates) else FilmRates(fps)
+    rates = fps if isinstance(fps, FilmRates) else FilmRates(fps, Workspace.of(None))
     films: dict[str, FilmSegments] = {}
     clips_of_film: dict[str, list[Clip]] = defaultdict(list)
     for clip in manifest:
         clips_of_film[clip.movie_id].append(clip)
-    times_of_film: dict[str, FilmTimes] = {}
+    times_of_film = times_of_films(manifest)
     without_times: list[str] = []
-    for clip_id, annotator, level, names, comment in _marked(manifest, predictions):
+    marked = _predicted(manifest, predictions) if predictions else _labelled(manifest)
+    for clip_id, annotator, level, names, comment in marked:
         movie_id = manifest[clip_id].movie_id
-        times = times_of_film.get(movie_id)
-        if times is None:
-            times = film_times(clips_of_film[movie_id])
-            times_of_film[movie_id] = times
+        times = times_of_film[movie_id]
         if times.unknown or clip_id not in times.spans:
             without_times.append(clip_id)
             continue
         if movie_id not in films:
             video = video_of_film(times, manifest.header.video_root)
-            rate = _rate_of_film(manifest, clips_of_film[movie_id], rates, video)
+            rate = film_rate(clips_of_film[movie_id])
+            if rate is None:
+                rate = rates.required(movie_id, manifest.name, video)
+            else:
+                rates.refuse_other(movie_id, rate, "its manifest", manifest.name)
             times_of_film[movie_id] = replace(times, rate=rate)
             films[movie_id] = FilmSegments(movie_id, rate, video)
         first, last = times_of_film[movie_id].frames_of(clip_id) or (0, 0)
@@ -119,45 +121,16 @@ def films_of(
             concepts=concepts_marked,
             comment=plain(comment),
         )
-        compare_with_video(
-            segment, films[movie_id].video, films[movie_id].fps, manifest.name
-        )
-        films[movie_id].segments.append(segment)
+        film = films[movie_id]
+        last = segment.end_frame
+        compare_with_video(movie_id, last, film.video, film.fps, manifest.name)
+        film.segments.append(segment)
     if not films:
         raise _nothing_to_export(manifest, without_times)
     warn_of_clips_in_a_row(
-        [film for film in films if times_of_film[film].axis == IN_A_ROW]
+        [name for name in films if times_of_film[name].axis == IN_A_ROW]
     )
     return list(films.values()), without_times
-
-
-def _rate_of_film(
-    manifest: Manifest, clips: Sequence[Clip], rates: GivenRates, video: Path | None
-) -> Fraction:
-    """Return the frame rate of a film: of the manifest, else of its video, else the given one."""
-    film = clips[0].movie_id
-    rate = film_rate(clips)
-    given = rates.given(film)
-    if rate is not None and given not in (None, rate):
-        raise FixUsage(
-            f"--fps {frame_rate_text(given)} is not the rate of the film {film} in the manifest",
-            where=manifest.name,
-            hint="leave out --fps, or name the films that it is for: --fps FILM=RATE",
-        )
-    if rate is None:
-        rate = rates.rate_of(film, video)
-    if rate is None:
-        raise _unknown_rate(film, manifest.name)
-    return rate
-
-
-def _unknown_rate(film: str, where: str, problem: str = "") -> FixUsage:
-    return FixUsage(
-        f"the frame rate of the film {film} is not known{problem}",
-        where=where,
-        hint=f"--fps {film}=25, or that of the film; or obygaze manifest link, which finds its"
-        " video",
-    )
 
 
 def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixInput:
@@ -174,17 +147,14 @@ def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixI
     )
 
 
-def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
-    """Yield what is to be exported: clip, annotator, level, concepts, comment."""
-    if predictions is None:
-        for clip in manifest:
-            who = clip.extra.get("annotator", "")
-            comment = clip.extra.get("comment", "")
-            if who or clip.level or clip.concepts:
-                annotator = who or manifest.name
-                yield clip.clip_id, annotator, clip.level, clip.concepts, comment
-        return
-    yield from _predicted(manifest, predictions)
+def _labelled(manifest: Manifest) -> Iterator[Marked]:
+    """Yield the clips with labels: clip, annotator, level, concepts, comment."""
+    for clip in manifest:
+        who = clip.extra.get("annotator", "")
+        comment = clip.extra.get("comment", "")
+        if who or clip.level or clip.concepts:
+            annotator = who or manifest.name
+            yield clip.clip_id, annotator, clip.level, clip.concepts, comment
 
 
 def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
@@ -241,7 +211,9 @@ def _identity_of(row: TableRow, clip: Clip) -> Identity:
     )
 
 
-def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
+def exported_files(
+    films: Sequence[FilmSegments], kind: str, folder: Path
+) -> dict[Path, bytes]:
     """Return the files of films with their contents, for ELAN or as WebVTT."""
     files: dict[Path, bytes] = {}
     for film in films:
@@ -257,7 +229,7 @@ def export(films: Sequence[FilmSegments], kind: str, folder: Path) -> dict[Path,
     return files
 
 
-def films_of_marks(table: Path, fps: Fps | GivenRates = None) -> list[FilmSegments]:
+def films_of_marks(table: Path, fps: FilmRates) -> list[FilmSegments]:
     """Return the segments of each film of a table of marks, with what was watched."""
     marks = read_marks(table, fps=fps)
     films: dict[str, FilmSegments] = {}
@@ -393,7 +365,7 @@ def export_segments(
     without_times: list[str] = []
     left_out: tuple[str, ...] = ()
     changed = ""
-    rates = FilmRates(fps, workspace)
+    rates = FilmRates(fps, Workspace.of(workspace))
     marks_table = _table_of_marks(manifest)
     if marks_table is not None:
         if table is not None:
@@ -409,7 +381,7 @@ def export_segments(
         else:
             changed = _changed_since_run(table, marked)
     of_rates = tuple(rates.warnings())  # refuses before anything is written
-    files = export(films, kind, Path(folder))
+    files = exported_files(films, kind, Path(folder))
     if not files:
         raise FixInput(
             "nothing to export: there is only time that was watched",
@@ -476,6 +448,7 @@ def import_segments(
     fps: Fps = None,
     *,
     mapping: Annotated[TierMapping | str | Path | None, Option(metavar="PATH")] = None,
+    write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     workspace: PathLike | None = None,
 ) -> ImportedManifest:
     """Read segments from ELAN, WebVTT, or a table of marks.
@@ -483,9 +456,9 @@ def import_segments(
     FILES are .eaf and .vtt, each called after its film, and tables of marks as for `manifest
     project`. What was watched is read from FILE.watched.csv beside a table.
 
-    A tier of ELAN is an annotator's where most of its annotations are levels; one that is linked to
-    it has its concepts where most of its annotations are concepts, joined with `|`, `,` or `;`.
-    All other tiers are not used. The output says what each tier is, and a mapping changes it.
+    ELAN files that `manifest export elan` wrote are read as they are, with what was corrected in
+    them. Of other files a mapping says what each tier is and what its words mean; --write-mapping
+    writes a draft of it. The output says what each tier is.
 
     Args:
         files: The files.
@@ -494,44 +467,92 @@ def import_segments(
             or lake=23.976 for one. A video is one that a manifest is linked to, or that lies beside
             the ELAN file which names it.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
+        write_mapping: Write the mapping of ELAN files that was used to this file; of files that
+            cannot be read without one, a draft, with a ? for all that is to be said.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest import segments tt0108160.eaf -o marks
         obygaze manifest import segments lake.vtt pier.vtt --fps lake=25 --fps pier=23.976 -o cues
         obygaze manifest import segments segments/films.ada.csv -o ada
+        obygaze manifest import segments own.eaf --fps 25 --write-mapping tiers.toml -o own
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
-    paths = [Path(file) for file in files]
-    importer = _Importer(FilmRates(fps, workspace), _tier_mapping(mapping))
-    for path in own_tables(paths):
+    paths = own_tables([Path(file) for file in files])
+    if not isinstance(mapping, TierMapping):
+        mapping = read_tier_mapping(Path(mapping)) if mapping else TierMapping()
+    documents = {
+        path: ElanDocument(path, mapping) for path in paths if path.suffix == ELAN
+    }
+    try:
+        _check_tiers([*documents.values()], mapping)
+    except FixInput as error:
+        if write_mapping is not None and error.details:
+            given = " ".join(shlex.quote(str(file)) for file in files)
+            target = shlex.quote(str(write_mapping))
+            reread = f"obygaze manifest import segments {given} --mapping {target} -o"
+            tiers: list[Tier] = []
+            for document in documents.values():
+                tiers += document.tiers
+            draft = draft_of_tiers(tiers, mapping, f"{reread} {shlex.quote(name)}")
+            write_draft(write_mapping, draft, error)
+        raise
+    importer = _Importer(FilmRates(fps, Workspace.of(workspace)), mapping, documents)
+    for path in paths:
         importer.read(path)
-    importer.check()
+    importer.warnings += importer.rates.warnings()
     if not importer.clips:
-        raise _nothing_to_import(files, importer.reports)
+        raise FixInput(
+            "no annotation has times",
+            where=", ".join(map(str, files)),
+        )
+    if write_mapping is not None:
+        roles = {}
+        for document in documents.values():
+            roles.update({tier.name: tier.role for tier in document.tiers})
+        write_mapping_file(Path(write_mapping), replace(mapping, tiers=roles))
     return importer.manifest(name, paths)
+
+
+def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> None:
+    """Raise one error of all tiers and words that are not known, or of names that no file has."""
+    names: set[str] = set()
+    for document in documents:
+        names.update(tier.name for tier in document.tiers)
+    for table in ("tiers", "annotators"):
+        for name in getattr(mapping, table):
+            if name not in names:
+                raise FixInput(
+                    f"[{table}] of the mapping names the tier {name!r}, which no file has",
+                    hint=f"the tiers of the files: {few(sorted(names), 10)}",
+                )
+    # What is the same in several files is one line.
+    violations = Violations("")
+    for document in documents:
+        document.add_violations(violations)
+    violations.raise_if_any(
+        "the tiers of these files are not known",
+        hint="--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it",
+    )
 
 
 class _Importer:
     """Collects the marks of files as the clips of a manifest."""
 
-    def __init__(self, rates: FilmRates, mapping: TierMapping) -> None:
+    def __init__(
+        self,
+        rates: FilmRates,
+        mapping: TierMapping,
+        documents: Mapping[Path, ElanDocument],
+    ) -> None:
         self.rates = rates
         self.mapping = mapping
+        self.documents = documents
         self.clips: list[Clip] = []
-        self.documents: list[ElanDocument] = []
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
         self.file_of: dict[str, Path] = {}
         self.sources = SourceFiles()
-
-    @property
-    def reports(self) -> list[TierReport]:
-        """What the import made of each tier."""
-        reports: list[TierReport] = []
-        for document in self.documents:
-            reports += document.reports()
-        return reports
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
@@ -542,11 +563,6 @@ class _Importer:
         else:
             shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
             raise FixUsage(f"expected a file named {shown}", where=str(path))
-
-    def check(self) -> None:
-        """Raise an error if the mapping names a tier, or --fps a film, that is in no file."""
-        check_names(self.mapping, self.documents)
-        self.warnings += self.rates.warnings()
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
@@ -572,15 +588,16 @@ class _Importer:
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         if path.suffix == ELAN:
-            document = ElanDocument(path, self.mapping)
-            self.documents.append(document)
+            document = self.documents[path]
             if document.media_name:
                 video = document.path.parent / document.media_name
             read: Iterator[ReadMark] = document.marks(self.warnings)
         else:
             with open_file(path) as stream:
                 read = read_vtt(stream.read(), path)
-        rate = self._rate_of(film, path, video)
+        rate = self.rates.required(film, str(path), video)
+        if self.rates.given(film) is None:
+            self.rates_of_videos[film] = rate
         for mark in read:
             first, last = frames_between(mark.start_s, mark.end_s, rate)
             first = max(0, first)
@@ -593,25 +610,13 @@ class _Importer:
                 mark.concepts,
                 mark.comment,
             )
-            compare_with_video(segment, video, rate, str(path))
+            compare_with_video(film, segment.end_frame, video, rate, str(path))
             self._add(segment, rate, path)
-
-    def _rate_of(self, film: str, path: Path, video: Path | None) -> Fraction:
-        """Return the frame rate of a film; `video` is the one that its ELAN file names."""
-        rate = self.rates.rate_of(film, video)
-        if rate is None:
-            beside = ""
-            if video is not None:
-                beside = f": {video.name} is not beside it, or cannot be read"
-            raise _unknown_rate(film, str(path), beside)
-        if self.rates.given(film) is None:
-            self.rates_of_videos[film] = rate
-        return rate
 
     def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
         """Add the clip of a segment of a file."""
         annotator = plain(segment.annotator) or "cue"
-        self.rates.compare(segment, rate, str(path))
+        self.rates.compare(segment.movie_id, segment.end_frame, rate, str(path))
         self.sources.add(segment.movie_id, annotator, path)
         number = len(self.clips) + 1
         self.clips.append(
@@ -637,14 +642,12 @@ class _Importer:
         marked_concepts: set[str] = set()
         for clip in self.clips:
             marked_concepts.update(clip.concepts)
-        # What a mapping says is meant as it is.
-        unknown = unknown_concepts(
-            marked_concepts - set(self.mapping.concepts.values()), paths
-        )
+        given = self.mapping.modalities
+        unknown = unknown_concepts(marked_concepts - given.keys(), paths)
         if unknown:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
-        own = modalities_of(paths)
+        own = {**modalities_of(paths), **given}
         modality_of.update({name: own[name] for name in own if name in modality_of})
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
@@ -654,34 +657,17 @@ class _Importer:
             f"{film}: {frame_rate_text(rate)} frames per second, as its video"
             for film, rate in self.rates_of_videos.items()
         ]
-        reports = self.reports
-        notes += notes_of(reports)
+        tiers = []
+        for path, document in self.documents.items():
+            for tier in document.tiers:
+                made = {"role": tier.role, "made_of": tier.made_of()}
+                tiers.append({"file": path.name, "tier": tier.name, **made})
+        # What is the same in several files is one line.
+        n_files = Counter((tier["tier"], tier["made_of"]) for tier in tiers)
+        for (tier_name, made_of), number in n_files.items():
+            files = "" if len(self.documents) == 1 else f" ({count(number, 'file')})"
+            notes.append(f"tier {tier_name}: {made_of}{files}")
         if any(path.suffix == VTT for path in paths):
             notes.append("WebVTT does not say what was watched: all of a film counts")
-        tiers = [report.to_json() for report in reports]
         facts = {"tiers": tiers} if tiers else {}
         return ImportedManifest(manifest, tuple(self.warnings), tuple(notes), facts)
-
-
-def _tier_mapping(mapping: TierMapping | str | Path | None) -> TierMapping:
-    """Return a mapping of tiers; that of a file is read."""
-    if isinstance(mapping, str | Path):
-        return read_tier_mapping(Path(mapping))
-    return mapping or TierMapping()
-
-
-def _nothing_to_import(
-    files: Sequence[str | Path], reports: Sequence[TierReport]
-) -> FixInput:
-    """Return the error for files without a mark."""
-    where = ", ".join(map(str, files))
-    if any(report.role == UNUSED for report in reports):
-        return FixInput(
-            f"no tier has annotations that are used: {'; '.join(notes_of(reports))}",
-            where=where,
-            hint="--mapping FILE, which says under [tiers] what they are",
-        )
-    return FixInput(
-        "no annotation has times",
-        where=where,
-    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
+from obygaze.films.film_rates import Fps
 from obygaze.films.labels import Seconds, Tables
-from obygaze.films.mark_tables import Fps
 from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike

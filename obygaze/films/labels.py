@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze.films.clip_spans import equal_clips, read_clips, where_films_end
-from obygaze.films.film_rates import FilmRates
-from obygaze.films.mark_tables import Fps, Marks, Segment, read_marks
+from obygaze.films.clip_spans import equal_clips, read_clip_spans, where_films_end
+from obygaze.films.film_rates import FilmRates, Fps
+from obygaze.films.mark_tables import Segment, read_marks
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -151,30 +151,32 @@ def project_tables(
     workspace: PathLike | None,
 ) -> ProjectedClips:
     """Read the tables and project the segments on the clips, or on clips of equal length."""
-    cut = _clips_or_length(clips, every, workspace)
+    length_s = _length_of(clips, every)
     names = table_names(segments)
     paths = [table_path(name, workspace) for name in names]
-    rates = FilmRates(fps, workspace)
+    rates = FilmRates(fps, Workspace.of(workspace))
     marks = read_marks(paths, fps=rates)
     for segment in marks.segments:
         rate = marks.rates.get(segment.movie_id)
         if rate is not None:
-            rates.compare(segment, rate, ", ".join(map(str, names)))
-    view_of: dict[PathLike, str] = {}
-    of_clips = [] if clips is None else [clips]
-    for name in [*of_clips, *names]:
-        path = table_path(name, workspace)
-        view_of[name] = "raw"
+            where = ", ".join(map(str, names))
+            rates.compare(segment.movie_id, segment.end_frame, rate, where)
+    views = set()
+    for name, path in zip(names, paths, strict=True):
+        view = "raw"
         if path != Path(name):  # a manifest
-            view_of[name] = read_manifest(path.with_suffix(".toml")).header.view
-    views = sorted({view_of[name] for name in names})
+            view = read_manifest(path.with_suffix(".toml")).header.view
+        views.add(view)
     if len(views) > 1:
         raise FixInput(
-            f"the levels of these tables are those of different views: {', '.join(views)}",
+            f"the levels of these tables are those of different views: {', '.join(sorted(views))}",
             where=", ".join(map(str, names)),
             hint="the manifests that the views were made of",
         )
-    spans = _spans_of(cut, marks)
+    if clips is None:
+        spans = equal_clips(marks, length_s)
+    else:
+        spans = read_clip_spans(table_path(clips, workspace), marks)
     concepts: set[str] = set()
     for segment in marks.segments:
         concepts.update(segment.concepts)
@@ -196,20 +198,13 @@ def project_tables(
     ]
     warnings += [
         f"the levels of the segments are those of the {view_words(view)}"
-        for view in views
+        for view in sorted(views)
         if view != "raw"
     ]
     if every is not None:
         warnings.append(where_films_end(marks))
     warnings += _films_without_clips(marks.segments, spans)
     return ProjectedClips(projection, spans, tuple(warnings))
-
-
-def _spans_of(cut: Path | Fraction, marks: Marks) -> tuple[ClipSpan, ...]:
-    """Return the clips of a table, or those of a length."""
-    if isinstance(cut, Fraction):
-        return equal_clips(marks, cut)
-    return read_clips(cut, marks)
 
 
 def _films_without_clips(
@@ -224,17 +219,15 @@ def _films_without_clips(
     return [f"no clips of films with segments: {few(named, 5)}"]
 
 
-def _clips_or_length(
-    clips: PathLike | None, every: str | float | None, workspace: PathLike | None
-) -> Path | Fraction:
-    """Return the table of the clips, or the length of clips in seconds."""
+def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
+    """Return the length of clips in seconds; 0 where they are those of a table."""
     if (clips is None) == (every is None):
         raise FixUsage(
             "expected one of --clips and --every",
             hint="--clips FILE, a table or manifest of clips with times, or --every 30",
         )
     if clips is not None:
-        return table_path(clips, workspace)
+        return Fraction(0)
     if not _LENGTH.fullmatch(str(every)):
         raise FixUsage(
             f"--every must be a number of seconds, got {every!r}", hint="--every 30"

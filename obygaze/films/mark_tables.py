@@ -10,21 +10,19 @@ Names and comments are one line: a line break is a blank. The marks of an annota
 one file: the same name in two files may be two people.
 """
 
+import math
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import NamedTuple
 
-from obygaze_features.core.console import few
+from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.frame_rate import (
-    frame_rate,
     frame_rate_text,
     known_frame_rate,
 )
@@ -51,74 +49,7 @@ TIME_COLUMNS = ("start_s", "end_s")
 MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
 NAME_FORM = "a name without blanks around it"
-SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
-
-
-Fps: TypeAlias = Annotated[
-    float | str | Fraction | Sequence[str] | None,
-    Option("--fps", metavar="RATE|FILM=RATE", is_repeated=True),
-]
-
-
-class GivenRates:
-    """The frame rates that somebody gives for films, with `--fps`.
-
-    Args:
-        fps: A rate for all films, such as 25 or "23.976", or texts of which `FILM=RATE` is for one
-            film.
-    """
-
-    def __init__(self, fps: Fps = None) -> None:
-        self.of_all: Fraction | None = None
-        self.of_film: dict[str, Fraction] = {}
-        self._asked: dict[str, None] = {}
-        self._films_of_all: dict[str, None] = {}
-        words: Sequence[float | str | Fraction] = ()
-        if isinstance(fps, str | float | int | Fraction):
-            words = [fps]
-        elif fps is not None:
-            words = fps
-        for word in words:
-            film, sign, written = str(word).rpartition("=")
-            rate = frame_rate(written)
-            earlier = self.of_film.setdefault(film, rate) if sign else self.of_all
-            if earlier not in (None, rate):
-                of_film = f" of the film {film}" if sign else ""
-                raise FixUsage(
-                    f"--fps names two rates{of_film}: {frame_rate_text(earlier)} and"
-                    f" {frame_rate_text(rate)}",
-                    hint="for films of different rates, --fps FILM=RATE for each",
-                )
-            if not sign:
-                self.of_all = rate
-
-    def given(self, film: str) -> Fraction | None:
-        """Return the rate that is given for a film."""
-        self._asked[film] = None
-        return self.of_film.get(film, self.of_all)
-
-    def rate_of(self, film: str, video: Path | None = None) -> Fraction | None:
-        """Return the rate of a film that no table says; None if nobody knows it."""
-        given = self.given(film)
-        if given is not None and film not in self.of_film:
-            self._films_of_all[film] = None
-        return given
-
-    def warnings(self) -> list[str]:
-        """Return a sentence if one rate was used for several films; refuse films without marks."""
-        unknown = sorted(self.of_film.keys() - self._asked.keys())
-        if unknown:
-            raise FixUsage(
-                f"--fps names a film without marks: {few(unknown)}",
-                hint=f"one of {few(list(self._asked), 5)}",
-            )
-        if self.of_all is None or len(self._films_of_all) < 2:
-            return []
-        films = few(list(self._films_of_all), 5)
-        rate = frame_rate_text(self.of_all)
-        return [
-            f"{rate} frames per second, as --fps says, in each of these films: {films}"
-        ]
+FILM_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +86,38 @@ class Marks:
         """Return the frame rate of a film; an error where the tables do not say it."""
         rate = self.rates.get(film)
         if rate is None:
-            raise _unknown_rate(film)
+            raise unknown_rate(film)
         return rate
+
+
+@dataclass(frozen=True)
+class FilmSegments:
+    """The segments of one film, and the file of the film where it is known."""
+
+    movie_id: str
+    fps: Fraction
+    video: Path | None = None
+    segments: list[Segment] = field(default_factory=list)
+
+    def ms(self, frame: int) -> int:
+        """Return the first whole millisecond at which a frame is shown."""
+        return math.ceil(1000 * frame / self.fps)
+
+    @property
+    def marks(self) -> list[Segment]:
+        """The segments that say more than that they were watched."""
+        return [segment for segment in self.segments if not segment.is_watched]
+
+
+class ReadMark(NamedTuple):
+    """A mark in a file of another program, in seconds; level and comment may be empty."""
+
+    annotator: str
+    start_s: Fraction
+    end_s: Fraction
+    level: str = ""
+    concepts: tuple[str, ...] = ()
+    comment: str = ""
 
 
 def plain(text: str) -> str:
@@ -197,7 +158,7 @@ def own_tables(tables: Sequence[Path]) -> list[Path]:
     return [table for table in tables if table not in beside_others]
 
 
-def read_marks(tables: Path | Sequence[Path], *, fps: Fps | GivenRates = None) -> Marks:
+def read_marks(tables: Path | Sequence[Path], *, fps: Fps | FilmRates = None) -> Marks:
     """Return the segments of tables, with what was watched; one error has all violations.
 
     Args:
@@ -205,7 +166,7 @@ def read_marks(tables: Path | Sequence[Path], *, fps: Fps | GivenRates = None) -
         fps: Frames per second of films without a `framerate` in a table; another rate than that of
             a table is an error.
     """
-    given_rates = fps if isinstance(fps, GivenRates) else GivenRates(fps)
+    given_rates = fps if isinstance(fps, FilmRates) else FilmRates(fps)
     paths = own_tables([tables] if isinstance(tables, Path) else tables)
     rows: list[TableRow] = []
     recorded: set[str] = set()
@@ -269,14 +230,14 @@ def _seen_in_marks(
     return seen
 
 
-def read_segments(path: Path, data: bytes | None = None) -> Marks:
+def read_mark_table(path: Path, data: bytes | None = None) -> Marks:
     """Return the segments of one table, without what is beside it.
 
     `data` are the bytes of the file, where they were read before.
     """
     violations = Violations(path)
     table = _read(path, violations, data)
-    rates = _rates_of_films(table.rows, GivenRates())
+    rates = _rates_of_films(table.rows, FilmRates())
     try:
         segments = [segment_of(row, rates) for row in table.rows]
     except FixUsage as error:
@@ -291,13 +252,13 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
 
     Args:
         path: The table.
-        annotator: The only annotator that it may have; "" allows each.
+        annotator: The only annotator that it may have.
         columns: The columns that it may have: who writes it anew would lose others.
     """
     violations = Violations(path)
     table = _read(path, violations)
     refuse_other_columns(table, columns, violations)
-    rates = _rates_of_films(table.rows, GivenRates())
+    rates = _rates_of_films(table.rows, FilmRates())
     segments = []
     for row in table.rows:
         if row["level"] != WATCHED:
@@ -305,7 +266,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
                 "level",
                 f"expected {WATCHED}, got {row['level']!r}: marks have their table",
             )
-        if annotator and row["annotator"] != annotator:
+        if row["annotator"] != annotator:
             row.add("annotator", f"expected {annotator}, got {row['annotator']!r}")
         segment = segment_of(row, rates)
         if segment is not None:
@@ -327,7 +288,7 @@ def refuse_other_columns(
 def segment_of(
     row: TableRow,
     rates: Mapping[str, Fraction] | None = None,
-    given_rates: GivenRates | None = None,
+    given_rates: FilmRates | None = None,
 ) -> Segment | None:
     """Return the segment of a row; violations of its values are added.
 
@@ -377,7 +338,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
 
 
 def _rates_of_films(
-    rows: Iterable[TableRow], given_rates: GivenRates
+    rows: Iterable[TableRow], given_rates: FilmRates
 ) -> dict[str, Fraction]:
     """Return the frame rate of each film: the first of its segments, else that of elsewhere."""
     rates: dict[str, Fraction] = {}
@@ -419,13 +380,13 @@ def _frames_of(row: TableRow, rates: Mapping[str, Fraction]) -> tuple[int, int] 
     """Return the first and the last frame of a row, from its times where it has no frames."""
     if "start_frame" in row.cells or "start_s" not in row.cells:
         return row.frames()
-    start = row.matching("start_s", SECONDS, "a time in seconds")
-    end = row.matching("end_s", SECONDS, "a time in seconds")
+    start = row.matching("start_s", FILM_SECONDS, "a time in seconds")
+    end = row.matching("end_s", FILM_SECONDS, "a time in seconds")
     if start is None or end is None:
         return None
     rate = rates.get(row["movie_id"])
     if rate is None:
-        raise _unknown_rate(row["movie_id"])
+        raise unknown_rate(row["movie_id"])
     first, last = frames_between(Fraction(start[0]), Fraction(end[0]), rate)
     if last < first:
         row.add(
@@ -442,49 +403,3 @@ def _concepts_of(row: TableRow) -> tuple[str, ...]:
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
     names = map(plain, text.split("|"))
     return tuple(dict.fromkeys(name for name in names if name))
-
-
-def check_rate(
-    film: str, counted: Fraction | None, rate: Fraction | None, where: str = ""
-) -> None:
-    """Raise an error if the pictures of a film were counted in a copy of another rate."""
-    if counted is None or rate is None or counted == rate:
-        return
-    raise FixInput(
-        f"the pictures of {film} are counted at {frame_rate_text(counted)} per second,"
-        f" its video has {frame_rate_text(rate)}",
-        where=where,
-    )
-
-
-def refuse_behind_end(
-    film: str,
-    picture: int,
-    n_pictures: int,
-    *,
-    unsure: Fraction | int = 0,
-    where: str = "",
-) -> None:
-    """Raise an error for a mark with a picture that the film does not have.
-
-    Args:
-        film: The film.
-        picture: The last picture of the mark.
-        n_pictures: The number of pictures of the film.
-        unsure: How many more it may have: what a file says of its length may be a few less.
-        where: Where the mark stands.
-    """
-    if picture >= n_pictures + unsure:
-        raise FixInput(
-            f"the last picture of {film} is {n_pictures - 1}, not {picture}",
-            where=where,
-            hint="correct the mark, or link the copy of the film that was marked",
-        )
-
-
-def _unknown_rate(film: str) -> FixUsage:
-    option = f"--fps {shlex.quote(f'{film}=25')}"
-    return FixUsage(
-        f"the frame rate of the film {film} is not known",
-        hint=f"{option}, or that of the film in a column framerate of the table of marks",
-    )

@@ -1,8 +1,11 @@
-"""What an annotator marks in the page: a table of segments on disk, and its history.
+"""What an annotator marks and watches in the page: two tables on disk, and a history of marks.
 
 The table is the truth: each change replaces it in one step, in the form that `obygaze manifest
 project` reads, and people may edit it. The history beside it only grows: each change in the page
 is a line of JSON with the state before and after, written before the table is.
+
+What was watched is a table of its own, with the level `watched`, so that time nobody saw is no easy
+negative.
 """
 
 import json
@@ -15,18 +18,23 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from obygaze.films.film_rates import check_rate
 from obygaze.films.mark_tables import (
     MORE_COLUMNS,
     SEGMENT_COLUMNS,
+    WATCHED,
+    Marks,
     Segment,
-    check_rate,
     plain,
+    read_watched,
     refuse_other_columns,
     segment_of,
 )
+from obygaze.films.projection import Stretches
 from obygaze.films.vocabulary import Vocabulary
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
+    csv_bytes,
     csv_line,
     locked,
     sha256_bytes,
@@ -37,12 +45,15 @@ from obygaze_features.core.tables import open_file, read_table
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import LEVELS, ascii_id
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
+ANNOTATOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
 ID = re.compile(r"[0-9a-f-]{8,40}")
 MAX_COMMENT = 2000
 NO_VOCABULARY = Vocabulary()
 COLUMNS = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
 
+WATCHED_COLUMNS = (*SEGMENT_COLUMNS, "framerate")
+MAX_STRETCHES = 10_000
+Stretch = tuple[int, int]
 Mark = dict[str, Any]
 
 
@@ -93,11 +104,11 @@ class MarkTable:
         # As it was last read or written. It is used only while the file has the same bytes, so a
         # change by another program is always seen. Threads replace it as a whole.
         self._last = NO_MARKS
-        if not NAME.fullmatch(self.annotator):
+        if not ANNOTATOR_NAME.fullmatch(self.annotator):
             rule = "letters without accents, digits, - and _"
             hint = f"--annotate NAME: {rule}"
             plain_name = ascii_id(self.annotator)
-            if NAME.fullmatch(plain_name):
+            if ANNOTATOR_NAME.fullmatch(plain_name):
                 hint = f"--annotate {plain_name}"
             raise FixUsage(
                 f"the name of an annotator is that of a file, of {rule}: got {self.annotator!r}",
@@ -317,3 +328,78 @@ def _row(mark: Mark) -> list[Any]:
     """Return the cells of a mark in the table."""
     cells = {**mark, "concepts": "|".join(mark["concepts"])}
     return [cells[name] for name in COLUMNS]
+
+
+# ---- what was watched ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WatchedTable:
+    """The stretches of films that one annotator has watched."""
+
+    path: Path
+    annotator: str
+
+    def stretches(self, movie_id: str) -> list[Stretch]:
+        """Return what was watched of a film, as first and last pictures, in order."""
+        return _stretches_by_film(self._read()).get(movie_id, [])
+
+    def add(
+        self, movie_id: str, stretches: Sequence[Stretch], rate: Fraction
+    ) -> list[Stretch]:
+        """Add stretches of a film, and return all that was watched of it."""
+        with locked(self.path.parent):
+            known = self._read()
+            check_rate(movie_id, known.rates.get(movie_id), rate)
+            watched = _stretches_by_film(known)
+            before = watched.get(movie_id, [])
+            watched[movie_id] = Stretches([*before, *stretches]).pairs()
+            self._write(watched, {**known.rates, movie_id: rate})
+        return watched[movie_id]
+
+    def _write(
+        self,
+        watched: Mapping[str, Sequence[Stretch]],
+        rates: Mapping[str, Fraction],
+    ) -> None:
+        rows = []
+        for film, stretches in sorted(watched.items()):
+            rate = rates.get(film)
+            text = "" if rate is None else frame_rate_text(rate)
+            for first, last in stretches:
+                rows.append((film, self.annotator, first, last, WATCHED, "", text))
+        write_atomic(self.path, csv_bytes(WATCHED_COLUMNS, rows))
+
+    def _read(self) -> Marks:
+        if not self.path.exists():
+            return Marks(())
+        return read_watched(self.path, self.annotator, WATCHED_COLUMNS)
+
+
+def _stretches_by_film(marks: Marks) -> dict[str, list[Stretch]]:
+    """Return the stretches of each film, in order."""
+    stretches: dict[str, list[Stretch]] = {}
+    for segment in marks.segments:
+        stretch = (segment.start_frame, segment.end_frame)
+        stretches.setdefault(segment.movie_id, []).append(stretch)
+    return {film: Stretches(pairs).pairs() for film, pairs in stretches.items()}
+
+
+def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:
+    """Return the stretches that the page sent; an error where they are not frames of the film."""
+    stretches = sent.get("stretches")
+    if not isinstance(stretches, list) or len(stretches) > MAX_STRETCHES:
+        raise FixInput("stretches: expected a list of first and last pictures")
+    checked = []
+    for stretch in stretches:
+        is_pair = isinstance(stretch, list) and [
+            type(number) for number in stretch
+        ] == [int, int]
+        if not is_pair or not 0 <= stretch[0] <= stretch[1]:
+            raise FixInput(
+                f"expected the first and the last picture, from 0, got {stretch!r}"
+            )
+        first, last = stretch
+        if first < n_frames:
+            checked.append((first, min(last, n_frames - 1)))
+    return checked

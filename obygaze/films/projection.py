@@ -191,7 +191,7 @@ def project(
             if level.ratio is None and level.labelled and track.watched is None:
                 assumed.add((span.movie_id, annotator))
         if levels:
-            merged.append(merge(levels))
+            merged.append(highest_level(levels))
         else:
             unseen.append(span.clip_id)
     levels_by_annotator = {
@@ -206,7 +206,7 @@ def project(
     )
 
 
-def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
+def highest_level(rows: Sequence[ClipLevel]) -> ClipLevel:
     """Return one level from several of a clip: the highest, with its concepts."""
     level = max((row.level for row in rows), key=LEVELS.index)
     winners = [row for row in rows if row.level == level]
@@ -256,7 +256,7 @@ class AnnotatorTrack:
                 level = ClipLevel(span.clip_id, segment.level, segment.concepts, ratio)
                 qualifying.append(level)
         if qualifying:
-            return merge(qualifying)
+            return highest_level(qualifying)
         n_seen = span.n_frames
         if self.watched is not None:
             n_seen = self.watched.n_frames_in(span)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from obygaze.films.film_segments import FilmSegments, ReadMark
-from obygaze.films.mark_tables import Segment, concept_of, plain
+from obygaze.films.mark_tables import FilmSegments, ReadMark, Segment, concept_of, plain
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import canonical_level

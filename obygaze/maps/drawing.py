@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from obygaze.maps.pictures import exact_pictures
-from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
+from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -63,7 +63,7 @@ def map_sheets(
     names = map_names(store)
     maps_of_clip = store.matrix(MAPS, clips=[clip])
     real = real_steps(store, maps_of_clip.rows)[0]
-    maps = without_padding(maps_of_clip.values[0], real)
+    maps = with_mean_in_padding(maps_of_clip.values[0], real)
     drawn = drawn_directions(names)
     decoded = exact_pictures(workspace, store, clip)
     scale = max(highest(maps[names.index(name)]) for name in drawn)
@@ -75,7 +75,9 @@ def map_sheets(
         yield name, contact_sheet(shown)
 
 
-def without_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.float32]:
+def with_mean_in_padding(
+    maps: NDArray[Any], real: NDArray[np.bool_]
+) -> NDArray[np.float32]:
     """Return maps with the mean of the real steps in all others, so that nothing is drawn there.
 
     Args:
@@ -90,8 +92,8 @@ def without_padding(maps: NDArray[Any], real: NDArray[np.bool_]) -> NDArray[np.f
 
 def drawn_directions(names: Sequence[str]) -> list[str]:
     """Return the directions that are not random, and the first random one."""
-    planned = [name for name in names if not name.startswith(RANDOM)]
-    at_random = [name for name in names if name.startswith(RANDOM)]
+    planned = [name for name in names if not name.startswith(RANDOM_PREFIX)]
+    at_random = [name for name in names if name.startswith(RANDOM_PREFIX)]
     return [*planned, *at_random[:1]]
 
 

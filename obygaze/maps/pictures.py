@@ -15,7 +15,6 @@ from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_cli
 from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
-    view_of,
 )
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.windows import Grid
@@ -50,7 +49,7 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     card = find_card(_backbone_name(recipe), workspace)
     cut = recipe["sampling"].get("grid")
     grid = Grid(**cut) if cut else None
-    view = view_of(card)
+    view = card.family.view(card)
     if view.resize is not None:  # only a checkpoint knows the edge of some presets
         resize = replace(view.resize, edge=recipe["preprocessing"]["edge"])
         view = replace(view, resize=resize)

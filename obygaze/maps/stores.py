@@ -11,13 +11,21 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import unknown_name
-from obygaze_features.store import Array, Reason, Recipe, Row, Store, write_store
+from obygaze_features.store import (
+    Array,
+    Reason,
+    Recipe,
+    Row,
+    Store,
+    open_store,
+    write_store,
+)
 from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import RowColumns
 
 MAPS = "maps"
-RANDOM = "random "  # how the names of random directions begin
+RANDOM_PREFIX = "random "  # how the names of random directions begin
 DIMS = ("direction", "step", "grid_row", "grid_column")
 
 Directions = Mapping[str, NDArray[np.float64]]
@@ -27,10 +35,12 @@ Directions = Mapping[str, NDArray[np.float64]]
 def random_directions(width: int, n: int = 20) -> Directions:
     """Return random directions, always the same: the null of others."""
     drawn = np.random.default_rng(0).standard_normal((n, width))
-    return {f"{RANDOM}{i}": direction for i, direction in enumerate(drawn, start=1)}
+    return {
+        f"{RANDOM_PREFIX}{i}": direction for i, direction in enumerate(drawn, start=1)
+    }
 
 
-def grid_of(store: Store) -> tuple[int, int, int]:
+def token_grid(store: Store) -> tuple[int, int, int]:
     """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
@@ -59,6 +69,22 @@ def real_steps(store: Store, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return store.read(mask, rows).astype(np.bool_)
 
 
+@dataclass(frozen=True)
+class WrittenMaps:
+    """A new store of maps; `counts` are its clips by their state."""
+
+    path: Path
+    counts: Mapping[str, int]
+    n_clips: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the folder and the counts."""
+        return {"store": str(self.path), "clips": dict(self.counts)}
+
+    def __str__(self) -> str:
+        return f"{self.path}: maps of {self.counts['ok']} of {self.n_clips} clips"
+
+
 def write_maps(
     path: Path,
     source: Store,
@@ -66,7 +92,7 @@ def write_maps(
     names: Sequence[str],
     facts: Mapping[str, Any],
     results: Iterable[NDArray[Any] | Reason],
-) -> None:
+) -> WrittenMaps:
     """Write a store of maps of clips of another store, with its recipe and times.
 
     Args:
@@ -79,7 +105,7 @@ def write_maps(
             none.
     """
     record = source.record
-    maps = Array.of(MAPS, "float16", (len(names), *grid_of(source)), DIMS)
+    maps = Array.of(MAPS, "float16", (len(names), *token_grid(source)), DIMS)
     of_frames = [array for array in record.arrays if array.name in OF_FRAMES]
     arrays = (maps, *of_frames)
     about_maps = {**facts, "directions": list(names), "of": source.fingerprint}
@@ -110,6 +136,7 @@ def write_maps(
             origins=[Origin(source.location, source.seal)],
             terms=source.terms,
         )
+    return WrittenMaps(path, open_store(path).status().counts, len(rows))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import count_gpus_as_nvidia_smi
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.resize import Resize, known_picture
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Backbone(ABC):
             the card.
         placement: The device, the precision and the attention.
         resize: How pictures are resized when they are decoded. The default is the family's.
+
+    `view` is what the model sees of a clip.
     """
 
     # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
@@ -86,6 +89,8 @@ class Backbone(ABC):
         self.placement = placement
         self.resize = resize or family.resize(card)
         self.geometry = card_of_weights.geometry
+        sampling = card.input.sampling
+        self.view = PictureView(self.geometry.frames, sampling, self.resize)
         self.arrays = card_of_weights.arrays
         self.takes_mask = family.takes_mask
         self.activation_bytes = family.activation_bytes(

@@ -61,8 +61,9 @@ class LanguageModel:
 
         words = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         n_tokens = len(words) + 2
-        most = _positions(self.model)
-        if most is not None and n_tokens > most:
+        most = getattr(self.model.config, "max_position_embeddings", None)
+        # Some models do not say for how many tokens they have positions.
+        if isinstance(most, int) and 0 < most < n_tokens:
             raise FixInput(
                 f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
                 hint="shorten this caption, or use another --lm",
@@ -116,12 +117,6 @@ class SentenceEncoder:
         row = dict(zip(unique, self.embed(unique), strict=True))
         pairs = zip(texts, others, strict=True)
         return [float(row[text] @ row[other]) for text, other in pairs]
-
-
-def _positions(model: Any) -> int | None:
-    """Return the most tokens that a model has positions for; None if it does not say."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    return most if isinstance(most, int) and most > 0 else None
 
 
 def _source(name: str) -> tuple[str, bool, NotFound]:

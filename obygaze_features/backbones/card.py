@@ -20,6 +20,7 @@ from obygaze_features.store.recipe import UNVERIFIED
 if TYPE_CHECKING:
     from obygaze_features.backbones.backbone import Backbone, Placement
     from obygaze_features.backbones.weights import WeightFiles
+    from obygaze_features.video.decoded_clip import PictureView
     from obygaze_features.video.resize import Resize
 
 DEFAULT_PRESET = "default"
@@ -138,6 +139,14 @@ class Family:
     def resize(self, card: Card) -> Resize:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry)
+
+    def view(self, card: Card) -> PictureView:
+        """Return what a model sees of a clip, without loading it."""
+        # Imported late, as in `Preset.resize_to`.
+        from obygaze_features.video.decoded_clip import PictureView
+
+        resize = self.resize(card)
+        return PictureView(card.geometry.frames, card.input.sampling, resize)
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the device memory of one clip without the weights, exact to about 20 %."""

@@ -100,7 +100,9 @@ def check_card(
         report.no_weights = error
         report.lines.append(CheckLine("weights", FAILED, error.message))
         return report
-    report.lines.append(_line_of_files(files))
+    names = ", ".join(path.name for path in files.files)
+    found = f"{names} ({human(files.n_bytes)}) in {files.folder}"
+    report.lines.append(CheckLine("weights", OK, found if names else "none needed"))
     try:
         backbone = load_from(card, files, placement)
     except InstallExtra:
@@ -121,12 +123,6 @@ def check_card(
 
 def _passed(name: str, passed: bool, detail: str) -> CheckLine:
     return CheckLine(name, OK if passed else FAILED, detail)
-
-
-def _line_of_files(files: WeightFiles) -> CheckLine:
-    names = ", ".join(path.name for path in files.files)
-    found = f"{names} ({human(files.n_bytes)}) in {files.folder}"
-    return CheckLine("weights", OK, found if names else "none needed")
 
 
 def _lines_of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]:

@@ -51,13 +51,9 @@ class Geometry:
     @property
     def input_size(self) -> str:
         """The number and the size of the frames, in words."""
-        return f"{self.frames} frames of {self.frame_size}"
-
-    @property
-    def frame_size(self) -> str:
-        """The size of a frame, in words."""
         height, width = self.frame_shape
-        return f"{height} x {width}" if self.size else "any size"
+        size = f"{height} x {width}" if self.size else "any size"
+        return f"{self.frames} frames of {size}"
 
     @property
     def frame_shape(self) -> tuple[int, int]:

@@ -34,8 +34,13 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound, first_line
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.core.foreign import short_value
-from obygaze_features.core.imported_files import imports_of
-from obygaze_features.core.parts import Part, find_part, packages_of_modules, trust
+from obygaze_features.core.parts import (
+    Part,
+    find_part,
+    imports_of,
+    packages_of_modules,
+    trust,
+)
 from obygaze_features.store.layout import MASK, PICTURES, TIMES, Array, check_arrays
 
 if TYPE_CHECKING:
@@ -50,14 +55,14 @@ _OTHER_ARRAYS = (*TIMES, MASK, PICTURES, "clean")
 # The ends of the names under which torch keeps the hooks of a module.
 _HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 Load = Callable[[], Any]
-Run = Callable[[Any, "Tensor"], Any]
+RunModule = Callable[[Any, "Tensor"], Any]
 T = TypeVar("T")
 
 
 def module_card(
     name: str,
     load: Load,
-    run: Run,
+    run: RunModule,
     *,
     arrays: Mapping[str, Sequence[int]],
     frames: int,
@@ -187,7 +192,7 @@ class ModuleFamily(Family):
     _: KW_ONLY
     shapes: Mapping[str, tuple[int, ...]]
     make: Load
-    run: Run
+    run: RunModule
     values: str = NORMALISED
     files: tuple[Path, ...] | None = None
     part: Part | None = None

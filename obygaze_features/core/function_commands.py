@@ -41,10 +41,11 @@ from __future__ import annotations
 import builtins
 import inspect
 import os
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import (
@@ -68,7 +69,6 @@ from obygaze_features.core.commands import (
     named_values,
 )
 from obygaze_features.core.console import Console
-from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
@@ -83,6 +83,8 @@ from obygaze_features.core.value_types import (
     range_in_words,
 )
 
+# The sections that the docstring of a public function may have.
+SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
 FROM_SESSION = ("workspace", "progress", "note")
 
 
@@ -478,3 +480,52 @@ def _bar_of(hint: Any) -> Bar | None:
         if isinstance(extra, Bar):
             return extra
     return None
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in parts: the text before the first section, and the sections."""
+
+    about: str
+    parameters: Mapping[str, str]
+    commands: str
+
+
+def parse_docstring(function: Callable[..., Any]) -> Docstring:
+    """Return the parts of a docstring in the form that all public functions have."""
+    sections = _sections(function)
+    commands = inspect.cleandoc("\n".join(["", *sections.get("Commands", [])]))
+    return Docstring(
+        about="\n".join(sections[""]).strip(),
+        parameters=_described_parameters(sections.get("Args", [])),
+        commands=commands,
+    )
+
+
+def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
+    """Return the lines of each section of a docstring; those before the first have no title."""
+    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
+    sections: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in lines:
+        title = line.removesuffix(":")
+        if line.endswith(":") and title in SECTIONS:
+            current = title
+            sections[current] = []
+        else:
+            sections[current].append(line)
+    return sections
+
+
+def _described_parameters(lines: Iterable[str]) -> dict[str, str]:
+    """Return the text of each parameter of a section `Args:`."""
+    texts: dict[str, str] = {}
+    name = ""
+    for line in inspect.cleandoc("\n".join(["", *lines])).splitlines():
+        start = re.match(r"(\w+): (.*)", line)
+        if start is not None:
+            name = start[1]
+            texts[name] = start[2]
+        elif name and line.strip():
+            texts[name] += f" {line.strip()}"
+    return texts

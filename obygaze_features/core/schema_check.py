@@ -135,22 +135,12 @@ class Violations:
                 lines.append(f"{where}: {message}{times}")
         return lines
 
-    def raise_if_any(
-        self,
-        summary: str,
-        hint: str | None = None,
-        error: type[ObygazeError] = FixInput,
-    ) -> None:
+    def raise_if_any(self, summary: str, hint: str | None = None) -> None:
         """Raise one error that lists all violations, if there are any."""
-        raise_together(summary, self, hint=hint, error=error)
+        raise_together(summary, self, hint=hint)
 
 
-def raise_together(
-    summary: str,
-    *files: Violations,
-    hint: str | None = None,
-    error: type[ObygazeError] = FixInput,
-) -> None:
+def raise_together(summary: str, *files: Violations, hint: str | None = None) -> None:
     """Raise one error that lists the violations of several files, if there are any."""
     lines: list[str] = []
     for violations in files:
@@ -163,7 +153,7 @@ def raise_together(
         details.append(f"... and {len(lines) - MAX_LISTED} more")
     paths = dict.fromkeys(violations.path for violations in files if violations)
     n_violations = "1 violation" if n_in_all == 1 else f"{n_in_all} violations"
-    raise error(
+    raise FixInput(
         f"{summary}: {n_violations}",
         where=", ".join(paths),
         hint=hint or "correct what is listed, then the same command again",
@@ -370,8 +360,10 @@ def problem_with(value: Any, hint: Any) -> str | None:
 
 def _in_words(message: str, hint: Any, value: Any) -> str:
     """Return what a value must be, from a message of msgspec."""
-    is_union = get_origin(hint) in (Union, UnionType)
-    for part in (hint, *get_args(hint)) if is_union else (hint,):
+    parts = [hint]
+    if get_origin(hint) in (Union, UnionType):
+        parts += get_args(hint)
+    for part in parts:
         for meta in getattr(part, "__metadata__", ()):
             if meta.description:
                 words = (meta.extra or {}).get("words", ())

@@ -124,7 +124,7 @@ def extract(
         )
         clips = read_manifest(manifest, workspace=here)
         shares = Resources.shares(devices_of(device), workers or usable_cores(), batch)
-        run = Run(
+        run = ExtractionRun(
             manifest=clips,
             targets=targets,
             workspace=here,
@@ -150,7 +150,7 @@ def extract(
 
 
 @dataclass(frozen=True)
-class Run:
+class ExtractionRun:
     """What a run extracts, and how; its resources do not change the features."""
 
     manifest: Manifest
@@ -166,7 +166,7 @@ class Run:
     licence: str
 
 
-def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
+def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
     with _one_sentence_for_a_full_disk(run):
         plan, begun = _begin(run)
@@ -202,7 +202,7 @@ def _extract(run: Run, stop: StopFlag, listener: Listener) -> Extraction:
 
 
 def _extract_on_devices(
-    run: Run, shares: Sequence[Resources], stop: StopFlag, listener: Listener
+    run: ExtractionRun, shares: Sequence[Resources], stop: StopFlag, listener: Listener
 ) -> Extraction:
     """Extract in a process for each device: all are workers of the same stores."""
     of_devices = []
@@ -235,7 +235,7 @@ class Begun(NamedTuple):
     filling: Filling
 
 
-def _begin(run: Run) -> tuple[ExtractionPlan, list[Begun]]:
+def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
     """Compare the manifest with each store; refuse, or plan what is missing."""
     for attempt in range(_MOST_ATTEMPTS):
         plan = plan_stores(
@@ -362,7 +362,7 @@ def _missing(begun: Sequence[Begun]) -> Iterator[tuple[StorePlan, str]]:
 def _fill(
     together: Sequence[Begun],
     plan: ExtractionPlan,
-    run: Run,
+    run: ExtractionRun,
     stop: StopFlag,
     listener: Listener,
 ) -> None:
@@ -389,13 +389,7 @@ def _fill(
             together, computers, batches, strict=True
         ):
             filler = StoreFiller(
-                filling,
-                store.maker,
-                store.view,
-                computer,
-                batch,
-                writing,
-                mixed=run.mixed,
+                filling, store.maker, computer, batch, writing, mixed=run.mixed
             )
             stores.append(filler)
         # Those of the decoders, and the next batch: with fewer, the decoders would be idle while a
@@ -433,7 +427,7 @@ def _clips_of_rows(
 # --- Seal ---
 
 
-def _seal_if_complete(one: Begun, run: Run) -> Sequence[str]:
+def _seal_if_complete(one: Begun, run: ExtractionRun) -> Sequence[str]:
     """Seal a store whose blocks are all there; return warnings."""
     store, filling = one
     n_missing = len(filling.missing()) if filling.is_current() else 0
@@ -474,7 +468,7 @@ def _is_as_before(filling: Filling) -> bool:
 
 
 @contextmanager
-def _one_sentence_for_a_full_disk(run: Run) -> Iterator[None]:
+def _one_sentence_for_a_full_disk(run: ExtractionRun) -> Iterator[None]:
     try:
         yield
     except OSError as error:

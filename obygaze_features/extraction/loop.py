@@ -38,7 +38,6 @@ from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.store.filling import BlockWriter, Filling, choose_block
 from obygaze_features.store.records import Maker
 from obygaze_features.store.rows import FAILED, Row
-from obygaze_features.video.decoded_clip import PictureView
 
 # A device that gives no numbers for so many clips in a row is broken.
 BROKEN_AFTER = 8
@@ -114,7 +113,9 @@ def rows_to_compute(stores: Sequence[StoreFiller]) -> Iterator[RowJob]:
         taken.add(span)
         start = span + 1
         for row in range(span * span_rows, min((span + 1) * span_rows, n_rows)):
-            views = [store.view for store in stores if store.needs(row)]
+            views = [
+                store.computer.backbone.view for store in stores if store.needs(row)
+            ]
             if views:
                 yield RowJob(row, tuple(dict.fromkeys(views)))
 
@@ -181,7 +182,6 @@ class StoreFiller:
     Args:
         filling: The plan of the store and its finished blocks.
         maker: What computes.
-        view: What the backbone sees of a clip.
         computer: What computes the features.
         batch: How many clips are computed at once.
         writing: The thread that writes, one for all stores.
@@ -192,7 +192,6 @@ class StoreFiller:
         self,
         filling: Filling,
         maker: Maker,
-        view: PictureView,
         computer: Computer,
         batch: int,
         writing: ThreadPoolExecutor,
@@ -201,7 +200,6 @@ class StoreFiller:
     ) -> None:
         self.filling = filling
         self.maker = maker
-        self.view = view
         self.computer = computer
         self.batch = batch
         self.mixed = mixed
@@ -260,7 +258,8 @@ class StoreFiller:
     def add(self, decoded: Decoded) -> None:
         """Add the next decoded row to its batch; one that failed is finished.
 
-        A batch that is complete is computed: it has as many clips as fit, or the last of its block.
+        A complete batch, of as many clips as fit or with the last of its block, is computed as soon
+        as not too many others are.
         """
         block = self._block_of(decoded.row)
         if self._block is not block:
@@ -271,15 +270,23 @@ class StoreFiller:
             return
         # Another store may need a row, also in this view, that this one does not compute.
         if self.filling.computed[decoded.row]:
-            clip = self._checked(decoded.views[self.view])
+            clip = self._checked(decoded.views[self.computer.backbone.view])
             if isinstance(clip, Failure):
                 self._finish_row(block, decoded.row, decoded.source, clip)
             else:
                 self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
-        n_clips, _ = self.computer.split(self.batch)
+        n_clips, most_running = self.computer.split(self.batch)
         is_last = decoded.row == block.writer.rows[-1]
-        if self._waiting and (is_last or len(self._waiting) == n_clips):
-            self._start_batch()
+        if not self._waiting or not (is_last or len(self._waiting) == n_clips):
+            return
+        while len(self._running) >= most_running:
+            self._collect()
+        waiting = self._waiting
+        self._waiting = []
+        if block.is_at_work:
+            with self._too_large_if_out_of_memory():
+                result = self.computer.start([one.clip for one in waiting])
+            self._running.append(_Running(block, waiting, result))
 
     def _checked(self, clip: ViewedClip | Failure) -> ViewedClip | Failure:
         """Return a clip, or why a backbone without a mask cannot take it."""
@@ -294,20 +301,6 @@ class StoreFiller:
         )
 
     # Batches become features.
-
-    def _start_batch(self) -> None:
-        """Start to compute the clips that wait, as soon as not too many others are computed."""
-        _, most_running = self.computer.split(self.batch)
-        while len(self._running) >= most_running:
-            self._collect()
-        block = self._block
-        waiting = self._waiting
-        self._waiting = []
-        if block is None or not block.is_at_work:
-            return
-        with self._too_large_if_out_of_memory():
-            result = self.computer.start([one.clip for one in waiting])
-        self._running.append(_Running(block, waiting, result))
 
     def _collect(self) -> None:
         """Wait for the first of the running batches, and finish its rows."""
@@ -374,7 +367,10 @@ class StoreFiller:
         clip: ViewedClip | Failure,
         features: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add a finished row to its block: its features, or why it has none."""
+        """Add a finished row to its block: its features, or why it has none.
+
+        A block whose rows are all finished is committed.
+        """
         row = self.filling.rows[number]._replace(
             video_bytes=source.n_bytes, video_hash=source.quick_hash
         )
@@ -387,21 +383,7 @@ class StoreFiller:
             # A store keeps those that it has arrays for.
             values = {**clip.arrays, **(features or {})}
             block.finished[number] = _WrittenRow(row, values)
-        self._write(block)
-
-    def _refuse_a_loss(self, row: Row, failure: Failure) -> None:
-        """Raise an error if a clip with features fails: it would lose what it has."""
-        if len(self.filling.arrays) < len(self.filling.plan.arrays):
-            raise FixInput(
-                f"the clip {row.clip_id!r} has features and cannot get the further arrays:"
-                f" {failure.reason}",
-                where=str(self.filling.target),
-                hint="the store stays as it is; correct this, then the same command, or give the"
-                f" further arrays up: rm -r {shlex.quote(str(self.filling.folder))}",
-            )
-
-    def _write(self, block: _Block) -> None:
-        """Write the finished rows of a block that no earlier row holds back, and commit it."""
+        # Rows are written in their order: this one may hold back others, or be held back.
         rows = block.writer.rows
         while block.n_written < len(rows):
             written = block.finished.pop(rows[block.n_written], None)
@@ -414,6 +396,17 @@ class StoreFiller:
         if not self._n_in_a_row:
             # Else its clips may have failed because their device is broken.
             self._commit_complete()
+
+    def _refuse_a_loss(self, row: Row, failure: Failure) -> None:
+        """Raise an error if a clip with features fails: it would lose what it has."""
+        if len(self.filling.arrays) < len(self.filling.plan.arrays):
+            raise FixInput(
+                f"the clip {row.clip_id!r} has features and cannot get the further arrays:"
+                f" {failure.reason}",
+                where=str(self.filling.target),
+                hint="the store stays as it is; correct this, then the same command, or give the"
+                f" further arrays up: rm -r {shlex.quote(str(self.filling.folder))}",
+            )
 
     def _commit_complete(self) -> None:
         for writer in self._complete:

@@ -24,7 +24,6 @@ from obygaze_features.extraction.recipes import (
     arrays_of,
     maker_of,
     recipe_of,
-    view_of,
 )
 from obygaze_features.extraction.stored import read_stored
 from obygaze_features.manifest.model import Manifest, Windows
@@ -126,7 +125,6 @@ class StorePlan:
         target: What was named.
         path: The folder of the store.
         backbone: The loaded backbone.
-        view: What it sees of a clip.
         arrays: All arrays that the store will have.
         recipe: How the numbers are made.
         maker: What computes.
@@ -138,13 +136,17 @@ class StorePlan:
     target: ChosenBackbone
     path: Path
     backbone: Backbone
-    view: PictureView
     arrays: tuple[Array, ...]
     recipe: Recipe
     maker: Maker
     work: Work
     filling: Filling | None = None
     seal: str = ""
+
+    @property
+    def view(self) -> PictureView:
+        """What the backbone sees of a clip."""
+        return self.backbone.view
 
     @property
     def row_bytes(self) -> int:
@@ -156,6 +158,10 @@ class StorePlan:
     def n_computed(self) -> int:
         """How many rows are computed."""
         return sum(self.work.computed)
+
+
+def _kept_clips(kept: KeptViews, view: PictureView) -> Container[str]:
+    return kept[view].row_of_clip if view in kept else ()
 
 
 @dataclass(frozen=True)
@@ -174,8 +180,7 @@ class ExtractionPlan:
 
     def kept_clips(self, store: StorePlan) -> Container[str]:
         """Return the clips of which the frames that a store needs are kept."""
-        kept = self.kept.get(store.view)
-        return kept.row_of_clip if kept else ()
+        return _kept_clips(self.kept, store.view)
 
     def refuse_changes(self) -> None:
         """Raise an error if a store is refused, or the kept frames that it needs."""
@@ -233,7 +238,6 @@ def plan_stores(
     is_compared = any(stored_at) or bool(frames)
     facts = facts_of(clip.video for clip in clips) if is_compared else {}
     backbones = []
-    views = []
     for target in targets:
         backbone = load_backbone(
             target.backbone,
@@ -244,16 +248,16 @@ def plan_stores(
             workspace=workspace,
         )
         backbones.append(backbone)
-        views.append(view_of(backbone))
+    views = [backbone.view for backbone in backbones]
     kept = find_kept(frames, clips, facts, views, grid)
     known_arrays: set[str] = set()
     for backbone in backbones:
         known_arrays |= backbone.arrays.keys()
     stores = []
-    for path, stored, target, backbone, view in zip(
-        paths, stored_at, targets, backbones, views, strict=True
+    for path, stored, target, backbone in zip(
+        paths, stored_at, targets, backbones, strict=True
     ):
-        recipe = recipe_of(backbone, view, grid)
+        recipe = recipe_of(backbone, grid)
         maker = maker_of(backbone, recipe)
         # An array that one of the backbones has is not asked of the others.
         others = known_arrays - backbone.arrays.keys()
@@ -277,7 +281,7 @@ def plan_stores(
             [array.name for array in arrays],
             maker.kind,
             facts=facts,
-            kept=kept[view].row_of_clip if view in kept else (),
+            kept=_kept_clips(kept, backbone.view),
             retry_failed=retry_failed,
             mixed=mixed,
             as_planned=as_planned,
@@ -298,7 +302,6 @@ def plan_stores(
             target=target,
             path=path,
             backbone=backbone,
-            view=view,
             arrays=tuple(arrays),
             recipe=recipe,
             maker=maker,

@@ -5,7 +5,6 @@ from typing import Any
 
 import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
-from obygaze_features.backbones.card import Card
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_version
 from obygaze_features.manifest.windows import Grid
@@ -29,13 +28,6 @@ CLEAN = "clean"
 PACKAGES = ("av", "numpy", "torch", "transformers")
 
 
-def view_of(source: Backbone | Card) -> PictureView:
-    """Return what a backbone sees of a clip; a card tells it without the weights."""
-    card = source if isinstance(source, Card) else source.card
-    resize = card.family.resize(card) if isinstance(source, Card) else source.resize
-    return PictureView(source.geometry.frames, card.input.sampling, resize)
-
-
 def arrays_of(
     backbone: Backbone, names: Sequence[str] = (), grid: Grid | None = None
 ) -> list[Array]:
@@ -55,7 +47,7 @@ def arrays_of(
     for name, array in available.items():
         if name in names or (not names and name not in HEAVY):
             chosen.append(Array.of(name, array.dtype, array.shape, array.dims))
-    n_frames = (backbone.geometry.frames,)
+    n_frames = (backbone.view.count,)
     for name in ("time_s", "asked_s"):
         chosen.append(Array.of(name, "float64", n_frames, ("frame",)))
     if grid is not None:
@@ -68,12 +60,10 @@ def arrays_of(
     return chosen
 
 
-def recipe_of(
-    backbone: Backbone, view: PictureView, grid: Grid | None = None
-) -> Recipe:
+def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
-        sampling=sampling_recipe(view, grid),
+        sampling=sampling_recipe(backbone.view, grid),
         decoder=decoder_recipe(),
         **backbone.recipe(),
     )

@@ -23,7 +23,7 @@ from obygaze_features.extraction.stored import (
     store_status,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.own_labels import first_run
+from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.layout import VECTORS
 from obygaze_features.store.placing import before_of
 
@@ -210,7 +210,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
             names_with_vectors.append(name)
     if not names_with_vectors:
         return f"obygaze store info {shlex.quote(names[0])}"
-    return first_run(manifest, plan.manifest, names_with_vectors)
+    return first_command(manifest, plan.manifest, names_with_vectors)
 
 
 def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:

@@ -29,7 +29,7 @@ COMMANDS = {
         "Check manifests against the schema.",
     ),
     "stats": (
-        f"{_HERE}.figures:stats_command",
+        f"{_HERE}.overview:stats_command",
         "Count levels, concepts, films and folds.",
     ),
     "group": (

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import click
 
 from obygaze_features.core.commands import Session, SessionCommand
-from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     call_function,
     parameters_of,
+    parse_docstring,
     show_result,
     typed_values,
 )

@@ -23,8 +23,8 @@ from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.io import as_id, manifest_sha256, read_manifest
-from obygaze_features.manifest.listing import manifest_columns, title_of
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.listing import manifest_columns, title_of, titles_of
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
@@ -32,6 +32,7 @@ from obygaze_features.manifest.model import (
     clock,
     own_columns,
 )
+from obygaze_features.manifest.stats import compute_stats, draw_stats
 
 SHOWN_CLIPS = 20
 
@@ -220,7 +221,7 @@ def show_manifest(
 
     Args:
         manifest: The manifest.
-        film: Only the clips of this film, an id, or the title of which the id was made.
+        film: Only the clips of this film: its id, or its title as it is shown.
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         where: Only the clips for which this holds.
@@ -235,20 +236,17 @@ def show_manifest(
         obygaze manifest show obygaze12 --where 'level in {HN, NS}' -o clips.xlsx
     """
     whole = read_manifest(manifest, workspace=workspace)
-    if film is not None and film not in whole.films:
-        # A title is shown beside the id that was made of it.
-        film = as_id(film)
-    if film is not None and film not in whole.films:
-        raise unknown_name("film", film, whole.films, where=whole.name)
     typed = manifest if isinstance(manifest, str) else whole.name
     tests = []
     if where is not None:
         tests.append(where)
+    selection = whole if where is None else whole.where(where)
     if film is not None:
-        tests.append(f'movie_id == "{film}"')
-    selection = whole
-    for test in tests:
-        selection = selection.where(test)
+        tests.append(f"film {film!r}")
+        films = _known_films(film, whole)
+        selection = selection.with_clips(
+            clip for clip in selection if clip.movie_id in films
+        )
     if clips is not None:
         # An expression may not be as long as a list of clips.
         ids = _known_clips(clips, whole, typed)
@@ -261,6 +259,15 @@ def show_manifest(
             hint=f"obygaze manifest stats {shlex.quote(typed)}",
         )
     return ManifestPage(whole, selection, limit)
+
+
+def _known_films(film: str, manifest: Manifest) -> set[str]:
+    """Return the films that have this id or title; a film that is not there is an error."""
+    titles = titles_of(manifest.films, manifest)
+    films = {name for name in manifest.films if film in (name, titles.get(name))}
+    if not films:
+        raise unknown_name("film", film, manifest.films, where=manifest.name)
+    return films
 
 
 def _known_clips(clips: ClipIds, manifest: Manifest, typed: str) -> set[str]:
@@ -392,4 +399,7 @@ def check_manifests(
 
 show_command = command_of(
     show_manifest, "show", then=ManifestPage.write, then_group="Options"
+)
+stats_command = command_of(
+    compute_stats, "stats", then=draw_stats, then_group="Options"
 )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from obygaze_features.core.console import count
 from obygaze_features.manifest.expression import NUMBER, plain_value
-from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
 
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
@@ -27,12 +27,14 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
         cells: list[str] = []
-        cells_of_film: dict[str, list[str]] = defaultdict(list)
+        # The number of a clip is in the rows of all its annotators, and no label.
+        clips_of_film: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for clip in clips:
             of_clip = [plain_value(cell, column) for cell in clip.values(column)]
             cells += of_clip
-            cells_of_film[clip.movie_id] += of_clip
-        if not any(map(_may_be_labels, cells_of_film.values())):
+            clip_id = unannotated_id(clip)
+            clips_of_film[clip.movie_id].update((clip_id, cell) for cell in of_clip)
+        if not any(map(_may_be_labels, clips_of_film.values())):
             continue
         words = sorted(set(cells))
         if has_numbers(cells):
@@ -44,7 +46,9 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
         elif is_yes_and_no(words) or 2 < len(words) <= MOST_WORDS:
             tasks.append(column)
         elif len(words) == 2:
-            tasks.append(f"{column}={words[0]}")
+            # The rarer word is most often what is looked for, and not its negation.
+            rarer = min(reversed(words), key=cells.count)
+            tasks.append(f"{column}={rarer}")
     return tasks + to_correct
 
 
@@ -73,17 +77,17 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     return f"{count(len(set(cells)), 'text')}{empty}"
 
 
-def first_run(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
-    """Return the first experiment with vectors, of levels or of a label of the person's own.
+def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
+    """Return the first experiment with vectors; without labels, how they are predicted.
 
     Args:
         manifest: The manifest.
         place: Its name or its file, as it is typed.
-        stores: The stores, of which the first is shown where clips have no label.
+        stores: The stores, of which the first is predicted where clips have no label.
     """
     tasks = [] if manifest.has_honest_tasks else own_tasks(manifest.clips)
     if not tasks and not manifest.has_honest_tasks:
-        return f"obygaze store info {shlex.quote(stores[0])}"
+        return f"obygaze models predict MODEL {shlex.quote(stores[0])}"
     line = ["obygaze", "run", "honest", "--manifest", place]
     for store in stores:
         line += ["--store", store]
@@ -92,9 +96,9 @@ def first_run(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
     return shlex.join(line)
 
 
-def _may_be_labels(cells: Sequence[str]) -> bool:
+def _may_be_labels(values: Collection[tuple[str, str]]) -> bool:
     """Return whether the clips of a film have few values: not all the same, and not all others."""
-    return 1 < len(set(cells)) < len(cells)
+    return 1 < len({value for _, value in values}) < len(values)
 
 
 def is_yes_and_no(words: Collection[str]) -> bool:

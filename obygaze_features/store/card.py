@@ -22,7 +22,7 @@ from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import render
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
-from obygaze_features.store.records import Counts, Maker, StoreRecord
+from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import OK, RowColumns
 
 HERE = "obygaze_features.store"
@@ -221,7 +221,8 @@ def _keys_of(head: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return the lines of a head by their keys, in order; those of comments have the key ""."""
     keys: list[tuple[str, list[str]]] = []
     for line in head:
-        if keys and (line[:1].isspace() or line.startswith("-")):
+        # A text of several lines may have empty ones.
+        if keys and (not line.strip() or line[0].isspace() or line.startswith("-")):
             keys[-1][1].append(line)
         else:
             key = "" if line.startswith("#") else line.partition(":")[0].strip()
@@ -243,20 +244,14 @@ def _split(text: str) -> tuple[list[str], str]:
 def _head_values(text: str) -> dict[str, str]:
     """Return the keys at the left of the head with their texts; of YAML, what people type."""
     values: dict[str, str] = {}
-    key = ""
     head, _ = _split(text)
-    for line in head:
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line[0].isspace() or line.startswith("-"):
-            # A text of several lines.
-            more = line.strip()
-            values[key] = f"{values.get(key, '')} {more}".strip()
-            continue
-        key, _, value = line.partition(":")
-        value = value.strip()
-        values[key] = "" if re.fullmatch("[|>][-+]?", value) else value
-    return {key: _unquoted(value) for key, value in values.items()}
+    for key, (first, *others) in _keys_of(head):
+        text_of_key = first.partition(":")[2].strip()
+        if re.fullmatch("[|>][-+]?", text_of_key):
+            text_of_key = ""
+        words = [text_of_key, *map(str.strip, others)]
+        values[key] = _unquoted(" ".join(filter(None, words)))
+    return values
 
 
 def _unquoted(value: str) -> str:
@@ -331,8 +326,7 @@ def card_of_store(
         has_table: Whether the table of a publication stands beside the card.
     """
     recipe = Recipe.from_json(record.recipe)
-    has_failed = record.rows.ok < len(rows)
-    reasons = reasons_of(rows) if has_failed else []
+    counts = [f"{n:,} {status}" for status, n in record.rows.by_status.items() if n]
     text = render(
         "card.md",
         HERE,
@@ -341,12 +335,12 @@ def card_of_store(
         terms=terms,
         terms_lines=[Raw(line) for line in terms_lines(terms)],
         n_rows=f"{len(rows):,}",
-        counts=counts_text(record.rows),
+        counts=_listed(counts),
         recipe_sentences=recipe_sentences(recipe),
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=record.arrays[0].name,
         makers=list(map(maker_text, record.makers)),
-        reasons=reasons,
+        reasons=_reasons_of(rows) if record.rows.ok < len(rows) else [],
         citation=Raw(citation_text(terms)),
         replaces=record.replaces,
         seal=seal,
@@ -365,12 +359,7 @@ class Raw(str):
         return self
 
 
-def counts_text(counts: Counts) -> str:
-    """Return how many rows have each status, in words: `19 ok and 1 failed`."""
-    return _listed([f"{n:,} {status}" for status, n in counts.by_status.items() if n])
-
-
-def reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:
+def _reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:
     """Return how many rows have each status and reason, the most frequent first."""
     pairs = zip(rows.statuses, rows.reasons, strict=True)
     n_of_reason = Counter(pair for pair in pairs if pair[0] != OK)

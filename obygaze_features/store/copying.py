@@ -71,7 +71,6 @@ from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import (
     FileMark,
     Replaced,
-    StoreRecord,
     seal_of,
 )
 from obygaze_features.store.targets import (
@@ -158,8 +157,8 @@ def pull(
     since: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
     if older is not None and older.seal != store.seal:
-        since = _since(store.record, older.seal)
-        if any(change.films or change.clips for change in since):
+        since = store.record.changes_since(older.seal)
+        if any(change.withdrawn for change in since):
             copies = find_copies(open_store(target), since, here)
     return Copied(
         place=str(target),
@@ -202,13 +201,6 @@ def _changes_of_terms(before: Terms, now: Terms) -> list[str]:
                 f"{name} of the source: {text} (was {text_before or 'not stated'})"
             )
     return changes
-
-
-def _since(record: StoreRecord, seal: str) -> Sequence[Replaced]:
-    """Return the changes of a store since an earlier one; all of them if it is not known."""
-    seals = [entry.seal for entry in record.replaces]
-    first = seals.index(seal) if seal in seals else 0
-    return record.replaces[first:]
 
 
 def _copy_at(target: Path, store: Store) -> Store | None:
@@ -493,7 +485,9 @@ def _push(
             target.put(STORE_JSON, path, FileMark(len(data), store.seal))
             n_sent += 1
         target.finish(f"The store {store.seal[:16]}")
-    changes = _since(record, there.seal) if there is not None and is_replaced else ()
+    changes: Sequence[Replaced] = ()
+    if there is not None and is_replaced:
+        changes = record.changes_since(there.seal)
     if changes_that_withdrew([store]):
         note_on_versions = target.forget()
         if note_on_versions:
@@ -570,16 +564,13 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store |
                     where=target.location,
                 )
             known.update(there.record.files)
-    strange = []
+    if set(record.files).isdisjoint(names):
+        # A card alone is that of something else.
+        known.discard(CARD)
     for name in names:
         if name not in known and read_hidden(Path(name)) is None:
-            strange.append(name)
-    is_ours = bool(set(record.files) & set(names))
-    if CARD in names and not is_ours:
-        strange.append(CARD)
-    if strange:
-        raise AlreadyThere(
-            f"{strange[0]} does not belong to this store",
-            where=target.location,
-        )
+            raise AlreadyThere(
+                f"{name} does not belong to this store",
+                where=target.location,
+            )
     return there

@@ -129,9 +129,8 @@ def _change_text(entry: Replaced) -> str:
         line += f": {entry.reason}"
     if entry.author:
         line += f", by {entry.author}"
-    withdrawn = [*entry.films, *entry.clips]
-    if withdrawn:
-        line += f" (withdrawn: {', '.join(withdrawn)})"
+    if entry.withdrawn:
+        line += f" (withdrawn: {', '.join(entry.withdrawn)})"
     return line
 
 

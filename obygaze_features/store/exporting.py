@@ -12,8 +12,9 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,6 @@ from obygaze_features.manifest.model import Manifest, Windows, view_words
 from obygaze_features.store.card import (
     HERE,
     Raw,
-    Terms,
     citation_text,
     terms_lines,
 )
@@ -160,10 +160,11 @@ def export_features(
             hint=f"the name {target.stem}{kind.endings[0]}, or another format",
         )
     chosen = _arrays_of_export(opened, format, arrays)
-    job = Export.of(opened, chosen, labels, progress)
+    job = Export(opened, chosen, labels, progress)
+    warnings = _check_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _new(target, is_folder=kind.is_folder) as hidden:
+    with _new(target, is_folder=not kind.endings) as hidden:
         kind.write(job, hidden)
     left_out = {}
     for row in opened.rows:
@@ -175,7 +176,7 @@ def export_features(
         n_clips=len(job.rows),
         arrays=[array.name for array in chosen],
         left_out=left_out,
-        warnings=job.warnings,
+        warnings=warnings,
         not_exported=job.left_out(),
     )
 
@@ -189,48 +190,37 @@ def refuse_pictures(store: Store) -> None:
         )
 
 
-@dataclass(frozen=True)
 class Export:
-    """What is exported: arrays of a store, and its rows with features."""
+    """What is exported: arrays of a store, and its rows with features.
 
-    store: Store
-    arrays: Sequence[Array]
-    rows: Sequence[Row]
-    # Where these rows are in the store.
-    numbers: npt.NDArray[np.int64]
-    terms: Terms
-    labels: Manifest | None
-    progress: Progress
-    # How many clips have no labels.
-    warnings: Sequence[str]
+    Args:
+        store: The store.
+        arrays: The arrays.
+        labels: The manifest whose levels and concepts become columns.
+        progress: Counts clips, once for each array.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         store: Store,
         arrays: Sequence[Array],
         labels: Manifest | None = None,
         progress: Progress | None = None,
-    ) -> Self:
-        """Return an export of all rows of a store that have features."""
-        numbers = [number for number, row in enumerate(store.rows) if row.is_ok]
-        rows = [store.rows[number] for number in numbers]
-        if not rows:
+    ) -> None:
+        self.store = store
+        self.arrays = arrays
+        self.labels = labels
+        self.progress = progress or Quiet()
+        self.terms = store.terms
+        # The rows with features, and where they are in the store.
+        self.rows = [row for row in store.rows if row.is_ok]
+        self.numbers = np.flatnonzero([row.is_ok for row in store.rows])
+        if not self.rows:
             raise FixInput(
                 "no clip has features; nothing to export",
                 where=store.location,
                 hint=f"obygaze store info {shlex.quote(store.location)} --clips",
             )
-        return cls(
-            store=store,
-            arrays=arrays,
-            rows=rows,
-            numbers=np.array(numbers, dtype=np.int64),
-            terms=store.terms,
-            labels=labels,
-            progress=progress or Quiet(),
-            warnings=_check_labels(store, rows, labels),
-        )
 
     def origin(self) -> dict[str, Any]:
         """Return of which store the features are, how they were made, and under which terms."""
@@ -285,25 +275,17 @@ class Export:
         """Whether a clip has a start or an end in its video."""
         return _have_times(self.rows)
 
-    def pieces(
-        self, array: Array
-    ) -> Iterator[tuple[Sequence[Row], npt.NDArray[np.generic]]]:
-        """Yield some rows and their values, in the order of the store."""
+    def pieces(self, array: Array) -> Iterator[npt.NDArray[np.generic]]:
+        """Yield the values of some rows at a time, in the order of the store."""
         n_rows = max(1, PIECE_BYTES // array.row_bytes)
         for first in range(0, len(self.rows), n_rows):
-            piece = slice(first, first + n_rows)
-            yield self.rows[piece], self.values(array, piece)
+            yield self.values(array, slice(first, first + n_rows))
 
     def values(self, array: Array, piece: slice) -> npt.NDArray[np.generic]:
         """Return the values of some of the rows."""
         values = self.store.read(array, self.numbers[piece])
         self.progress.advance(len(values))
         return np.ascontiguousarray(values)
-
-    def clips(self, array: Array) -> Iterator[tuple[Row, npt.NDArray[np.generic]]]:
-        """Yield each row and its values."""
-        for rows, values in self.pieces(array):
-            yield from zip(rows, values, strict=True)
 
 
 def _have_times(rows: Iterable[Row]) -> bool:
@@ -354,16 +336,16 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
             )
 
 
-def _check_labels(
-    store: Store, rows: Sequence[Row], labels: Manifest | None
-) -> list[str]:
+def _check_labels(job: Export) -> list[str]:
     """Return a sentence on clips without labels; an error if no clip has any, or another clip."""
+    labels = job.labels
+    rows = job.rows
     if labels is None:
         return []
     if isinstance(labels.clips, Windows):
         raise FixUsage("windows have no labels", where=labels.name)
     labelled = [labels[row.clip_id] for row in rows if row.clip_id in labels.by_id]
-    store.match(labelled)
+    job.store.match(labelled)
     n_missing = len(rows) - len(labelled)
     if n_missing == len(rows):
         raise FixInput(
@@ -427,8 +409,8 @@ def write_npz(job: Export, path: Path) -> None:
             _write_member(archive, key, times.shape, times.dtype, [times])
         for array in job.arrays:
             shape = (len(job.rows), *array.shape)
-            pieces = (values for _, values in job.pieces(array))
-            _write_member(archive, array.name, shape, np.dtype(array.dtype), pieces)
+            dtype = np.dtype(array.dtype)
+            _write_member(archive, array.name, shape, dtype, job.pieces(array))
 
 
 def _write_member(
@@ -461,7 +443,8 @@ def write_hdf5(job: Export, path: Path) -> None:
             for row in job.rows:
                 _write_facts(out.create_group(row.clip_id), row)
         for array in job.arrays:
-            for row, values in job.clips(array):
+            vectors = chain.from_iterable(job.pieces(array))
+            for row, values in zip(job.rows, vectors, strict=True):
                 if is_single:
                     _write_facts(out.create_dataset(row.clip_id, data=values), row)
                 else:
@@ -601,11 +584,6 @@ class _Format(NamedTuple):
     endings: Sequence[str] = ()
     # Names that an array cannot have in such a file; the times are there if a clip has any.
     columns: Sequence[str] = ()
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether an export is a folder."""
-        return not self.endings
 
 
 FORMATS: Mapping[ExportFormat, _Format] = {

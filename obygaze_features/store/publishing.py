@@ -290,7 +290,7 @@ def published_table(store: Store) -> Export | None:
             arrays.append(array)
     if not arrays or not store.record.rows.ok:
         return None
-    return Export.of(store, arrays)
+    return Export(store, arrays)
 
 
 def record_table(job: Export) -> RecordTable:

@@ -5,7 +5,7 @@ docs/store.md describes them in sections 2 and 7.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -98,6 +98,11 @@ class Replaced(Record, frozen=True):
     films: tuple[str, ...] = ()
     clips: tuple[str, ...] = ()
 
+    @property
+    def withdrawn(self) -> tuple[str, ...]:
+        """The films and the clips that were withdrawn."""
+        return (*self.films, *self.clips)
+
 
 class Origin(Record, frozen=True):
     """A store of which rows were taken: its path or URL, and its seal."""
@@ -146,6 +151,12 @@ class StoreRecord(Record, frozen=True, kw_only=True):
     replaces: tuple[Replaced, ...] = ()
     origins: tuple[Origin, ...] = ()
     files: dict[str, FileMark]
+
+    def changes_since(self, seal: str) -> Sequence[Replaced]:
+        """Return the changes since an earlier store; all of them if it is not known."""
+        seals = [change.seal for change in self.replaces]
+        first = seals.index(seal) if seal in seals else 0
+        return self.replaces[first:]
 
     def array(self, name: str) -> Array | None:
         """Return the array of a name; None if the store has none."""

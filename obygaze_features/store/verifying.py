@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
 from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
@@ -46,7 +46,6 @@ from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsew
 
 LENGTHS = "lengths"
 HASHES = "hashes"
-SHOWN_EXTRA = 5
 # Values of so many bytes are checked at a time.
 CHECKED_BYTES = 2**25
 
@@ -214,11 +213,9 @@ def _warn_of_extra(store: Store, report: VerifyReport) -> None:
         return
     known = {*store.record.files, STORE_JSON, CARD}
     extra = [name for name in names if name not in known]
-    for name in extra[:SHOWN_EXTRA]:
-        report.warnings.append(f"{name} is not part of the store")
-    if len(extra) > SHOWN_EXTRA:
-        more = count(len(extra) - SHOWN_EXTRA, "file")
-        report.warnings.append(f"... and {more} more that are not of this store")
+    if extra:
+        verb = "is" if len(extra) == 1 else "are"
+        report.warnings.append(f"{few(extra)} {verb} not part of the store")
 
 
 # The documents for other readers of Zarr.
@@ -376,21 +373,20 @@ def compare_with_source(
     theirs = compared.record
     origins = [origin.seal for origin in ours.origins]
     if has_replaced(copy, compared):
-        seals = [entry.seal for entry in ours.replaces]
-        since = ours.replaces[seals.index(compared.seal) :]
+        since = ours.changes_since(compared.seal)
         n_clips = _n_withdrawn(compared, Withdrawals.of([copy]).by(since))
         sentence = "a later store than its source, which it replaces"
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
         return CopyAndSource(sentence)
-    for place, entry in enumerate(theirs.replaces):
+    for entry in theirs.replaces:
         if entry.seal == copy.seal:
             sentence = "its source was replaced since (obygaze store pull)"
         elif entry.seal in origins:
             sentence = "rows of it are from a store that was replaced since"
         else:
             continue
-        since = theirs.replaces[place:]
+        since = theirs.changes_since(entry.seal)
         n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
@@ -434,8 +430,7 @@ def changes_of(entries: Iterable[Replaced]) -> list[str]:
         line = f"the source was replaced on {entry.date}"
         if entry.reason:
             line += f": {entry.reason}"
-        withdrawn = [*entry.films, *entry.clips]
-        if withdrawn:
-            line += f" (withdrawn: {', '.join(withdrawn[:20])})"
+        if entry.withdrawn:
+            line += f" (withdrawn: {', '.join(entry.withdrawn[:20])})"
         lines.append(line)
     return lines

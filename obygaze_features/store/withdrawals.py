@@ -78,7 +78,10 @@ class Withdrawals:
         clips: list[WithdrawnClip] = []
         with_rows: set[tuple[Replaced, str]] = set()
         for store in stores:
-            rows = _withdrawn_rows(store)
+            rows: list[Row] = []
+            if store.record.rows.withdrawn:
+                is_withdrawn = store.table.codes == _WITHDRAWN_CODE
+                rows = store.table.some(np.flatnonzero(is_withdrawn))
             ids = {row.clip_id for row in rows}
             for row in rows:
                 identity = identity_of(row, store.record)
@@ -159,18 +162,12 @@ def _keys_of(identity: Identity) -> list[tuple[str, ...]]:
     return keys
 
 
-def _withdrawn_rows(store: Store) -> list[Row]:
-    if not store.record.rows.withdrawn:
-        return []
-    return store.table.some(np.flatnonzero(store.table.codes == _WITHDRAWN_CODE))
-
-
 def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
     """Return the changes by which clips were withdrawn, so that none comes back later."""
     changes: dict[Replaced, None] = {}
     for store in stores:
         for change in store.record.replaces:
-            if change.films or change.clips:
+            if change.withdrawn:
                 changes[change] = None
     return sorted(changes, key=lambda change: change.date)
 

@@ -15,32 +15,9 @@ TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv", "nut", "
 # Formats that may be opened. FFmpeg also reads play lists and text art as video: a play list would
 # make it open other files and addresses, text art turns any text into pictures.
 CONTAINERS = (
-    *TIMED_CONTAINERS,
-    "avi",
-    "h264",
-    "hevc",
-    "vvc",
-    "m4v",
-    "mpegvideo",
-    "h263",
-    "h261",
-    "mjpeg",
-    "obu",
-    "av1",
-    "ivf",
-    "ogg",
-    "asf",
-    "gif",
-    "apng",
-    "mxf",
-    "rm",
-    "dv",
-    "gxf",
-    "vc1",
-    "yuv4mpegpipe",
-    "swf",
-    "dirac",
-    "cavsvideo",
+    ",".join(TIMED_CONTAINERS)
+    + ",avi,h264,hevc,vvc,m4v,mpegvideo,h263,h261,mjpeg,obu,av1,ivf,ogg,asf,gif,apng,mxf,rm"
+    ",dv,gxf,vc1,yuv4mpegpipe,swf,dirac,cavsvideo"
 )
 
 # The bytes that are read to tell the format of a picture, and the flag of a WebP that moves.
@@ -137,7 +114,7 @@ def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
         picture = (
             _picture_format(path) if path.suffix.lower() in STILL_SUFFIXES else None
         )
-        allowed = picture or ",".join(CONTAINERS)
+        allowed = picture or CONTAINERS
         options = {"protocol_whitelist": "file", "format_whitelist": allowed}
         if not has_chapters:
             options["ignore_chapters"] = "1"

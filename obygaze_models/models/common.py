@@ -25,6 +25,11 @@ class FixTraining(FixInput, ValueError):
     It is a ValueError too, because scikit-learn's tools expect and catch that.
     """
 
+    @property
+    def reason(self) -> str:
+        """Why there is no fit; `where` names the concept, if it is about one of several."""
+        return f"{self.where}: {self.message}" if self.where else self.message
+
 
 @functools.cache
 def _pools() -> ThreadpoolController:

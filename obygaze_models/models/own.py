@@ -142,7 +142,7 @@ class OwnClassifier(Classifier):
             )
         classes = self._classes_of_held()
         order = np.asarray(getattr(self.held, "classes_", classes)).tolist()
-        if sorted(order) != classes:
+        if sorted(order) != sorted(classes):
             raise self._part().refuse(
                 f"must have each class once in classes_, got {short_value(order)}"
             )

@@ -24,7 +24,7 @@ OTHER_TASKS = "other"
 
 def setting_problem(setting: registry.Setting, value: Any) -> str | None:
     """Return what a setting in a protocol must be; None if it is one value, or a grid of some."""
-    values = grid_of(value)
+    values = offered_values(value)
     if values is None:
         takes_lists = isinstance(setting.default, list | tuple)
         if isinstance(value, list | tuple) and not takes_lists:
@@ -60,7 +60,7 @@ def _is_by_task(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() == {BY_TASK}
 
 
-def grid_of(value: Any) -> Sequence[Any] | None:
+def offered_values(value: Any) -> Sequence[Any] | None:
     """Return the values to choose from, or None where a setting has one value."""
     if not isinstance(value, Mapping) or value.keys() != {GRID}:
         return None
@@ -72,7 +72,7 @@ def candidates(model: Model) -> list[Settings]:
     """Return the combinations of settings to choose from, one if there is no choice."""
     combinations: list[Settings] = [{}]
     for name, value in model.settings.items():
-        values = grid_of(value)
+        values = offered_values(value)
         if values is None:
             values = [value]
         combinations = [

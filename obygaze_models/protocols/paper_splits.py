@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_models.protocols.splits import BoolArray, Split, n_folds_of
+from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.protocols.splits import Split, n_folds_of
 
 SHARE_THAT_THE_CODE_COUNTS = 0.1
 

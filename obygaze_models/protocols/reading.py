@@ -34,7 +34,7 @@ from obygaze_models.protocols.kinds import (
 )
 from obygaze_models.protocols.schema import (
     NONE,
-    SCHEMA,
+    PROTOCOL_SCHEMA,
     SPLIT_KINDS,
     Model,
     Protocol,
@@ -104,7 +104,7 @@ def parse_protocol(
     """Return the protocol that a file of these bytes is; see `load_protocol`."""
     parsed_changes = [_parse_change(change) for change in changes]
     document = read_toml(data, where, max_bytes=MAX_BYTES)
-    document.require_schema(SCHEMA, "protocol")
+    document.require_schema(PROTOCOL_SCHEMA, "protocol")
     in_file = set(_tables_in(document.tree, "tasks"))
     overrides = {}
     for key, value in parsed_changes:

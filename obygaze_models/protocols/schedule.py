@@ -20,11 +20,11 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
 from obygaze_models.protocols.splits import (
-    BoolArray,
     Split,
     film_pairs,
     rotated,
@@ -39,28 +39,13 @@ MOST_SPLITS = 100_000
 NOT_TESTED = "no clip of this task is tested in it"
 ONE_CLASS = "the training clips hold one class only"
 NOT_TRAINED = "no clip is left to train on"
-REASONS_OF_SPLITS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)
 
 
 def splits_of_task(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str
 ) -> Sequence[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
-    return _of_training(_Clips(protocol, table, labels, usable), train)
-
-
-class _Clips(NamedTuple):
-    """What splits are made from."""
-
-    protocol: Protocol
-    table: ClipTable
-    labels: Labels
-    usable: BoolArray
-
-
-def _of_training(clips: _Clips, train: str) -> Sequence[Split]:
-    """Return the splits of a training task; their test rows are all clips of the test fold."""
-    protocol, table, labels, usable = clips
+    clips = _Clips(protocol, table, labels, usable)
     splits = protocol.splits
     trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
@@ -80,6 +65,15 @@ def _of_training(clips: _Clips, train: str) -> Sequence[Split]:
     return rotated(
         folds, labels[train], trains, never, validates=splits.validation == "next"
     )
+
+
+class _Clips(NamedTuple):
+    """What splits are made from."""
+
+    protocol: Protocol
+    table: ClipTable
+    labels: Labels
+    usable: BoolArray
 
 
 def _by_scheme(clips: _Clips, train: str) -> list[Split]:

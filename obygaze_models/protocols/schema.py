@@ -24,7 +24,7 @@ from obygaze_features.store.segments import Reducer, WindowRule
 from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 
-SCHEMA = "obygaze-protocol/1"
+PROTOCOL_SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
     "published",
     "kfold",
@@ -261,7 +261,7 @@ class Protocol:
 
     def to_json(self) -> dict[str, Any]:
         """Return the protocol as one JSON object, as a run stores it."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": PROTOCOL_SCHEMA, **asdict(self)}
 
     @property
     def sha256(self) -> str:

@@ -7,12 +7,12 @@ from itertools import islice, permutations
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_models.evaluation.predictions import BoolArray
 
-BoolArray = NDArray[np.bool_]
 NO_ROWS = np.zeros(0, dtype=np.intp)
 T = TypeVar("T")
 

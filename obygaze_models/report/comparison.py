@@ -11,17 +11,18 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, table, with_interval
+from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
@@ -29,20 +30,8 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.protocols.schema import Protocol, ReportSettings
-from obygaze_models.report.lookup import (
-    ReportRun,
-    explaining,
-    grouped,
-    pair_name,
-)
-from obygaze_models.report.tables import (
-    NO_NUMBER,
-    Cells,
-    Heading,
-    Number,
-    PValue,
-    ResultTable,
-)
+from obygaze_models.report.lookup import ReportRun, explaining, pair_name
+from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
 from obygaze_models.runner.results import (
     Difference,
     Draws,
@@ -52,8 +41,8 @@ from obygaze_models.runner.results import (
     difference_of,
 )
 from obygaze_models.runner.scores import Cell
-from obygaze_models.runner.shared_clips import SharedTest, on_shared_clips
-from obygaze_models.runner.summary import ALPHA, CellRows
+from obygaze_models.runner.shared_clips import on_shared_clips
+from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -65,9 +54,11 @@ MOST_DRAWS = 1_000_000  # of films, as in a protocol
 # Training task, test task, model and store; a model or store that needs no name is "".
 Key = tuple[str, str, str, str]
 K = TypeVar("K")
+# A difference that has a test waits for its p, which is corrected for all of them.
+Tested = tuple["Side", Difference]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Side:
     """A cell in one run, and its difference to the same cell in the first run.
 
@@ -93,29 +84,17 @@ class Side:
         """Whether the difference can be chance, in words."""
         if math.isnan(self.difference_p):
             return "whether this is chance is not tested"
-        if (
-            self.difference_p > ALPHA
-            or self.difference_low <= 0 <= self.difference_high
-        ):
+        has_zero = self.difference_low <= 0 <= self.difference_high
+        if has_zero or self.difference_p > ALPHA:
             return "this can be chance"
         return "this is more than chance"
-
-    @property
-    def number(self) -> Number:
-        """The value with its interval."""
-        return Number(self.value, self.low, self.high)
-
-    @property
-    def number_of_difference(self) -> Number:
-        """The difference with its interval."""
-        return Number(self.difference, self.difference_low, self.difference_high)
 
 
 @dataclass(frozen=True)
 class ComparedCell:
     """A training and a test task, and a model in each run; None in a run without it.
 
-    `store` is "" where no run has several stores.
+    `store` is "" where no run has several stores. `problem` is why nothing is compared.
     """
 
     train: str
@@ -123,6 +102,7 @@ class ComparedCell:
     sides: list[Side | None]
     store: str = ""
     is_model: bool = True
+    problem: str = ""
 
     @property
     def is_compared(self) -> bool:
@@ -138,11 +118,8 @@ class ComparedCell:
     @property
     def name(self) -> str:
         """The name of the model; where runs differ, each name. The store, if a run has several."""
-        names: dict[str, None] = {}
-        for side in self.sides:
-            if side is not None:
-                names[side.model] = None
-        name = " / ".join(names)
+        models = dict.fromkeys(side.model for side in self.sides if side is not None)
+        name = " / ".join(models)
         return f"{name} ({self.store})" if self.store else name
 
 
@@ -166,22 +143,13 @@ class ComparedRuns(Listing):
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
-        return {
-            "runs": list(self.runs),
-            "metric": self.metric,
-            "settings": {key: list(values) for key, values in self.settings.items()},
-            "cells": self._rows(),
-            "warnings": list(self.warnings),
-        }
+        return {**vars(self), "cells": self._rows()}
 
     def table(self) -> Columns:
         """Return a row for each cell and run, with the difference to the first run."""
         rows = self._rows()
-        columns: dict[str, list[Any]] = {}
-        for row in rows:
-            for name, value in row.items():
-                columns.setdefault(name, []).append(value)
-        return columns
+        names = rows[0] if rows else ()
+        return {name: [row[name] for row in rows] for name in names}
 
     def _rows(self) -> list[dict[str, Any]]:
         rows = []
@@ -204,39 +172,60 @@ class ComparedRuns(Listing):
         return rows
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        """Return the output of `obygaze compare`: runs, differences in words, both tables."""
+        lines = [f"{number}: {name}" for number, name in enumerate(self.runs, start=1)]
+        lines += ["", *[*self._sentences()][:MOST_SENTENCES], ""]
+        if not self.settings:
+            lines += ["the settings and inputs are the same", ""]
+        safe = [safe_text(line, "terminal") for line in lines]
+        for shown in self.tables():
+            safe += filter(None, [shown.as_text(), shown.note])
+            safe.append("")
+        safe += [safe_text(line, "terminal") for line in self._others()]
+        return "\n".join(safe).rstrip()
 
-    def _lines(self) -> Iterator[str]:
-        """Yield the output of `obygaze compare`: runs, differences in words, settings, models."""
+    def tables(self) -> list[ResultTable]:
+        """Return what differs in the settings, and the cells: the tables of a text and a page."""
         numbers = [str(number) for number in range(1, len(self.runs) + 1)]
-        for number, name in zip(numbers, self.runs, strict=True):
-            yield f"{number}: {safe_text(name, 'terminal')}"
-        yield ""
-        shown = self._shown
-        sentences = list(self._sentences(shown))
-        for sentence in sentences[:MOST_SENTENCES]:
-            yield safe_text(sentence, "terminal")
-        if sentences:
-            yield ""
+        tables = []
         if self.settings:
-            settings = [(key, *values) for key, values in self.settings.items()]
-            yield table(("what differs", *numbers), settings)
-        else:
-            yield "the settings and inputs are the same"
-        yield from self._others()
-        if not shown:
-            return
+            rows = [(key, *values) for key, values in self.settings.items()]
+            title = "Settings and inputs that are not the same in all runs"
+            headers = ("what differs", *numbers)
+            tables.append(ResultTable("settings", title, headers, rows))
         metric = metric_name(self.metric)
-        headers = ["train", "test", "model", "clips"]
-        headers += [f"{metric}, {number}" for number in numbers]
+        headers = ("task", "model", "clips", "films")
+        headers += tuple(f"{metric}, {number}" for number in numbers)
         for number in numbers[1:]:
-            headers += [f"{number} - 1", "films", "p (all)"]
-        yield ""
-        yield table(headers, [self._line(cell) for cell in shown])
-        yield (
-            "All numbers of a line are on the clips that all of these runs tested. p (all) is "
-            "corrected for all differences of the comparison. -o FILE.csv writes the baselines too."
-        )
+            headers += (f"{number} - 1", f"p (all), {number}")
+        rows = [self._row(cell) for cell in self._shown]
+        if rows:
+            title = f"{metric} in each run, and differences to the first"
+            note = (
+                "All numbers of a line are on the clips that all of these runs tested with the "
+                "same class. p (all) is corrected for all differences of the comparison. "
+                "obygaze compare -o FILE.csv writes the baselines too."
+            )
+            tables.append(ResultTable("compared", title, headers, rows, note))
+        return tables
+
+    def _row(self, cell: ComparedCell) -> tuple[Any, ...]:
+        sides = [side for side in cell.sides if side is not None]
+        films = [side.difference_n_films for side in sides if side.difference_n_films]
+        task = pair_name(cell.train, cell.test)
+        row: list[Any] = [task, cell.name, cell.n_clips, films[0] if films else MISSING]
+        for side in cell.sides:
+            number = NO_NUMBER
+            if side is not None:
+                number = NumberCell(side.value, side.low, side.high)
+            row.append(number)
+        for side in cell.sides[1:]:
+            if side is None:
+                row += [NO_NUMBER, PValueCell(math.nan)]
+                continue
+            ends = (side.difference_low, side.difference_high)
+            row += [NumberCell(side.difference, *ends), PValueCell(side.difference_p)]
+        return tuple(row)
 
     @property
     def _shown(self) -> list[ComparedCell]:
@@ -248,19 +237,19 @@ class ComparedRuns(Listing):
 
     def _others(self) -> Iterator[str]:
         """Yield a line for each run with the models that are in no other run."""
-        for run, number in zip(self.runs, range(len(self.runs)), strict=True):
+        for number, run in enumerate(self.runs):
             alone = []
             for cell in self.cells:
-                known = [side is not None for side in cell.sides]
-                if cell.is_model and known[number] and sum(known) == 1:
+                has_it = [side is not None for side in cell.sides]
+                if cell.is_model and has_it[number] and sum(has_it) == 1:
                     alone.append(f"{cell.name}, {pair_name(cell.train, cell.test)}")
             if alone:
-                yield safe_text(f"only in {run}: {few(alone)}", "terminal")
+                yield f"only in {run}: {few(alone)}"
 
-    def _sentences(self, cells: Sequence[ComparedCell]) -> Iterator[str]:
+    def _sentences(self) -> Iterator[str]:
         """Yield who differs and by how much: a sentence for each difference to the first run."""
         metric = metric_name(self.metric)
-        for cell in cells:
+        for cell in self._shown:
             name = f"{cell.name}, {pair_name(cell.train, cell.test)}"
             n_sides = sum(side is not None for side in cell.sides)
             all_of_them = "both" if n_sides == 2 else f"all {n_sides}"
@@ -277,68 +266,6 @@ class ComparedRuns(Listing):
                     f"{self.runs[0]} {clips}; {side.certainty}."
                 )
 
-    def _line(self, cell: ComparedCell) -> tuple[str, ...]:
-        texts = [cell.train, cell.test, cell.name, str(cell.n_clips)]
-        for side in cell.sides:
-            texts.append(MISSING if side is None else _as_text(side.number))
-        for side in cell.sides[1:]:
-            if side is None or side.difference_n_films is None:
-                texts += [MISSING] * 3
-                continue
-            texts += [
-                _as_text(side.number_of_difference),
-                str(side.difference_n_films),
-                str(PValue(side.difference_p)),
-            ]
-        return tuple(texts)
-
-    def page_tables(self) -> list[ResultTable]:
-        """Return what differs and the cells as tables of a page."""
-        numbers = range(1, len(self.runs) + 1)
-        names = [f"run {number}" for number in numbers]
-        tables = []
-        if self.settings:
-            rows = [(key, *values) for key, values in self.settings.items()]
-            title = "Settings and inputs that are not the same in all runs"
-            tables.append(ResultTable("settings", title, ("setting", *names), rows))
-        compared = [cell for cell in self.cells if cell.is_compared]
-        if not compared:
-            return tables
-        headers = ["model", "clips", *names]
-        for number in numbers[1:]:
-            headers += [f"run {number} minus run 1", "p (all)"]
-        cells: list[Cells | Heading] = []
-        by_pair = grouped(compared, lambda cell: (cell.train, cell.test))
-        for pair, of_pair in by_pair.items():
-            cells.append(Heading(pair_name(*pair)))
-            for cell in of_pair:
-                row: list[Any] = [cell.name, cell.n_clips]
-                for side in cell.sides:
-                    row.append(NO_NUMBER if side is None else side.number)
-                for side in cell.sides[1:]:
-                    if side is None:
-                        row += [NO_NUMBER, PValue(math.nan)]
-                        continue
-                    row += [side.number_of_difference, PValue(side.difference_p)]
-                cells.append(tuple(row))
-        title = f"{metric_name(self.metric)} in each run, and differences to the first"
-        note = (
-            "All numbers of a row are on the clips that all of its runs tested with the same "
-            "class; films are drawn together. p (all) is corrected for all differences here."
-        )
-        tables.append(ResultTable("compared", title, headers, cells, note))
-        return tables
-
-
-def _as_text(number: Number) -> str:
-    return with_interval(number.value, *_ends(number))
-
-
-def _ends(number: Number) -> tuple[float | None, float | None]:
-    if math.isnan(number.low):
-        return None, None
-    return number.low, number.high
-
 
 def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns:
     """Return runs side by side, with the differences of each to the first.
@@ -354,117 +281,76 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             hint = f"obygaze report {shlex.quote(str(runs[0].folder))}"
         raise FixUsage(message, hint=hint)
     with explaining(*runs):
-        return _compared(runs, metric)
+        chosen = _chosen_metric(runs, metric)
+        names = names_of(runs)
+        opened = opened_side_by_side(runs)
+        warnings = [*_not_the_same_for_sure(names, [run.run for run in opened])]
+        draws = Draws(_evaluation(opened[0].clips, runs[0], chosen))
+        tested: list[Tested] = []
+        cells: dict[Key, ComparedCell] = {}
+        for key in _in_order([run.rows for run in opened]):
+            cells[key] = _compared_cell(opened, key, chosen, draws, tested)
+        add_p_of_all([item for _, item in tested], ())
+        for side, item in tested:
+            side.difference_p = item.row.get("p_all", math.nan)
+        warnings += _warnings(names, opened, cells, chosen)
+        warnings += _nothing_shared(names, opened, [*cells.values()])
+        settings = differing_settings(runs)
+    return ComparedRuns(names, chosen, settings, [*cells.values()], warnings)
 
 
-def _compared(runs: Sequence[Run], metric: str | None) -> ComparedRuns:
-    chosen = _chosen_metric(runs, metric)
-    names = names_of(runs)
-    naming = Naming.of(runs)
-    clips = ClipNumbers.of(runs)
-    opened = [OpenRun(ReportRun.of(run), naming, clips) for run in runs]
-    draws = Draws(_evaluation(clips, runs[0], chosen))
-    unknown = list(_not_the_same_for_sure(names, [run.run for run in opened]))
-    cells = []
-    found: list[tuple[ComparedCell, int, Difference]] = []
-    shared_tests: dict[Key, SharedTest] = {}
-    for key in _in_order([run.rows for run in opened]):
-        rows = [run.rows.get(key) for run in opened]
-        shared = _shared(opened, key)
-        if shared is not None:
-            shared_tests[key] = shared
-        sides = _sides(rows, shared, chosen)
-        train, test, _, store = key
-        is_model = any(row is not None and row.is_model for row in rows)
-        cell = ComparedCell(train, test, sides, store, is_model)
-        cells.append(cell)
-        if shared is None or shared.problem or not is_model or chosen not in METRICS:
-            continue
-        for number, item in _differences(sides, shared, chosen, draws):
-            found.append((cell, number, item))
-    add_p_of_all([item for _, _, item in found], ())
-    for cell, number, item in found:
-        side = cell.sides[number]
-        if side is not None:
-            p = item.row.get("p_all", math.nan)
-            cell.sides[number] = replace(side, difference_p=p)
-    warnings = [
-        *unknown,
-        *_warnings(names, opened, shared_tests, chosen),
-        *_nothing_shared(names, opened, cells),
-    ]
-    return ComparedRuns(names, chosen, differing_settings(runs), cells, warnings)
+def _compared_cell(
+    runs: Sequence[OpenRun], key: Key, metric: str, draws: Draws, tested: list[Tested]
+) -> ComparedCell:
+    """Return a cell in each run, on the clips that all runs which have it tested.
 
-
-def _shared(runs: Sequence[OpenRun], key: Key) -> SharedTest | None:
-    """Return a cell of the runs that have it on the clips that all of them tested.
-
-    None if fewer than two runs have it. A cell without predictions cannot be compared.
+    Only AP and AUC have a test: at a threshold, another training could call many other clips
+    positive. A value is NaN where the runs share too few clips, and its interval where they do not
+    share all.
     """
-    having = [run for run in runs if key in run.rows]
-    if len(having) < 2:
-        return None
-    tested = [run.tested[key] for run in having if key in run.tested]
-    if len(tested) < len(having):
-        return SharedTest((), 0, "a run has no predictions of it")
-    return on_shared_clips(tested)
-
-
-def _sides(
-    rows: Sequence[CellRows | None], shared: SharedTest | None, metric: str
-) -> list[Side | None]:
-    """Return the value of a cell in each run; NaN where the runs share too few clips."""
     sides: list[Side | None] = []
-    shared_cells = iter(() if shared is None else shared.cells)
-    for of_run in rows:
-        if of_run is None:
-            sides.append(None)
-            continue
-        value = of_run.value(metric)
-        low, high = of_run.ends(metric)
-        n_clips = of_run.n_clips
-        if shared is not None and (shared.problem or shared.n_clips != n_clips):
-            n_clips = shared.n_clips
-            low = high = math.nan
-            value = math.nan
-        if shared is not None and not shared.problem:
-            cell = next(shared_cells)
-            if n_clips != of_run.n_clips:
-                value = cell.value.get(metric, math.nan)
-        sides.append(Side(of_run.model, of_run.store, value, low, high, n_clips))
-    return sides
-
-
-def _differences(
-    sides: list[Side | None], shared: SharedTest, metric: str, draws: Draws
-) -> Iterator[tuple[int, Difference]]:
-    """Put the differences to the first run into sides; yield those that have a test.
-
-    Only AP and AUC have one: at a threshold, another training could call many other clips positive.
-    """
-    first, *others = shared.cells
-    numbers = [number for number, side in enumerate(sides) if side is not None]
-    if numbers[0] != 0 or metric not in first.value:
-        return
-    n_films = len(np.unique(draws.evaluation.films[first.clips]))
-    for number, cell in zip(numbers[1:], others, strict=True):
-        side = sides[number]
-        if side is None or metric not in cell.value:
+    for run in runs:
+        rows = run.rows.get(key)
+        side = None
+        if rows is not None:
+            value, ends = rows.value(metric), rows.ends(metric)
+            side = Side(rows.model, rows.store, value, *ends, rows.n_clips)
+        sides.append(side)
+    having = [run for run in runs if key in run.rows]
+    is_model = any(run.rows[key].is_model for run in having)
+    train, test, _, store = key
+    known = [side for side in sides if side is not None]
+    if len(known) < 2:
+        return ComparedCell(train, test, sides, store, is_model)
+    cells = [run.tested[key] for run in having if key in run.tested]
+    n_clips = 0
+    problem = "a run has no predictions of it"
+    if len(cells) == len(having):
+        shared = on_shared_clips(cells)
+        cells, n_clips, problem = [*shared.cells], shared.n_clips, shared.problem
+    for number, side in enumerate(known):
+        if problem or n_clips != side.n_clips:
+            side.value = side.low = side.high = math.nan
+            side.n_clips = n_clips
+            if not problem:
+                side.value = cells[number].value.get(metric, math.nan)
+    compared = ComparedCell(train, test, sides, store, is_model, problem)
+    if problem or not is_model or sides[0] is None or metric not in METRICS:
+        return compared
+    first = cells[0]
+    for side, cell in zip(known[1:], cells[1:], strict=True):
+        if metric not in first.value or metric not in cell.value:
             continue
         apart = float(difference_of(cell.value[metric], first.value[metric]))
-        side = replace(
-            side,
-            difference=apart,
-            difference_n_clips=shared.n_clips,
-            difference_n_films=n_films,
-        )
+        side.difference = apart
+        side.difference_n_clips = n_clips
+        side.difference_n_films = len(np.unique(draws.evaluation.films[first.clips]))
         if metric in RANKING_METRICS and math.isfinite(apart):
             item = difference(cell, first, draws)
-            ends = {"difference_low": item.row["low"]}
-            ends["difference_high"] = item.row["high"]
-            side = replace(side, **ends)
-            yield number, item
-        sides[number] = side
+            side.difference_low = item.row["low"]
+            side.difference_high = item.row["high"]
+            tested.append((side, item))
+    return compared
 
 
 def _chosen_metric(runs: Sequence[Run], metric: str | None) -> str:
@@ -492,36 +378,6 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [str(run.folder) for run in runs]
 
 
-@dataclass(frozen=True)
-class Naming:
-    """Which names tell the cells of runs apart.
-
-    Where no run has several stores, the names of stores do not matter. Where no run has several
-    models, neither do the names of models.
-    """
-
-    by_store: bool
-    by_model: bool
-
-    @classmethod
-    def of(cls, runs: Sequence[Run]) -> Naming:
-        """Return what tells the cells of these runs apart."""
-        by_store = False
-        by_model = False
-        for run in runs:
-            by_store = by_store or len(run.about["stores"]) > 1
-            models = {fit["model"] for fit in run.about["fits"] if fit["is_model"]}
-            by_model = by_model or len(models) != 1
-        return cls(by_store, by_model)
-
-    def key(
-        self, train: str, test: str, model: str, store: str, *, is_model: bool
-    ) -> Key:
-        """Return the name by which a cell is found in other runs."""
-        model_name = model if self.by_model or not is_model else ""
-        return train, test, model_name, store if self.by_store else ""
-
-
 def _evaluation(clips: ClipNumbers, run: Run, metric: str) -> Evaluation:
     """Return what differences in a metric are computed with: the settings of a run."""
     settings = run.protocol["report"]
@@ -536,30 +392,48 @@ def _evaluation(clips: ClipNumbers, run: Run, metric: str) -> Evaluation:
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run whose cells are named as in the other runs."""
+    """A run whose cells are named as in the other runs.
+
+    Where no run has several stores, the names of stores do not matter. Where no run has several
+    models, neither do the names of models.
+    """
 
     run: ReportRun
-    naming: Naming
     clips: ClipNumbers
-
-    def _key(self, facts: Mapping[str, Any]) -> Key:
-        names = (facts["train"], facts["test"], facts["model"], facts["store"])
-        return self.naming.key(*names, is_model=facts["is_model"])
+    by_store: bool
+    by_model: bool
 
     @cached_property
     def rows(self) -> dict[Key, CellRows]:
         """The rows of results.csv of each cell."""
-        return {self._key(cell.facts): cell for cell in self.run.all_cells}
+        rows = {}
+        for cell in self.run.all_cells:
+            model = cell.model if self.by_model or not cell.is_model else ""
+            store = cell.store if self.by_store else ""
+            rows[cell.train, cell.test, model, store] = cell
+        return rows
 
     @cached_property
     def tested(self) -> dict[Key, Cell]:
         """The cells that have predictions; clips are numbered."""
         by_name = tested_cells(self.run, self.clips)
         tested = {}
-        for cell in self.run.all_cells:
+        for key, cell in self.rows.items():
             if cell.name in by_name:
-                tested[self._key(cell.facts)] = by_name[cell.name]
+                tested[key] = by_name[cell.name]
         return tested
+
+
+def opened_side_by_side(runs: Sequence[Run]) -> list[OpenRun]:
+    """Return runs with one name for the cells that are compared."""
+    by_store = False
+    by_model = False
+    for run in runs:
+        by_store = by_store or len(run.about["stores"]) > 1
+        models = {fit["model"] for fit in run.about["fits"] if fit["is_model"]}
+        by_model = by_model or len(models) != 1
+    clips = ClipNumbers.of(runs)
+    return [OpenRun(ReportRun.of(run), clips, by_store, by_model) for run in runs]
 
 
 # ---- what two runs do not share ----
@@ -609,7 +483,7 @@ def _hashes_of_clips(run: Run) -> Iterator[str]:
 def _warnings(
     names: Sequence[str],
     runs: Sequence[OpenRun],
-    shared_tests: Mapping[Key, SharedTest],
+    cells: Mapping[Key, ComparedCell],
     metric: str,
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or in other folds."""
@@ -633,7 +507,7 @@ def _warnings(
                 f"{name} does not test the clips of {names[0]} with the same classes in "
                 f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
                 f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run. "
-                f"All numbers are on the {shared_tests[key].n_clips} clips of one class in all."
+                f"All numbers are on the {cells[key].n_clips} clips of one class in all."
             )
         if other_folds and metric in RANKING_METRICS:
             yield (
@@ -641,11 +515,10 @@ def _warnings(
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
                 "values nor differences are of one quantity (docs/reports.md)."
             )
-    for key, shared in shared_tests.items():
-        if shared.problem and any(
-            key in run.rows and run.rows[key].is_model for run in runs
-        ):
-            yield f"{pair_name(*key[:2])}: nothing is compared, as {shared.problem}."
+    for cell in cells.values():
+        if cell.problem and cell.is_model:
+            name = pair_name(cell.train, cell.test)
+            yield f"{name}: nothing is compared, as {cell.problem}."
 
 
 def _test_sets(cell: Cell) -> set[bytes]:
@@ -677,25 +550,35 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     """
     have_one_store_each = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
-    parts_of_runs = []
     for run in runs:
         known = {key: run.about[key] for key in COMPARED}
         if have_one_store_each:
             ((name, store),) = known.pop("stores").items()
             known["store"] = {"name": name, **store}
-        settings_of_runs.append(dict(_leaves(known)))
-        parts_of_runs.append(_parts(run))
-    parts = sorted(_in_order(parts_of_runs), key=len, reverse=True)
-    differing: dict[str, list[str]] = {}
-    for key in _in_order(settings_of_runs):
-        part = next((name for name in parts if key.startswith(f"{name}.")), None)
-        if part and not all(part in of_run for of_run in parts_of_runs):
-            differing[part] = [of_run.get(part, MISSING) for of_run in parts_of_runs]
-            continue
-        values = [settings.get(key, MISSING) for settings in settings_of_runs]
-        if len(set(values)) > 1:
-            differing[key] = values
-    return differing
+        settings_of_runs.append(known)
+    return dict(_differing("", settings_of_runs))
+
+
+def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is not the same in all of some nested tables, by its keys joined by dots."""
+    tables = [_as_table(value) for value in values]
+    if all(tables):
+        for name in _in_order(tables):
+            below = [table.get(name, MISSING) for table in tables]
+            yield from _differing(f"{key}.{name}".lstrip("."), below)
+        return
+    shown = [_shown(value) for value in values]
+    if len(set(shown)) > 1:
+        yield key, shown
+
+
+def _as_table(value: Any) -> Mapping[str, Any]:
+    """Return a table, or the tables of a list by their numbers; of another value an empty one."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        return {str(number): item for number, item in enumerate(value, start=1)}
+    return {}
 
 
 def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
@@ -706,31 +589,9 @@ def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
     return list(keys)
 
 
-def _parts(run: Run) -> dict[str, str]:
-    """Return the models, with their kind, the tasks and the stores of a run, by their keys."""
-    parts = {}
-    for name, model in run.protocol["models"].items():
-        parts[f"protocol.models.{name}"] = str(model["kind"])
-    for name in run.protocol["tasks"]:
-        parts[f"protocol.tasks.{name}"] = "yes"
-    for name in run.about["stores"]:
-        parts[f"stores.{name}"] = "yes"
-    return parts
-
-
-def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the values of nested tables, each with its keys joined by dots."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _leaves(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        for number, item in enumerate(value):
-            yield from _leaves(item, f"{key}[{number}]")
-    else:
-        yield key, _shown(value)
-
-
 def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind", "yes" if value else "none"))
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
     text = str(value)

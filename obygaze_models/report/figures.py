@@ -27,21 +27,21 @@ from obygaze_features.core.figures import (
 from obygaze_features.core.outside import safe_text
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
+from obygaze_models.protocols.schedule import Pair
 from obygaze_models.report.lookup import (
-    Pair,
     ReportRun,
-    grouped,
+    grouped_by,
     leaked_of,
     pair_name,
-    pair_of,
+    pair_of_cell,
 )
 from obygaze_models.report.tables import Heading, slug
+from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
     film_values,
     short,
 )
-from obygaze_models.runner.tables import Row
 
 ROW_HEIGHT = 29  # in points, as all sizes here
 HEADING_HEIGHT = 22
@@ -96,7 +96,7 @@ class Figure:
 
 def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     """Return the models of a pair of tasks and the best guess, each film as a dot."""
-    cells = [cell for cell in run.cells if pair_of(cell) == pair]
+    cells = [cell for cell in run.cells if pair_of_cell(cell) == pair]
     rows = _rows_of(run, cells)
     metric = metric_name(run.ranking)
     title = f"{metric} of each film, {pair_name(*pair)}"
@@ -114,9 +114,9 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
         name: task for name, task in run.protocol["tasks"].items() if task["row"]
     }
     together = [cell for cell in run.cells if cell.test in in_rows]
-    for label, cells in grouped(together, run.label).items():
+    for label, cells in grouped_by(together, run.label).items():
         rows: list[CellRow] = []
-        for row, of_row in grouped(cells, lambda c: in_rows[c.test]["row"]).items():
+        for row, of_row in grouped_by(cells, lambda c: in_rows[c.test]["row"]).items():
             rows.append(Heading(row))
             for cell in of_row:
                 series = in_rows[cell.test]["series"] or cell.test
@@ -128,9 +128,9 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
             key = f"side-by-side-{slug(metric, label)}"
             yield _figure_of_cells(run, key, title, rows, metric)
     alone = [cell for cell in run.cells if cell.test not in in_rows]
-    for test, cells in grouped(alone, lambda cell: cell.test).items():
-        pairs = {pair_of(cell) for cell in cells}
-        if run.main is not None and pairs == {pair_of(run.main)}:
+    for test, cells in grouped_by(alone, lambda cell: cell.test).items():
+        pairs = {pair_of_cell(cell) for cell in cells}
+        if run.main is not None and pairs == {pair_of_cell(run.main)}:
             continue
         title = f"{metric_name(run.ranking)} of each film, tested on {test}"
         rows = _rows_of(run, cells)
@@ -140,7 +140,7 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
 def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
     """Return the rows of a test task: models below their training task, then the best guess."""
     rows: list[CellRow] = []
-    by_train = grouped(cells, lambda cell: cell.train)
+    by_train = grouped_by(cells, lambda cell: cell.train)
     for train, of_train in by_train.items():
         if len(by_train) > 1:
             rows.append(Heading(f"trained on {train}"))
@@ -273,7 +273,7 @@ def _draw_value(
 # ---- concepts ----
 
 
-def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
+def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
     """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
@@ -315,23 +315,24 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
 
 
 def _places(
-    nodes: Mapping[int, Row], node: int, depth: int, rows: Iterator[int]
+    nodes: Mapping[int, NodeRow], node: int, depth: int, rows: Iterator[int]
 ) -> Iterator[tuple[int, tuple[int, float]]]:
     """Yield depth and row of each node: leaves in rows, others in the middle of their branches."""
-    row = nodes[node]
-    if row["left"] is None or depth == DEPTH_OF_TREE:
+    left = nodes[node]["left"]
+    right = nodes[node]["right"]
+    if left is None or right is None or depth == DEPTH_OF_TREE:
         yield node, (depth, next(rows))
         return
-    below = dict(_places(nodes, row["left"], depth + 1, rows))
-    below |= dict(_places(nodes, row["right"], depth + 1, rows))
-    _, highest = below[row["left"]]
-    _, lowest = below[row["right"]]
+    below = dict(_places(nodes, left, depth + 1, rows))
+    below |= dict(_places(nodes, right, depth + 1, rows))
+    _, highest = below[left]
+    _, lowest = below[right]
     middle = (highest + lowest) / 2
     yield node, (depth, middle)
     yield from below.items()
 
 
-def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> None:
+def _draw_node(axes: Any, row: NodeRow, x: float, y: float, *, is_open: bool) -> None:
     """Draw a node: the question that it asks, and the share of positive clips."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -360,7 +361,9 @@ def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> Non
 # ---- success ----
 
 
-def figure_of_success(name: str, rows: Sequence[Row], all_films: str) -> Figure | None:
+def figure_of_success(
+    name: str, rows: Sequence[SuccessRow], all_films: str
+) -> Figure | None:
     """Return the log odds of success by the properties of a clip (Figure 6 of the paper).
 
     Args:

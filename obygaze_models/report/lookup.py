@@ -17,8 +17,10 @@ from obygaze_features.manifest.vocabulary import film_title
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
+from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import RANDOM
 from obygaze_models.runner.summary import (
     CellRows,
@@ -29,14 +31,13 @@ from obygaze_models.runner.summary import (
     difference_row,
     on_same_clips,
 )
-from obygaze_models.runner.tables import AGAIN, RUN_FILE, Row, Run, read_folder
+from obygaze_models.runner.tables import RUN_AGAIN, RUN_FILE, Run, read_folder
 
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}
 # What code raises over a table or a run.json that was edited.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-Pair = tuple[str, str]  # the training task and the test task
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -120,7 +121,7 @@ class ReportRun(Run):
             return chance
         for baseline in self.baselines:
             is_on_store = baseline.store in ("", cell.store)
-            if baseline.model != RANDOM or pair_of(baseline) != pair_of(cell):
+            if baseline.model != RANDOM or pair_of_cell(baseline) != pair_of_cell(cell):
                 continue
             shared = on_same_clips(self, [cell, baseline]) if is_on_store else []
             if shared and shared[0].n_clips == cell.n_clips:
@@ -128,21 +129,21 @@ class ReportRun(Run):
         return cell.share_positive
 
     @cached_property
-    def differences(self) -> list[Row]:
+    def differences(self) -> list[ResultRow]:
         """The rows of differences over all films."""
         return [row for row in self.shown_results if row["against_train"]]
 
     @cached_property
-    def contrasts(self) -> list[Row]:
+    def contrasts(self) -> list[ResultRow]:
         """The differences of a model that was trained on one task and on another."""
         return [row for row in self.differences if row["against_train"] != row["train"]]
 
     @cached_property
-    def learning(self) -> list[Row]:
+    def learning(self) -> list[ResultRow]:
         """The values of models that were trained on few films."""
         return [row for row in self.shown_results if row["train_films"] is not None]
 
-    def difference(self, first: CellRows, second: CellRows) -> Row | None:
+    def difference(self, first: CellRows, second: CellRows) -> ResultRow | None:
         """Return the row with the difference of two cells of one test task."""
         return difference_row(self.differences, first, second)
 
@@ -232,11 +233,11 @@ def explaining(*runs: Run) -> Iterator[None]:
         raise Corrupt(
             f"a run has no value or an invalid value: {error}",
             where=", ".join(str(run.folder / RUN_FILE) for run in runs),
-            hint=AGAIN,
+            hint=RUN_AGAIN,
         ) from error
 
 
-def pair_of(cell: CellRows) -> Pair:
+def pair_of_cell(cell: CellRows) -> Pair:
     """Return the training task and the test task of a cell."""
     return cell.train, cell.test
 
@@ -251,7 +252,7 @@ def pair_name(train: str, test: str) -> str:
     return train if train == test else f"{train} → {test}"
 
 
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+def grouped_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return the items under each key, keys in the order in which they first appear."""
     groups: dict[K, list[T]] = {}
     for item in items:

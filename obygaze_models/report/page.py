@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from obygaze_features import __version__
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
-from obygaze_features.core.figures import COLORS, DARK_COLORS
+from obygaze_features.core.figures import COLORS, DARK_COLORS, SUFFIXES
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import OwnFolder, check_file
@@ -24,7 +24,7 @@ from obygaze_models.report.figures import Figure, figure_of_pair
 from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
-    pair_of,
+    pair_of_cell,
 )
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
@@ -35,13 +35,12 @@ from obygaze_models.runner.summary import (
     warnings_of,
     why_this_model,
 )
-from obygaze_models.runner.tables import AGAIN, read_folder
+from obygaze_models.runner.tables import RUN_AGAIN, read_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
-FIGURE_FORMATS = ("svg", "png", "pdf")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
@@ -152,7 +151,7 @@ def write_report(
     runs = [chapter.run for chapter in chapters]
     compared = compare_runs(runs) if len(runs) > 1 else None
     with explaining(*runs):
-        text = render(
+        text = render_template(
             "page.html",
             chapters=chapters,
             compared=compared,
@@ -165,7 +164,7 @@ def write_report(
 
 def chapter_of(run: ReportRun) -> Chapter:
     """Return what a page says about a run."""
-    figure = None if run.main is None else figure_of_pair(run, pair_of(run.main))
+    figure = None if run.main is None else figure_of_pair(run, pair_of_cell(run.main))
     return Chapter(
         run,
         run.folder.name,
@@ -197,7 +196,7 @@ def _data(run: ReportRun) -> str:
     manifest = run.about["manifest"]
     parts = []
     if run.main is not None:
-        parts.append(run.task_name(pair_of(run.main)))
+        parts.append(run.task_name(pair_of_cell(run.main)))
     n_films = count(manifest["n_films"], "film")
     text = f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})"
     where = run.protocol["data"]["where"]
@@ -217,7 +216,8 @@ def _changed(run: ReportRun) -> Iterator[str]:
     for name in run.changed_stores:
         yield (
             f"The store {name} was changed after the run {run.folder.name}: clips were added or "
-            f"withdrawn. The page shows the run as it was; {AGAIN}, reads the store as it is now."
+            f"withdrawn. The page shows the run as it was; {RUN_AGAIN}, "
+            "reads the store as it is now."
         )
 
 
@@ -274,15 +274,14 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
         if "csv" in formats:
             files[stem.with_suffix(".csv")] = table.as_csv()
         if "latex" in formats:
-            text = render("table.tex", table=table)
+            text = render_template("table.tex", table=table)
             files[stem.with_suffix(".tex")] = text.encode("utf-8")
     names = FileNames()
     for figure in chapter.figures:
         name = names.name_of(figure.key)
-        for suffix in FIGURE_FORMATS:
-            if suffix in formats:
-                path = folder / "figures" / f"{name}.{suffix}"
-                files[path] = figure.file(f".{suffix}")
+        for suffix in SUFFIXES:
+            if suffix.removeprefix(".") in formats:
+                files[folder / "figures" / f"{name}{suffix}"] = figure.file(suffix)
     for path, data in files.items():
         if path.parent.is_symlink():
             raise AlreadyThere(
@@ -293,7 +292,7 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     return list(files)
 
 
-def render(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """Return a template of this package with values; text is escaped for the format."""
     return _environment().get_template(template).render(**values)
 

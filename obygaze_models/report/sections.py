@@ -13,8 +13,10 @@ from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import PREVALENCE, metric_name
 from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.schedule import Pair
 from obygaze_models.protocols.schema import Question
 from obygaze_models.report.figures import (
     Figure,
@@ -24,26 +26,25 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.lookup import (
     CEILINGS,
-    Pair,
     ReportRun,
-    grouped,
+    grouped_by,
     leaked_of,
     pair_name,
-    pair_of,
+    pair_of_cell,
 )
 from obygaze_models.report.tables import (
     DASH,
     NO_NUMBER,
     Cells,
     Heading,
-    Number,
-    PValue,
+    NumberCell,
+    PValueCell,
     ResultTable,
     slug,
 )
 from obygaze_models.runner.results import as_asked, asks_for
+from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
 from obygaze_models.runner.summary import (
-    ALPHA,
     CellRows,
     cannot_guess,
     films_above,
@@ -52,7 +53,6 @@ from obygaze_models.runner.summary import (
     verdict,
     view_text,
 )
-from obygaze_models.runner.tables import Row
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
@@ -82,14 +82,14 @@ class Section:
 def sections_of(run: ReportRun) -> list[Section]:
     """Return the sections that are not empty, in the order of the page."""
     sections = [
-        results(run),
-        questions(run),
-        paper(run),
-        learning(run),
-        concepts(run),
-        success(run),
-        errors(run),
-        made(run),
+        section_of_results(run),
+        section_of_questions(run),
+        section_of_paper(run),
+        section_of_learning(run),
+        section_of_concepts(run),
+        section_of_success(run),
+        section_of_errors(run),
+        section_of_made(run),
     ]
     return [section for section in sections if not section.is_empty]
 
@@ -97,12 +97,12 @@ def sections_of(run: ReportRun) -> list[Section]:
 # ---- results ----
 
 
-def results(run: ReportRun) -> Section:
+def section_of_results(run: ReportRun) -> Section:
     """Return the tasks by models, beside the best guess, and a figure for each task."""
     section = Section("results", "Results")
     if not run.all_cells:
         return section
-    pairs = {pair_of(cell) for cell in run.all_cells}
+    pairs = {pair_of_cell(cell) for cell in run.all_cells}
     if len(pairs) > 1 or not run.cells:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
@@ -111,15 +111,15 @@ def results(run: ReportRun) -> Section:
         section.tables.append(_table_beside_guess(run))
         section.sentences += _sentences_of_stores(run)
     if run.main is not None and run.main.n_films <= MOST_FILMS:
-        section.tables.append(_table_of_films(run, pair_of(run.main)))
+        section.tables.append(_table_of_films(run, pair_of_cell(run.main)))
     return section
 
 
 def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     """Return the tasks by models; what there is more of is in rows."""
-    by_pair = grouped(run.all_cells, pair_of)
+    by_pair = grouped_by(run.all_cells, pair_of_cell)
     names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
-    values: dict[tuple[Pair, str], Number] = {}
+    values: dict[tuple[Pair, str], NumberCell] = {}
     for pair, cells in by_pair.items():
         have_same_clips = len({cell.tested for cell in cells}) == 1
         for cell in cells:
@@ -179,8 +179,8 @@ def _names_of_baselines(run: ReportRun) -> list[str]:
     return [*names, *dict.fromkeys(map(run.label, ceilings))]
 
 
-def _number(cell: CellRows, metric: str) -> Number:
-    return Number(cell.value(metric), *cell.ends(metric))
+def _number(cell: CellRows, metric: str) -> NumberCell:
+    return NumberCell(cell.value(metric), *cell.ends(metric))
 
 
 def _table_beside_guess(run: ReportRun) -> ResultTable:
@@ -198,7 +198,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         "leaked",
     )
     rows: list[Cells | Heading] = []
-    by_test = grouped(run.cells, lambda cell: (pair_of(cell), cell.tested))
+    by_test = grouped_by(run.cells, lambda cell: (pair_of_cell(cell), cell.tested))
     for (pair, _), cells in by_test.items():
         rows.append(Heading(_heading_of_pair(run, pair, cells[0])))
         for cell in cells:
@@ -209,8 +209,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
                 n_above, n_films = films_above(cell, guess, metric)
                 beside = (
                     run.label(guess),
-                    Number(guess.value(metric)),
-                    Number.of(row),
+                    NumberCell(guess.value(metric)),
+                    NumberCell.of(row),
                     verdict(row),
                     f"{n_above} of {n_films}",
                 )
@@ -236,7 +236,7 @@ def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
     """Yield the difference of the first store to each other one, of the model of the answer."""
     if run.main is None:
         return
-    for pair, cells in grouped(run.cells, pair_of).items():
+    for pair, cells in grouped_by(run.cells, pair_of_cell).items():
         of_model = [cell for cell in cells if cell.model == run.main.model]
         for other in of_model[1:]:
             first = of_model[0]
@@ -246,7 +246,7 @@ def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
             if math.isfinite(row["value"]):
                 yield (
                     f"{run.task_name(pair)}: {run.label(first)} minus {run.label(other)} is "
-                    f"{metric_name(run.ranking)} {Number.of(row)} on {row['clips']} clips that "
+                    f"{metric_name(run.ranking)} {NumberCell.of(row)} on {row['clips']} clips that "
                     "both were tested on."
                 )
 
@@ -264,7 +264,7 @@ def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
 
 def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     """Return the metric that is compared of each film: models, then the best guess."""
-    shown = [cell for cell in run.cells if pair_of(cell) == pair]
+    shown = [cell for cell in run.cells if pair_of_cell(cell) == pair]
     guess = run.guess_of(shown[0], run.ranking)
     if guess is not None:
         shown.append(guess)
@@ -277,7 +277,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         values = []
         for cell in shown:
             of_film = cell.by_film.get(run.ranking, {}).get(film)
-            values.append(Number(math.nan if of_film is None else of_film["value"]))
+            values.append(NumberCell(math.nan if of_film is None else of_film["value"]))
         rows.append((run.film_name(film), film, row["clips"], *values))
     return ResultTable(
         "films",
@@ -292,7 +292,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
 # ---- what was asked for ----
 
 
-def questions(run: ReportRun) -> Section:
+def section_of_questions(run: ReportRun) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
     asked = run.settings["questions"]
@@ -339,7 +339,7 @@ def questions(run: ReportRun) -> Section:
     return section
 
 
-def _row_of_difference(run: ReportRun, row: Row) -> Cells:
+def _row_of_difference(run: ReportRun, row: ResultRow) -> Cells:
     first = _cell_of(run, row["train"], row["test"], row["store"], row["model"])
     second = _cell_of(
         run,
@@ -353,8 +353,8 @@ def _row_of_difference(run: ReportRun, row: Row) -> Cells:
         run.label(first),
         run.label(second),
         metric_name(row["metric"]),
-        Number.of(row),
-        PValue(row["p_all"]),
+        NumberCell.of(row),
+        PValueCell(row["p_all"]),
         _films_above(run, first, second, row["metric"]),
         verdict(row),
     )
@@ -392,7 +392,7 @@ def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
 def _table_of_contrasts(run: ReportRun) -> ResultTable:
     first, second = run.settings["contrast"]
     rows: list[Cells | Heading] = []
-    for test, of_test in grouped(run.contrasts, lambda row: row["test"]).items():
+    for test, of_test in grouped_by(run.contrasts, lambda row: row["test"]).items():
         rows.append(Heading(f"tested on {test}"))
         for row in of_test:
             ours = _cell_of(run, row["train"], test, row["store"], row["model"])
@@ -402,8 +402,8 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
             cells = (
                 run.label(ours),
                 metric_name(row["metric"]),
-                Number.of(row),
-                PValue(row["p"]),
+                NumberCell.of(row),
+                PValueCell(row["p"]),
                 _films_above(run, ours, theirs, row["metric"]),
                 row["clips"],
                 row["leaked"] or 0,
@@ -422,10 +422,10 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
 # ---- the paper ----
 
 
-def paper(run: ReportRun) -> Section:
+def section_of_paper(run: ReportRun) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
-    printed: dict[str, list[tuple[CellRows, Row]]] = {}
+    printed: dict[str, list[tuple[CellRows, ResultRow]]] = {}
     for cell in _once(run):
         for metric, row in cell.of_metric.items():
             if math.isfinite(row["paper"]):
@@ -445,11 +445,11 @@ def paper(run: ReportRun) -> Section:
     return section
 
 
-def _numbers_of(tables: Sequence[ResultTable]) -> Iterator[Number]:
+def _numbers_of(tables: Sequence[ResultTable]) -> Iterator[NumberCell]:
     for table in tables:
         for row in table.rows:
             if not isinstance(row, Heading):
-                yield from (cell for cell in row if isinstance(cell, Number))
+                yield from (cell for cell in row if isinstance(cell, NumberCell))
 
 
 def _once(run: ReportRun) -> Iterator[CellRows]:
@@ -465,17 +465,19 @@ def _once(run: ReportRun) -> Iterator[CellRows]:
             yield cell
 
 
-def _table_of_paper(metric: str, pairs: Sequence[tuple[CellRows, Row]]) -> ResultTable:
+def _table_of_paper(
+    metric: str, pairs: Sequence[tuple[CellRows, ResultRow]]
+) -> ResultTable:
     rows: list[Cells | Heading] = []
-    for name, of_model in grouped(
+    for name, of_model in grouped_by(
         pairs, lambda pair: _name_with_store(pair[0])
     ).items():
         rows.append(Heading(name))
         for cell, row in of_model:
             train = DASH if cell.model in UNTRAINED else cell.train
             sd = row["sd"] if cell.is_model else math.nan
-            ours = Number(row["value"], sd=sd)
-            theirs = Number(row["paper"], sd=row["paper_sd"])
+            ours = NumberCell(row["value"], sd=sd)
+            theirs = NumberCell(row["paper"], sd=row["paper_sd"])
             rows.append((train, cell.test, ours, theirs, leaked_of(cell)))
     name = metric_name(metric)
     headers = (
@@ -494,7 +496,7 @@ def _name_with_store(cell: CellRows) -> str:
 
 
 def _table_of_paper_films(
-    run: ReportRun, cell: CellRows, metric: str, rows: Sequence[Row]
+    run: ReportRun, cell: CellRows, metric: str, rows: Sequence[ResultRow]
 ) -> ResultTable:
     """Return a row for each film, as in Table 4 of the paper."""
     names = {value["film"]: value["source"] for value in run.protocol["paper"]}
@@ -503,21 +505,21 @@ def _table_of_paper_films(
     known = []
     for row in sorted(rows, key=lambda row: order.index(row["film"])):
         film = row["film"]
-        ours = Number(row["value"], sd=row["sd"])
-        theirs = Number(row["paper"], sd=row["paper_sd"])
+        ours = NumberCell(row["value"], sd=row["sd"])
+        theirs = NumberCell(row["paper"], sd=row["paper_sd"])
         shown.append((names[film] or run.film_name(film), film, ours, theirs))
         if math.isfinite(row["value"]):
             known.append(row)
     if known:
         our_mean = sum(row["value"] for row in known) / len(known)
         their_mean = sum(row["paper"] for row in known) / len(known)
-        means = (Number(our_mean), Number(their_mean))
+        means = (NumberCell(our_mean), NumberCell(their_mean))
         shown.append(("mean of these films", "", *means))
     name = metric_name(metric)
     return ResultTable(
         f"paper-films-{slug(cell.model, cell.store)}",
         f"{name} of each film, unseen in training: {_name_with_store(cell)}, "
-        f"{pair_name(*pair_of(cell))}",
+        f"{pair_name(*pair_of_cell(cell))}",
         ("film", "id", f"{name}, this run", f"{name}, paper"),
         shown,
         f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}.",
@@ -527,20 +529,20 @@ def _table_of_paper_films(
 # ---- further analyses that a protocol asks for ----
 
 
-def learning(run: ReportRun) -> Section:
+def section_of_learning(run: ReportRun) -> Section:
     """Return the primary metric by the number of training films."""
     section = Section("learning", "More training films")
     if not run.learning:
         return section
-    numbers = sorted({row["train_films"] for row in run.learning})
+    numbers = sorted({row["train_films"] or 0 for row in run.learning})
     rows: list[Cells | Heading] = []
-    by_pair = grouped(run.learning, lambda row: (row["train"], row["test"]))
+    by_pair = grouped_by(run.learning, lambda row: (row["train"], row["test"]))
     for pair, of_pair in by_pair.items():
         rows.append(Heading(pair_name(*pair)))
-        by_model = grouped(of_pair, lambda row: (row["model"], row["store"]))
+        by_model = grouped_by(of_pair, lambda row: (row["model"], row["store"]))
         for (model, store), of_model in by_model.items():
             values = {row["train_films"]: row["value"] for row in of_model}
-            curve = [Number(values.get(number, math.nan)) for number in numbers]
+            curve = [NumberCell(values.get(number, math.nan)) for number in numbers]
             # Rows of a run that was made before have the clips of each point.
             n_clips = {row["clips"] for row in of_model}
             clips = n_clips.pop() if len(n_clips) == 1 else DASH
@@ -559,32 +561,32 @@ def learning(run: ReportRun) -> Section:
     return section
 
 
-def concepts(run: ReportRun) -> Section:
+def section_of_concepts(run: ReportRun) -> Section:
     """Return how well concept vectors rank clips, the weights of concepts, and trees."""
     section = Section("concepts", "Concepts")
-    rows: Sequence[Row] = run.table("concepts.csv")
+    rows: list[ConceptRow] = run.table("concepts.csv")
     if not rows:
         return section
     section.sentences.append(
         "Concept vectors are tested on films that they were not found on. Weights and trees are "
         "fitted on all clips, to be looked at; how well they do on unseen films is in the results."
     )
-    trees = grouped(run.table("trees.csv"), _model_of)
+    trees = grouped_by(run.table("trees.csv"), _model_of)
     for (store, model, train), nodes in trees.items():
         section.figures.append(figure_of_tree(f"{model} ({store}), {train}", nodes))
     table_rows: list[Cells | Heading] = []
-    for (store, model, train), of_model in grouped(rows, _model_of).items():
+    for (store, model, train), of_model in grouped_by(rows, _model_of).items():
         table_rows.append(Heading(f"{model} ({store}), {train}"))
         for row in of_model:
             share = row["positive"] / row["clips"] if row["clips"] else math.nan
             cells = (
                 row["concept"],
                 row["positive"],
-                Number(share),
-                Number(row["ap"], row["low"], row["high"]),
-                Number(row["auc"]),
-                PValue(row["p_holm"]),
-                Number(row["weight"]),
+                NumberCell(share),
+                NumberCell(row["ap"], row["low"], row["high"]),
+                NumberCell(row["auc"]),
+                PValueCell(row["p_holm"]),
+                NumberCell(row["weight"]),
             )
             table_rows.append(cells)
     headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
@@ -626,19 +628,19 @@ def sentence_of_concepts(run: ReportRun) -> str:
     return f"{text}."
 
 
-def _model_of(row: Row) -> tuple[str, str, str]:
+def _model_of(row: ConceptRow | NodeRow) -> tuple[str, str, str]:
     return row["store"], row["model"], row["train"]
 
 
-def success(run: ReportRun) -> Section:
+def section_of_success(run: ReportRun) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
     rows = run.table("success.csv")
 
-    def cell_of(row: Row) -> tuple[str, str, str, str]:
+    def cell_of(row: SuccessRow) -> tuple[str, str, str, str]:
         return row["train"], row["test"], row["store"], row["model"]
 
-    by_cell = grouped(rows, cell_of)
+    by_cell = grouped_by(rows, cell_of)
     for (train, test, store, model), of_cell in by_cell.items():
         name = f"{model} ({store}), {pair_name(train, test)}"
         of_all = [row for row in of_cell if row["film"] == ALL_FILMS]
@@ -663,17 +665,17 @@ def success(run: ReportRun) -> Section:
     return section
 
 
-def _row_of_factor(row: Row) -> Cells:
-    odds = Number(row["log_odds"], row["low"], row["high"])
+def _row_of_factor(row: SuccessRow) -> Cells:
+    odds = NumberCell(row["log_odds"], row["low"], row["high"])
     name = row["factor"] or DASH
     n_clips = row["clips"] or 0
-    return name, n_clips, odds, PValue(row["p"]), row["note"]
+    return name, n_clips, odds, PValueCell(row["p"]), row["note"]
 
 
 # ---- errors ----
 
 
-def errors(run: ReportRun) -> Section:
+def section_of_errors(run: ReportRun) -> Section:
     """Return the wrong decisions that are farthest from the threshold."""
     section = Section("errors", "Errors to look at")
     cell = run.main
@@ -687,12 +689,14 @@ def errors(run: ReportRun) -> Section:
         if view:
             labels = (clip.level or DASH, ", ".join(clip.concepts) or DASH)
         word = "positive" if is_positive else "negative"
-        rows.append((run.film_name(movie_id), clip_id, *labels, word, Number(score)))
+        rows.append(
+            (run.film_name(movie_id), clip_id, *labels, word, NumberCell(score))
+        )
     if not rows:
         return section
     of_labels = ("level", "concepts") if view else ()
     headers = ("film", "clip", *of_labels, "class", "score")
-    title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of(cell))}"
+    title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of_cell(cell))}"
     note = (
         f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
     )
@@ -710,7 +714,9 @@ def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, 
         if (row["train"], row["test"], row["store"], row["model"]) == key:
             of_cell.append(row)
     wrong = []
-    for clip_id, of_clip in grouped(of_cell, lambda row: str(row["clip_id"])).items():
+    for clip_id, of_clip in grouped_by(
+        of_cell, lambda row: str(row["clip_id"])
+    ).items():
         score = fmean(row["score"] for row in of_clip)
         is_positive = bool(of_clip[0]["y"])
         if (score > cell.threshold) != is_positive:
@@ -722,7 +728,7 @@ def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, 
 # ---- how it was made ----
 
 
-def made(run: ReportRun) -> Section:
+def section_of_made(run: ReportRun) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
     about = run.about

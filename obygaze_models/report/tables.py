@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze_features.core.console import count, digits_of
+from obygaze_features.core.console import count, digits_of, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
-from obygaze_models.runner.tables import Row as ResultRow
+from obygaze_models.runner.rows import ResultRow
 
 _LATEX = str.maketrans(
     {
@@ -35,7 +35,7 @@ Cells = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberCell:
     """A number in a cell, with its interval or its standard deviation; NaN where there is none.
 
     `n_clips` is the number of its clips, where those of other numbers beside it are others.
@@ -45,11 +45,10 @@ class Number:
     low: float = math.nan
     high: float = math.nan
     sd: float = math.nan
-    digits: int = 2
     n_clips: int | None = None
 
     @classmethod
-    def of(cls, row: ResultRow | None) -> "Number":
+    def of(cls, row: ResultRow | None) -> "NumberCell":
         """Return the value of a row of results.csv, with its interval."""
         if row is None:
             return NO_NUMBER
@@ -62,17 +61,17 @@ class Number:
             return DASH
         spread = ""
         if math.isfinite(self.sd):
-            spread = f" ({self.sd:.{self.digits}f})"
+            spread = f" ({self.sd:.2f})"
         if self.n_clips is not None:
             spread += f" on {count(self.n_clips, 'clip')}"
-        return f"{self.value:z.{self.digits}f}{spread}"
+        return f"{self.value:z.2f}{spread}"
 
     @property
     def interval(self) -> str:
         """The ends of the interval; empty if it is missing."""
         if math.isnan(self.low + self.high):
             return ""
-        digits = digits_of(self.low, self.high, self.digits)
+        digits = digits_of(self.low, self.high)
         return f"[{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
     def __str__(self) -> str:
@@ -81,7 +80,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class PValue:
+class PValueCell:
     """A p in a cell; NaN where there is none."""
 
     value: float
@@ -93,8 +92,8 @@ class PValue:
         return "<0.001" if self.value < 0.0005 else f"{self.value:.3f}"
 
 
-NO_NUMBER = Number(math.nan)
-NUMERIC = (int, Number, PValue)
+NO_NUMBER = NumberCell(math.nan)
+NUMERIC = (int, NumberCell, PValueCell)
 
 
 @dataclass(frozen=True)
@@ -144,6 +143,13 @@ class ResultTable:
                     are_numeric[column] = False
         return are_numeric
 
+    def as_text(self) -> str:
+        """Return the rows without their headings for a terminal."""
+        rows = []
+        for _, of_heading in self.blocks():
+            rows += [[str(cell) for cell in cells] for cells in of_heading]
+        return table(self.headers, rows)
+
     def as_csv(self) -> bytes:
         """Return the numbers in full; intervals, deviations and headings have own columns."""
         rows: list[dict[str, Any]] = []
@@ -168,9 +174,9 @@ class ResultTable:
 
 def _columns_of(header: str, cell: Any) -> dict[str, Any]:
     """Return the columns of a cell in a CSV table; what has no value is empty."""
-    if isinstance(cell, PValue):
+    if isinstance(cell, PValueCell):
         return {header: _known(cell.value)}
-    if not isinstance(cell, Number):
+    if not isinstance(cell, NumberCell):
         return {header: "" if cell == DASH else cell}
     numbers = (cell.value, cell.low, cell.high, cell.sd)
     cells = [*map(_known, numbers), "" if cell.n_clips is None else cell.n_clips]
@@ -186,7 +192,7 @@ def _known(value: float) -> Any:
 
 def cell_parts(cell: Any) -> tuple[str, str]:
     """Return the text of a cell, and that of its interval."""
-    if isinstance(cell, Number):
+    if isinstance(cell, NumberCell):
         return cell.short, cell.interval
     return str(cell), ""
 

@@ -24,21 +24,20 @@ from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, Targets
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
-from obygaze_models.runner.testing import StoreRun
+from obygaze_models.runner.rows import ConceptRow, NodeRow
+from obygaze_models.runner.store_run import StoreRun
 
 MOST_PARTS = 12
 
-Rows = list[dict[str, Any]]
 
-
-def concept_tables(run: StoreRun) -> tuple[Rows, Rows]:
+def concept_tables(run: StoreRun) -> tuple[list[ConceptRow], list[NodeRow]]:
     """Return the rows of concepts.csv and of trees.csv for the bottlenecks on one store."""
     protocol = run.protocol
-    concepts: Rows = []
-    trees: Rows = []
+    concepts: list[ConceptRow] = []
+    trees: list[NodeRow] = []
     if not protocol.report.concepts or not run.table.concept_names:
         return concepts, trees
-    qualities: dict[bytes, dict[str, dict[str, Any]]] = {}
+    qualities: dict[bytes, dict[str, ConceptRow]] = {}
     for name, model in run.models.items():
         if not find_kind(model.kind).head:
             continue
@@ -48,14 +47,16 @@ def concept_tables(run: StoreRun) -> tuple[Rows, Rows]:
             key = canonical_json(of_vectors)
             if key not in qualities:
                 qualities[key] = _qualities(run, of_vectors)
-            of_model = {"store": run.name, "model": name, "train": task}
             head = _head(run, Model(model.kind, settings), task)
             weights = _weights(head)
             for concept, quality in qualities[key].items():
-                weight = weights.get(concept, math.nan)
-                row = {**of_model, "concept": concept, **quality, "weight": weight}
+                row = quality.copy()
+                row |= {"store": run.name, "model": name, "train": task}
+                row |= {"weight": weights.get(concept, math.nan)}
                 concepts.append(row)
-            trees += [{**of_model, **node} for node in _nodes(head)]
+            for node in _nodes(head):
+                node |= {"store": run.name, "model": name, "train": task}
+                trees.append(node)
     return concepts, trees
 
 
@@ -132,20 +133,14 @@ def _weights(bottleneck: Any) -> dict[str, float]:
     return dict(zip(names, bottleneck.head_.coef_.tolist(), strict=True))
 
 
-def _nodes(bottleneck: Any) -> Iterator[dict[str, Any]]:
+def _nodes(bottleneck: Any) -> Iterator[NodeRow]:
     """Yield the nodes of a tree; a row goes left where its margin is at most the threshold."""
     if bottleneck is None or not hasattr(bottleneck.head_, "left_"):
         return
     tree = bottleneck.head_
     names = [str(name) for name in bottleneck.bank_.concepts_]
     for node, left in enumerate(tree.left_.tolist()):
-        row = {
-            "node": node,
-            "left": "",
-            "right": "",
-            "concept": "",
-            "threshold": math.nan,
-        }
+        row: NodeRow = {"node": node, "left": None, "right": None}
         is_leaf = left < 0
         if not is_leaf:
             row["left"] = left
@@ -157,7 +152,7 @@ def _nodes(bottleneck: Any) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptRow]:
     """Return how well each concept vector ranks clips of films that it was not found on.
 
     A concept whose vector was not found without every film has its numbers of clips alone.
@@ -194,13 +189,13 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, dict[str
         for column in range(len(names))
         if np.isfinite(margins[targets[:, column] >= 0, column]).all()
     ]
-    qualities = {}
+    qualities: dict[str, ConceptRow] = {}
     for column, name in enumerate(names):
         is_target = targets[:, column] >= 0
         qualities[name] = {
+            "concept": name,
             "clips": int(is_target.sum()),
             "positive": int((targets[:, column] == 1).sum()),
-            **dict.fromkeys(("ap", "low", "high", "auc", "p", "p_holm"), math.nan),
             "tolerance": float(bank.C_[column]),
         }
     if not known:

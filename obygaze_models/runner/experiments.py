@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from obygaze_features.core.commands import named_values
 from obygaze_features.core.console import (
     ProgressBars,
     count,
@@ -215,7 +214,7 @@ def train(
     from obygaze_models.models.own import require_skops
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
-    from obygaze_models.runner.tables import check_free, is_same_run
+    from obygaze_models.runner.tables import check_run_folder, is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, code_files, load_folder
 
@@ -236,7 +235,7 @@ def train(
     is_repeated = is_same_run(folder, inputs.identity)
     try:
         check_target(model_folder, model_folder.name, force=force or is_repeated)
-        check_free(folder, inputs.identity, force=force)
+        check_run_folder(folder, inputs.identity, force=force)
     except AlreadyThere as error:
         error.hint = (
             "train keeps a run and a model of one name: choose another, or --force"
@@ -290,19 +289,19 @@ def named_manifest(
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
     """Open stores by the names that results give them; texts may be NAME=STORE."""
-    from obygaze_features.store import open_store
+    from obygaze_features.store import Store, open_store
 
-    if stores is None:
-        return {}
-    named: Mapping[str, OneStore]
+    named: dict[str, OneStore] = {}
     if isinstance(stores, Mapping):
-        named = stores
-    elif isinstance(stores, str):
-        named = store_names([stores])
-    elif isinstance(stores, Sequence):
-        named = _named_stores(stores)
-    else:
-        named = _named_stores([stores])
+        named.update(stores)
+    elif stores is not None:
+        if isinstance(stores, str | os.PathLike | Store):
+            stores = [stores]
+        for store in stores:
+            name, place = named_store(store)
+            if name in named:
+                raise FixUsage(f"--store names {name!r} twice")
+            named[name] = place
     if "" in named:
         raise FixUsage("a store has an empty name", hint='stores={"NAME": STORE}')
     return {
@@ -310,40 +309,24 @@ def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, 
     }
 
 
-def _named_stores(stores: Sequence[OneStore]) -> dict[str, OneStore]:
-    """Return stores by their names; those without one are named after their place."""
-    named: dict[str, OneStore] = {}
-    for store in stores:
-        if isinstance(store, str):
-            pairs: Mapping[str, OneStore] = store_names([store])
-        else:
-            pairs = {_name_of(store): store}
-        for name, chosen in pairs.items():
-            if name in named:
-                raise FixUsage(f"--store names {name!r} twice")
-            named[name] = chosen
-    return named
+def named_store(store: OneStore) -> tuple[str, OneStore]:
+    """Return a store and its name: that of NAME=STORE, or the last part of its place.
 
-
-def _name_of(store: os.PathLike[str] | Store) -> str:
+    A path may have a `=` in it, too.
+    """
     from obygaze_features.store import Store
 
-    location = store.location if isinstance(store, Store) else os.fspath(store)
-    return _last_name(location)
-
-
-def store_names(words: Iterable[str]) -> dict[str, str]:
-    """Return the stores of NAME=STORE words; a store without a name is named after its folder."""
-    return named_values(map(_with_store_name, words), "--store")
-
-
-def _with_store_name(word: str) -> str:
-    """Return NAME=STORE for a word that may be the store alone, whose path may have a `=` in it."""
-    name, equals, _ = word.partition("=")
-    if equals and not re.search(r"[/\\:?#]", name):
-        return word
-    location, _, _ = word.partition(EXPECTED)
-    return f"{_last_name(location).replace('=', '-')}={word}"
+    if isinstance(store, Store):
+        return _last_name(store.location), store
+    text = os.fspath(store)
+    name, equals, place = text.partition("=")
+    is_named = isinstance(store, str) and equals and not re.search(r"[/\\:?#]", name)
+    if is_named and not (name and place):
+        raise FixUsage(f"--store must be of the form NAME=STORE, got {text!r}")
+    if is_named:
+        return name, place
+    location, _, _ = text.partition(EXPECTED)
+    return _last_name(location).replace("=", "-"), store
 
 
 def _last_name(location: str) -> str:

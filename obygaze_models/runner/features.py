@@ -78,7 +78,7 @@ class Features:
         return replace(self, X=self.of(clips), row_of=row_of, missing=missing)
 
 
-def read_features(
+def read_stores(
     stores: Mapping[str, Store],
     table: ClipTable,
     protocol: Protocol,

@@ -31,6 +31,8 @@ from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut
 
 INNER_FOLDS = 3
+# A perceptron's seed is that of the protocol times this number, and the number of its training set.
+SEEDS_APART = 10_000
 NEXT_TO_ZERO = 1e-6
 BASELINE_HINT = (
     "a baseline is a function of the training clips, their classes and the tested clips, and "
@@ -126,12 +128,13 @@ class FitContext:
         return fit_eraser(X[rows], targets[rows], self.erase)
 
 
-def problem_of(labels: LabelArray, held: HeldOut) -> str:
-    """Return why no model can be fitted on the training rows, or an empty text."""
+def refuse_one_class(labels: LabelArray, held: HeldOut) -> None:
+    """Raise an error if no model can be fitted on the training rows."""
     classes = np.unique(labels[held.train]).tolist()
+    if not classes:
+        raise FixTraining(NOT_TRAINED)
     if len(classes) == 1:
-        return f"{ONE_CLASS}: {classes[0]}"
-    return "" if classes else NOT_TRAINED
+        raise FixTraining(f"{ONE_CLASS}: {classes[0]}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +148,7 @@ class Fitted:
         found_on: The clips that concept vectors were found on, also in fits that chose settings.
         inner: Scores of training rows by fits without them.
         steps: What changes the features of the store before the estimator reads them.
+        settled: The model with every choice made; None for a perceptron.
     """
 
     estimator: Any
@@ -153,6 +157,7 @@ class Fitted:
     found_on: IntArray = field(default_factory=NO_ROWS.copy)
     inner: InnerScores = field(default_factory=InnerScores)
     steps: Sequence[Callable[[Any], Any]] = ()
+    settled: Model | None = None
 
     @property
     def gives_probabilities(self) -> bool:
@@ -189,23 +194,53 @@ def _log_odds(scores: FloatArray) -> FloatArray:
 
 
 def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
-    """Fit a model in a fold, with the settings that are best inside its training clips."""
+    """Fit a model on the training rows of a fold; a `FixTraining` says why that is not possible.
+
+    Of several settings it takes those that are best inside the training rows.
+    """
+    refuse_one_class(context.labels, held)
     if model.kind == registry.PERCEPTRON:
         return fit_perceptrons(model, [held], context, context.seed)[0]
     options = [
         Model(model.kind, for_task(model.kind, settings, context.task))
         for settings in candidates(model)
     ]
-    best = options[0]
-    tried_on = NO_ROWS
     if len(options) > 1:
-        number, tried_on = _choose(options, held, context)
-        best = options[number]
-    fitted = _fit(best, held, context)
-    if len(options) > 1:
-        chosen = {**fitted.chosen, **_offered(model, best.settings)}
-        found_on = np.union1d(fitted.found_on, tried_on)
-        fitted = replace(fitted, chosen=chosen, found_on=found_on)
+        return _fit_best(model, options, held, context)
+    (settled,) = options
+    has_head = bool(registry.find_kind(model.kind).head)
+    # Concept vectors of heads are found on more rows, and scaled as those.
+    if context.erase or (context.scale and not has_head):
+        steps, changed = context.fitted_to(held)
+        return replace(fit_model(settled, held, changed), steps=steps)
+    if has_head:
+        return _fit_bottleneck(settled, held, context)
+    if model.kind == "svm":
+        return _fit_svm(settled, held, context)
+    estimator = registry.build(model.kind, settled.settings, seed=context.seed)
+    X = context.features.of(held.train)
+    y = context.y_of(held.train)
+    estimator.fit(X, y, held.training_films)
+    if hasattr(estimator, "predict_proba"):
+        return Fitted(estimator, settled=settled)
+    if model.kind != "ridge":
+        return Fitted(estimator, 0.0, settled=settled)
+    film_numbers = np.zeros(len(y), dtype=np.intp)
+    if held.training_films is not None:
+        film_numbers = np.unique(held.training_films, return_inverse=True)[1]
+    inner = InnerScores(y, estimator.left_out_scores_[:, 0], film_numbers)
+    chosen = {"alpha": estimator.alpha_}
+    return Fitted(estimator, 0.0, chosen, inner=inner, settled=settled)
+
+
+def with_inner_scores(fitted: Fitted, held: HeldOut, context: FitContext) -> Fitted:
+    """Return a fit with scores of rows that did not train, which choose a threshold and a store.
+
+    They are the validation rows, or the training rows by fits without them.
+    """
+    settled = fitted.settled
+    if settled is None:
+        return fitted
     if len(held.validation):
         return replace(fitted, inner=_validation_scores(fitted, held, context))
     # A scheme chooses what its publication chose, and nothing else.
@@ -213,7 +248,7 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
         return fitted
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
-        inside = _fit(best, held.inner(train, rows), context)
+        inside = fit_model(settled, held.inner(train, rows), context)
         return inside.score(context.features.of(rows))
 
     return replace(fitted, inner=_over_inner_splits(held, context, score_inside))
@@ -249,6 +284,19 @@ def _inner_splits(
         yield held.train[~fold], held.train[fold]
 
 
+def _fit_best(
+    model: Model, options: Sequence[Model], held: HeldOut, context: FitContext
+) -> Fitted:
+    """Fit the best of several settings; what chose it is known to have seen its clips."""
+    number, tried_on = _choose(options, held, context)
+    fitted = fit_model(options[number], held, context)
+    return replace(
+        fitted,
+        chosen={**fitted.chosen, **_offered(model, options[number].settings)},
+        found_on=np.union1d(fitted.found_on, tried_on),
+    )
+
+
 def _choose(
     options: Sequence[Model], held: HeldOut, context: FitContext
 ) -> tuple[int, IntArray]:
@@ -264,7 +312,7 @@ def _choose(
         of_options = []
         for option in options:
             try:
-                fitted = _fit(option, inside, context)
+                fitted = fit_model(option, inside, context)
             except FixTraining:
                 break
             found_on = np.union1d(found_on, fitted.found_on)
@@ -301,37 +349,12 @@ def _over_inner_splits(
     )
 
 
-def _fit(model: Model, held: HeldOut, context: FitContext) -> Fitted:
-    """Fit a model with settled settings on the training rows of a fold."""
-    has_head = bool(registry.find_kind(model.kind).head)
-    # Concept vectors of heads are found on more rows, and scaled as those.
-    if context.erase or (context.scale and not has_head):
-        steps, changed = context.fitted_to(held)
-        return replace(_fit(model, held, changed), steps=steps)
-    if has_head:
-        return _fit_bottleneck(model, held, context)
-    if model.kind == "svm":
-        return _fit_svm(model.settings, held, context)
-    estimator = registry.build(model.kind, model.settings, seed=context.seed)
-    X = context.features.of(held.train)
-    y = context.y_of(held.train)
-    estimator.fit(X, y, held.training_films)
-    if hasattr(estimator, "predict_proba"):
-        return Fitted(estimator)
-    if model.kind != "ridge":
-        return Fitted(estimator, 0.0)
-    film_numbers = np.zeros(len(y), dtype=np.intp)
-    if held.training_films is not None:
-        film_numbers = np.unique(held.training_films, return_inverse=True)[1]
-    inner = InnerScores(y, estimator.left_out_scores_[:, 0], film_numbers)
-    return Fitted(estimator, 0.0, {"alpha": estimator.alpha_}, inner=inner)
-
-
-def _fit_svm(settings: Mapping[str, Any], held: HeldOut, context: FitContext) -> Fitted:
+def _fit_svm(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit a support vector machine on the products of rows that all fits of a store share."""
     from obygaze_models.models.common import balanced_weights
     from obygaze_models.models.linear_solvers import central_bias
 
+    settings = model.settings
     features = context.features
     y = context.y_of(held.train)
     positive = y == 1
@@ -349,7 +372,7 @@ def _fit_svm(settings: Mapping[str, Any], held: HeldOut, context: FitContext) ->
     probe.n_features_in_ = len(normal)
     probe.coef_ = normal[None, :]
     probe.intercept_ = np.array([bias])
-    return Fitted(probe, 0.0, chosen)
+    return Fitted(probe, 0.0, chosen, settled=model)
 
 
 def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
@@ -375,7 +398,12 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     bottleneck.fit_on_margins(bank, margins, X, y, films, scale=context.scale)
     if bottleneck.residual is not None:
         chosen = {"residual_share": bottleneck.residual_.share_}
-        return Fitted(bottleneck, chosen=chosen, found_on=margins_of_store.found_on)
+        return Fitted(
+            bottleneck,
+            chosen=chosen,
+            found_on=margins_of_store.found_on,
+            settled=model,
+        )
 
     def score_inside(train: IntArray, others: IntArray) -> FloatArray:
         """Return scores by a head of other rows, on the margins of all."""
@@ -389,7 +417,9 @@ def _fit_bottleneck(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     # Without cross-fitting, margins are those of clips that the vectors were found on.
     if settings["cross_fit"] > 1 and not len(held.validation):
         inner = _over_inner_splits(held, context, score_inside)
-    return Fitted(bottleneck, found_on=margins_of_store.found_on, inner=inner)
+    return Fitted(
+        bottleneck, found_on=margins_of_store.found_on, inner=inner, settled=model
+    )
 
 
 def fit_perceptrons(
@@ -399,6 +429,7 @@ def fit_perceptrons(
 
     Each takes the best of the settings that the model offers.
     """
+    refuse_one_class(context.labels, folds[0])
     if context.scale or context.erase:
         steps, changed = context.fitted_to(folds[0])
         fits = fit_perceptrons(model, folds, changed, seed)
@@ -493,6 +524,7 @@ def fit_baseline(
     """Fit a baseline on film and scene, or on true concepts; return its scores of clips."""
     from obygaze_models.models.baselines import BY_NAME
 
+    refuse_one_class(labels, held)
     y = labels[held.train].astype(np.int64)
     if name not in registry.BASELINES:
         return _own_baseline(name, held, y, table)
@@ -528,12 +560,3 @@ def _own_baseline(
         return scores
 
     return score
-
-
-def try_fit(fit: Callable[[], Any], held: HeldOut, context: FitContext) -> Any | str:
-    """Return what `fit` returns, or why there is no fit on the training rows of this fold."""
-    try:
-        return problem_of(context.labels, held) or fit()
-    except FixTraining as error:
-        # `where` names the concept, if it is about one of several.
-        return f"{error.where}: {error.message}" if error.where else error.message

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.leakage import numbers_of
+from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import (
     NO_ROWS,
-    BoolArray,
     MadeWhenAsked,
     Split,
 )

@@ -15,11 +15,12 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.parts import find_part
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.registry import find_kind
+from obygaze_models.models.registry import find_kind, own_baselines
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
@@ -28,10 +29,10 @@ from obygaze_models.protocols.clips import (
     task_labels,
     with_view,
 )
+from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
-from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.code import used_parts
-from obygaze_models.runner.features import CHOSEN, Features, read_features
+from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
+from obygaze_models.runner.features import CHOSEN, Features, read_stores
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,27 @@ class Inputs:
         return present
 
 
+def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
+    """Return the version of each metric, baseline and kind of splits of own code, by kind and name.
+
+    The versions of own models are settings of the models.
+    """
+    splits = protocol.splits
+    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
+    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
+        own_splits.append(splits.scheme)
+    names_of_kinds = {
+        "metrics": protocol.further_metrics,
+        "baselines": own_baselines(protocol.grid.baselines),
+        "splits": own_splits,
+    }
+    used: dict[str, dict[str, str]] = {}
+    for kind, names in names_of_kinds.items():
+        for name in names:
+            used.setdefault(kind, {})[name] = find_part(name).package
+    return used
+
+
 def gather(
     protocol: Protocol,
     manifest: Manifest,
@@ -93,7 +115,7 @@ def gather(
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
-    features = read_features(stores, table, protocol, of_frames=_reads_frames(protocol))
+    features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     used_tasks: set[str] = set()
     for pair in protocol.pairs:
         used_tasks.update(pair)
@@ -195,22 +217,10 @@ def _labels_of_tasks(
     first = refused[0]
     if not labels:
         raise first
-    only = json.dumps(_distinct(labels))
+    only = json.dumps([*labels])
     settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
     hint = f"{settings} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
-
-
-def _distinct(labels: Labels) -> list[str]:
-    """Return the tasks without those that have the classes of an earlier one.
-
-    Without clips of level HN, easy and hard negatives are the easy ones.
-    """
-    distinct: list[str] = []
-    for name, classes in labels.items():
-        if not any(np.array_equal(classes, labels[other]) for other in distinct):
-            distinct.append(name)
-    return distinct
 
 
 def _reads_frames(protocol: Protocol) -> bool | None:

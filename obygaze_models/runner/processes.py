@@ -2,7 +2,7 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -41,29 +41,20 @@ def workers_for(n_jobs: int) -> int:
     return n_jobs or usable_cores()
 
 
-def map_parts(work: Work[T], n_parts: int, n_jobs: int = 0) -> Generator[T, None, None]:
-    """Yield `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them.
+@contextmanager
+def mapped(
+    work: Work[T], n_parts: int, n_jobs: int = 0
+) -> Generator[Iterator[T], None, None]:
+    """Give `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them.
 
-    Whoever may stop before the last part closes the generator (`contextlib.closing`). Left to the
-    garbage collector, it would end its processes late, and after their pipes were closed.
+    The processes end with the block, also where it stops before the last part.
     """
     n_workers = min(workers_for(n_jobs), n_parts)
     if n_workers > 1 and system.CAN_FORK and not _WORK:
-        yield from _by_forks(work, n_parts, n_workers)
+        with closing(_by_forks(work, n_parts, n_workers)) as made:
+            yield made
     else:
-        yield from map(work, range(n_parts))
-
-
-def map_jobs(
-    jobs: Sequence[Callable[[], T]], n_jobs: int, progress: Progress
-) -> list[T]:
-    """Return the result of each job; `n_jobs` is as in `workers_for`."""
-    made = []
-    with closing(map_parts(lambda number: jobs[number](), len(jobs), n_jobs)) as parts:
-        for result in parts:
-            made.append(result)
-            progress.advance()
-    return made
+        yield map(work, range(n_parts))
 
 
 def map_groups(
@@ -71,8 +62,13 @@ def map_groups(
 ) -> dict[str, list[Any]]:
     """Return the results of the jobs of each group; all jobs share the same processes."""
     jobs = list(chain.from_iterable(groups.values()))
-    results = iter(map_jobs(jobs, n_jobs, progress))
-    return {name: list(islice(results, len(jobs))) for name, jobs in groups.items()}
+    made = []
+    with mapped(lambda number: jobs[number](), len(jobs), n_jobs) as results:
+        for result in results:
+            made.append(result)
+            progress.advance()
+    in_order = iter(made)
+    return {name: list(islice(in_order, len(jobs))) for name, jobs in groups.items()}
 
 
 def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +35,7 @@ from obygaze_models.models.registry import PERCEPTRON, UNTRAINED
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell, deviation
 from obygaze_models.runner.shared_clips import on_shared_clips
 
@@ -45,8 +45,6 @@ LEAST_FILMS = 2
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"
-
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,24 +98,25 @@ class CellResults:
         printed: The values that a paper prints.
     """
 
-    over_films: Rows
-    of_film: Rows
+    over_films: Sequence[ResultRow]
+    of_film: Sequence[ResultRow]
     values: Mapping[str, FloatArray]
     deviations: Mapping[tuple[str, str], float]
     printed: Sequence[PaperValue]
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for row in self.over_films:
-            yield {**row, **self._printed("", row["metric"])}
+    def __iter__(self) -> Iterator[ResultRow]:
+        for of_all in self.over_films:
+            yield {**of_all, **self._printed("", of_all["metric"])}
         for number, of_film in enumerate(self.of_film):
             film = of_film["film"]
             for metric, of_films in self.values.items():
-                row = {**of_film, "metric": metric, "value": float(of_films[number])}
+                value = float(of_films[number])
+                row: ResultRow = {**of_film, "metric": metric, "value": value}
                 if (film, metric) in self.deviations:
                     row["sd"] = self.deviations[film, metric]
                 yield {**row, **self._printed(film, metric)}
 
-    def _printed(self, film: str, metric: str) -> dict[str, float]:
+    def _printed(self, film: str, metric: str) -> ResultRow:
         """Return the first value that is printed for a row, as the protocol lists them."""
         for printed in self.printed:
             if (printed.film, printed.metric) == (film, metric):
@@ -131,10 +130,10 @@ def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
     intervals = _intervals(cell, evaluation)
     of_cell = _facts(cell, evaluation)
     nowhere = Interval(math.nan, math.nan)
-    rows: Rows = []
+    rows: list[ResultRow] = []
     for metric, value in cell.value.items():
         interval = intervals.get(metric, nowhere)
-        row = {
+        row: ResultRow = {
             **of_cell,
             "metric": metric,
             "value": value,
@@ -151,14 +150,14 @@ def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
     names, values = cell.by_film(evaluation.films, cell.metrics)
     n_clips = Counter(evaluation.films[cell.clips].tolist())
     n_fits, deviations = _fits_of_films(cell, evaluation)
-    of_film = [
+    of_film: list[ResultRow] = [
         {
             **of_cell,
             "film": film,
             "fits": n_fits[film],
             "clips": n_clips[film],
             "films": 1,
-            "leaked": "",
+            "leaked": None,
         }
         for film in names
     ]
@@ -169,7 +168,7 @@ def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
     return CellResults(rows, of_film, values, deviations, printed)
 
 
-def _facts(cell: Cell, evaluation: Evaluation) -> dict[str, Any]:
+def _facts(cell: Cell, evaluation: Evaluation) -> ResultRow:
     """Return what all rows of a cell over all films have in common."""
     return {
         "task": cell.test,
@@ -289,7 +288,7 @@ def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:
 class Difference:
     """A difference of two cells on the same clips: its row, and what the p of many need."""
 
-    row: dict[str, Any]
+    row: ResultRow
     by_film: FloatArray  # NaN for a film without a value, in the order of all films
     inflation: float
 
@@ -346,20 +345,15 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     return pairs
 
 
-def difference(first: Cell, second: Cell, draws: Draws) -> Difference:
-    """Return the difference of two cells of the same tasks."""
-    inflation = max(first.inflation, second.inflation)
-    row, by_film, interval = _difference(first, second, draws, inflation)
-    p = _p_by_film(first, by_film)
-    reaching = as_sure_as(p, interval)
-    row |= {"low": reaching.low, "high": reaching.high, "p": p}
-    return Difference(row, by_film, inflation)
+def difference(
+    first: Cell, second: Cell, draws: Draws, inflation: float | None = None
+) -> Difference:
+    """Return the difference of two cells of one test task.
 
-
-def _difference(
-    first: Cell, second: Cell, draws: Draws, inflation: float
-) -> tuple[dict[str, Any], FloatArray, Interval]:
-    """Return the row of a difference, its values within films, and its interval over films."""
+    The default inflation is the larger one of the two cells.
+    """
+    if inflation is None:
+        inflation = max(first.inflation, second.inflation)
     evaluation = draws.evaluation
     ours, ours_by_film = draws.of(first)
     theirs, theirs_by_film = draws.of(second)
@@ -373,12 +367,16 @@ def _difference(
     interval = interval.of_difference(
         low_of_first - high_of_second, high_of_first - low_of_second
     )
-    return row, difference_of(ours_by_film, theirs_by_film), interval
+    by_film = difference_of(ours_by_film, theirs_by_film)
+    p = _p_by_film(first, by_film)
+    interval = as_sure_as(p, interval)
+    row |= {"low": interval.low, "high": interval.high, "p": p}
+    return Difference(row, by_film, inflation)
 
 
 def _row_of_difference(
     first: Cell, second: Cell, evaluation: Evaluation, metric: str
-) -> dict[str, Any]:
+) -> ResultRow:
     """Return the row of a difference, without interval and p."""
     return {
         **_facts(first, evaluation),
@@ -440,7 +438,7 @@ def as_sure_as(p: float, interval: Interval) -> Interval:
 
 def add_p_of_all(
     differences: Sequence[Difference], questions: Sequence[Question]
-) -> Rows:
+) -> list[ResultRow]:
     """Return the rows of differences, each with its p among all of its family.
 
     The differences that the questions of the protocol ask for are one family. All others, which
@@ -466,7 +464,7 @@ def add_p_of_all(
     return [item.row for item in differences]
 
 
-def asks_for(question: Question, row: Mapping[str, Any]) -> bool:
+def asks_for(question: Question, row: ResultRow) -> bool:
     """Return whether a question asks for a difference, of either sign; an empty name is any."""
     if question.train not in ("", row["train"]) or question.test not in (
         "",
@@ -476,24 +474,27 @@ def asks_for(question: Question, row: Mapping[str, Any]) -> bool:
     return _has_sides(question, row) or _has_sides(question, _with_sides_exchanged(row))
 
 
-def as_asked(question: Question, row: Mapping[str, Any]) -> dict[str, Any]:
+def as_asked(question: Question, row: ResultRow) -> ResultRow:
     """Return a difference for which a question asks, with its sides in its order."""
     if _has_sides(question, row):
-        return dict(row)
-    ends = {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
-    return {**_with_sides_exchanged(row), **ends}
+        return row
+    exchanged = _with_sides_exchanged(row)
+    exchanged |= {"value": -row["value"], "low": -row["high"], "high": -row["low"]}
+    return exchanged
 
 
-def _with_sides_exchanged(row: Mapping[str, Any]) -> dict[str, Any]:
+def _with_sides_exchanged(row: ResultRow) -> ResultRow:
     """Return a difference of two models of one training task, each in the other's place."""
-    sides = {}
-    for name in ("model", "store"):
-        sides[name] = row[f"against_{name}"]
-        sides[f"against_{name}"] = row[name]
-    return {**row, **sides}
+    return {
+        **row,
+        "model": row["against_model"],
+        "store": row["against_store"],
+        "against_model": row["model"],
+        "against_store": row["store"],
+    }
 
 
-def _has_sides(question: Question, row: Mapping[str, Any]) -> bool:
+def _has_sides(question: Question, row: ResultRow) -> bool:
     first = (question.first, question.first_store)
     second = (question.second, question.second_store)
     ours = (row["model"], row["store"])
@@ -508,13 +509,13 @@ def _is_side(asked: tuple[str, str], side: tuple[str, str]) -> bool:
 
 def contrast_jobs(
     cells: Sequence[Cell], evaluation: Evaluation
-) -> list[Callable[[], Rows]]:
+) -> list[Callable[[], list[ResultRow]]]:
     """Return functions that compute the rows of the two training tasks of `report.contrast`."""
     contrast = evaluation.protocol.contrast
     if not contrast:
         return []
     cell_of = {(c.train, c.test, c.model, c.store): c for c in cells}
-    jobs: list[Callable[[], Rows]] = []
+    jobs: list[Callable[[], list[ResultRow]]] = []
     for (train, test, model, store), first in cell_of.items():
         second = cell_of.get((contrast[1], test, model, store))
         if train != contrast[0] or second is None:
@@ -526,7 +527,9 @@ def contrast_jobs(
     return jobs
 
 
-def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
+def _contrast_rows(
+    first: Cell, second: Cell, evaluation: Evaluation
+) -> list[ResultRow]:
     """Return the difference of a model that was trained on one task and on another.
 
     Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
@@ -538,10 +541,7 @@ def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
     row = _row_of_difference(first, second, evaluation, evaluation.metric)
     starts_at_random = protocol.models[first.model].kind == PERCEPTRON
     if first.n_test_sets == 1 and not starts_at_random:
-        row, by_film, interval = _difference(first, second, Draws(evaluation), 1.0)
-        p = _p_by_film(first, by_film)
-        interval = as_sure_as(p, interval)
-        row |= {"low": interval.low, "high": interval.high, "p": p}
+        row = difference(first, second, Draws(evaluation), inflation=1.0).row
     primary = protocol.report.primary
     # Margins have no Brier score and no calibration error.
     has_primary = primary in first.value and primary in second.value
@@ -552,7 +552,7 @@ def _contrast_rows(first: Cell, second: Cell, evaluation: Evaluation) -> Rows:
 
 def learning_rows(
     points: Mapping[int, Cell], evaluation: Evaluation
-) -> list[dict[str, Any]]:
+) -> list[ResultRow]:
     """Return the primary metric of a learning curve, on the clips that all points tested.
 
     Where these are too few, the points have no value.
@@ -563,16 +563,18 @@ def learning_rows(
     """
     metric = evaluation.protocol.report.primary
     shared = on_shared_clips([*points.values()])
-    rows: Rows = []
+    rows: list[ResultRow] = []
     for number, n_films in enumerate(points):
         cell = points[n_films]
         if metric not in cell.metrics:
             continue
-        row = {"metric": metric, "value": math.nan, "train_films": n_films}
+        if not shared.problem:
+            cell = shared.cells[number]
+        row = _facts(cell, evaluation)
+        row |= {"metric": metric, "value": math.nan, "train_films": n_films}
         if shared.problem:
             row |= {"clips": shared.n_clips, "films": 0}
-            rows.append({**_facts(cell, evaluation), **row})
-            continue
-        cell = shared.cells[number]
-        rows.append({**_facts(cell, evaluation), **row, "value": cell.value[metric]})
+        else:
+            row["value"] = cell.value[metric]
+        rows.append(row)
     return rows

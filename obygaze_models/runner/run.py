@@ -1,36 +1,54 @@
-"""Run a protocol: clips and tasks, what each fold holds out, features, fits, results."""
+"""Run a protocol, one step after the other: folds, fits and their scores, results, tables.
+
+`run_protocol` has the steps. Each distinct fit is made once, and shared by the tests that need it:
+`model_cells` goes through them.
+"""
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import FixUsage, ObygazeWarning
-from obygaze_features.core.files import sha256_bytes
-from obygaze_features.core.machine import this_machine
-from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.own import packages_that_read
-from obygaze_models.models.registry import solver_of
-from obygaze_models.protocols.clips import ClipTable, labels_sha256
-from obygaze_models.runner.code import used_parts
-from obygaze_models.runner.concepts import concept_tables, rare_concepts
-from obygaze_models.runner.heldout import with_few_films
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.predictions import Predictions, tune_threshold
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.registry import PERCEPTRON, find_kind
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.schedule import NOT_TESTED, Pair
+from obygaze_models.protocols.schema import Model
+from obygaze_models.protocols.splits import NO_ROWS
+from obygaze_models.runner.about import about_run
+from obygaze_models.runner.concepts import concept_tables
+from obygaze_models.runner.fitting import (
+    SEEDS_APART,
+    Fitted,
+    fit_baseline,
+    fit_model,
+    fit_perceptrons,
+    with_inner_scores,
+)
+from obygaze_models.runner.heldout import (
+    HeldOut,
+    knows_films,
+    repeats_clips,
+    shares_films,
+    with_few_films,
+)
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.processes import fitting, map_groups
+from obygaze_models.runner.processes import fitting, map_groups, mapped
 from obygaze_models.runner.results import (
     Difference,
     Draws,
     Evaluation,
-    Rows,
     add_p_of_all,
     cell_results,
     comparable,
@@ -38,27 +56,26 @@ from obygaze_models.runner.results import (
     difference,
     learning_rows,
 )
-from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.rows import ResultRow, SuccessRow
+from obygaze_models.runner.scores import (
+    RANDOM,
+    RANDOM_SHARE,
+    Cell,
+    ScoredFold,
+    with_chosen_stores,
+)
+from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.summary import many_fits
 from obygaze_models.runner.tables import (
-    RUN_FORMAT,
     Run,
-    check_free,
+    check_run_folder,
     prediction_rows,
-    stated_place,
     write_run,
-)
-from obygaze_models.runner.testing import (
-    StoreRun,
-    baseline_cells,
-    model_cells,
-    n_tests,
-    store_runs,
-    with_chosen_stores,
 )
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
-PACKAGES = ("numpy", "scipy", "scikit-learn")
+TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
+Outcomes = dict[TestKey, ScoredFold | str]  # the test, or why there is none
 
 
 def run_protocol(
@@ -78,19 +95,19 @@ def run_protocol(
         n_jobs: Processes that fit; 0 for one a core.
         watch: Makes a progress bar.
     """
-    check_free(folder, inputs.identity, force=force)
+    check_run_folder(folder, inputs.identity, force=force)
     watch = watch or _no_progress
     started = time.perf_counter()
     protocol = inputs.protocol
     with fitting():
-        stores = store_runs(inputs, n_jobs)
+        stores = store_runs(inputs)
         _check_learning_films(stores)
         _warn_of_many_fits(stores)
         cells: list[Cell] = []
         for store in stores:
             if store.features is not None and store.models:
                 with watch(f"tests on {store.name}", n_tests(store)) as progress:
-                    cells += model_cells(store, progress)
+                    cells += model_cells(store, n_jobs, progress)
         if protocol.fit.choose_store:
             cells += with_chosen_stores(cells)
         baselines = _baselines(stores)
@@ -108,9 +125,9 @@ def run_protocol(
         }
         with watch("evaluation", sum(map(len, jobs.values()))) as progress:
             made = map_groups(jobs, n_jobs, progress)
-        learning: Rows = []
+        learning: list[ResultRow] = []
         for store in stores:
-            learning += _learning(store, evaluation)
+            learning += _learning(store, evaluation, n_jobs)
     differences = add_p_of_all(_joined(made["differences"]), protocol.report.questions)
     results = chain(*made["cells"], differences, *made["contrasts"], learning)
     tables: dict[str, Any] = {
@@ -123,7 +140,7 @@ def run_protocol(
     if protocol.report.error_analysis:
         tables["success.csv"] = _success(cells, inputs.table)
     seconds = round(time.perf_counter() - started, 3)
-    about = _about(inputs, folder, stores, every_cell, seconds)
+    about = about_run(inputs, folder, stores, every_cell, seconds)
     return write_run(folder, about, tables, force=force)
 
 
@@ -197,7 +214,7 @@ def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
         warnings.warn(text, ObygazeWarning, stacklevel=3)
 
 
-def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
+def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[ResultRow]:
     """Return the learning curve of each model on a store: the primary metric by training films.
 
     Films are drawn from those that a fit sees: with validation films, where these train too.
@@ -215,13 +232,13 @@ def _learning(store: StoreRun, evaluation: Evaluation) -> Rows:
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)
-            for cell in model_cells(fewer, Quiet(), may_fail=True):
+            for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
                 curve = (cell.train, cell.test, cell.model)
                 curves.setdefault(curve, {})[n_films] = cell
     return _joined([learning_rows(points, evaluation) for points in curves.values()])
 
 
-def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]]:
+def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
     """Yield the rows of success.csv: decisions regressed on levels and concepts of the clips."""
     from obygaze_models.evaluation.error_analysis import (
         LEVEL_FACTORS,
@@ -241,7 +258,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]
             is_correct, factors, table.films[cell.clips], intercept=not is_levelled
         )
         for result in results:
-            row = {
+            row: SuccessRow = {
                 "task": cell.test,
                 "train": cell.train,
                 "test": cell.test,
@@ -271,116 +288,288 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[dict[str, Any]
                 yield {**row, "factor": name, "note": f"left out: {reason}"}
 
 
-def _about(
-    inputs: Inputs,
-    folder: Path,
-    stores: Sequence[StoreRun],
-    cells: Sequence[Cell],
-    seconds: float,
-) -> dict[str, Any]:
-    """Return the content of run.json."""
-    protocol = inputs.protocol
-    manifest = inputs.manifest
-    machine = this_machine(PACKAGES)
-    parts = used_parts(protocol)
-    read_by = packages_that_read(manifest.header)
-    if read_by:
-        parts["datasets"] = {manifest.name: ", ".join(read_by)}
-    manifest_path = inputs.manifest_path
-    if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
-        manifest_path = stated_place(manifest_path, folder)
-    terms = {
-        "licence": manifest.header.licence,
-        "citation": manifest.header.citation,
-    }
-    return {
-        "format": RUN_FORMAT,
-        "name": folder.name,
-        "identity": inputs.identity,
-        "protocol": protocol.to_json(),
-        "protocol_sha256": protocol.sha256,
-        "manifest": {
-            "name": manifest.name,
-            "path": manifest_path,
-            "sha256": manifest_sha256(manifest),
-            "view": protocol.data.view,
-            "has_levels": inputs.table.has_labels,
-            "labels": labels_sha256(inputs.table, inputs.labels),
-            "n_clips": len(inputs.table),
-            "n_films": len(set(inputs.table.films.tolist())),
-            **{key: value for key, value in terms.items() if value},
-        },
-        "stores": {
-            store.name: {
-                **store.origin,
-                "location": stated_place(store.origin["location"], folder),
-                "n_present": int(store.present.sum()),
-                "missing": dict(store.missing),
-            }
-            for store in inputs.stores
-        },
-        "remarks": dict(inputs.table.remarks),
-        "rare_concepts": {
-            store.name: rare_concepts(store) for store in stores if store.name
-        },
-        "solver": solver_of(len(inputs.table)),
-        "fits": [_fit_facts(cell) for cell in cells],
-        "versions": {"obygaze": __version__, **machine.packages},
-        "parts": parts,
-        "machine": machine.to_json(),
-        "seconds": seconds,
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "created_by": f"obygaze {__version__}",
-    }
-
-
-def _fit_facts(cell: Cell) -> Mapping[str, Any]:
-    """Return what was chosen in each fold of a cell, and why folds were skipped.
-
-    `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
-    `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
-    films that also trained or chose.
-    """
-    by_name: set[str] = set()
-    by_features: set[str] = set()
-    of_known_films = []
-    for t in cell.tested:
-        by_features.update(t.leak.copies)
-        by_name.update(set(t.leak.clips).difference(t.leak.copies))
-        if t.seed == cell.seeds[0]:
-            of_known_films.append(t.leak.same_film)
-    # Runs that are averaged test the same clips.
-    same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)
-    return {
-        "train": cell.train,
-        "test": cell.test,
-        "store": cell.store,
-        "model": cell.model,
-        "is_model": cell.is_model,
-        "is_averaged": cell.is_averaged,
-        "shares_films": cell.shares_films,
-        "knows_films": cell.knows_films,
-        "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
-        "copies": len(by_features - by_name),
-        "same_film": same_film,
-        "skipped": dict(cell.skipped),
-        "folds": [
-            {
-                "fold": t.fold,
-                "seed": t.seed,
-                "n_train": t.n_train,
-                "n_validation": t.n_validation,
-                "leaked": t.leak.leaked,
-                "copies": len(t.leak.copies),
-                "same_film": t.leak.same_film,
-                "threshold": t.tuned,
-                "chosen": dict(t.chosen),
-            }
-            for t in cell.tested
-        ],
-    }
-
-
 @contextmanager
 def _no_progress(label: str, total: int) -> Iterator[Progress]:
     yield Quiet()
+
+
+# ---- the fits and tests of a store ----
+
+
+@dataclass(eq=False)
+class PlannedFit:
+    """A fit, or several perceptrons that are trained together, and the tests that need it.
+
+    Perceptrons with the same training rows differ in their validation rows.
+
+    Attributes:
+        model: The name of the model.
+        task: The training task.
+        seed: The seed of the fit.
+        folds: The tasks and the number of a fold for each of the perceptrons, or for the fit.
+        validations: The key of the validation rows of each of `folds`.
+        tests: Each test, with the position in `folds` of what it tests.
+    """
+
+    model: str
+    task: str
+    seed: int
+    folds: list[tuple[Pair, int]] = field(default_factory=list)
+    validations: list[tuple[bytes, ...]] = field(default_factory=list)
+    tests: list[tuple[TestKey, int]] = field(default_factory=list)
+
+
+def model_cells(
+    run: StoreRun, n_jobs: int, progress: Progress, *, may_fail: bool = False
+) -> list[Cell]:
+    """Return the cells of all models on one store.
+
+    Fits of one fold are made in one process, because they share concept vectors.
+
+    Args:
+        run: The store.
+        n_jobs: Processes that fit; 0 for one a core.
+        progress: What is told of each test.
+        may_fail: Whether a cell without any fit is left out; else it is an error.
+    """
+    parts = list(_fits_by_fold(run).values())
+    needs_products = any(
+        find_kind(model.kind).head or model.kind == "svm"
+        for model in run.models.values()
+    )
+    is_changed = run.protocol.data.scale == "standard" or bool(run.protocol.data.erase)
+    if parts and needs_products and not is_changed:
+        run.vectors.machines.prepare()
+
+    def tests_of_fold(number: int) -> Outcomes:
+        # Margins are those of one part only: those of all folds would fill the memory.
+        run.vectors.forget_margins()
+        outcomes: Outcomes = {}
+        for plan in parts[number]:
+            tests = []
+            for key, position in plan.tests:
+                if len(run.folds[key[1]][key[2]].test):
+                    tests.append((key, position))
+                else:
+                    outcomes[key] = NOT_TESTED
+            if not tests:
+                continue
+            model = run.models[plan.model]
+            context = run.context(plan.task)
+            folds = [run.for_model(model, run.folds[pair][n]) for pair, n in plan.folds]
+            try:
+                if model.kind == PERCEPTRON:
+                    fits = fit_perceptrons(model, folds, context, plan.seed)
+                else:
+                    fits = [fit_model(model, folds[0], context)]
+            except FixTraining as error:
+                for key, _ in tests:
+                    outcomes[key] = error.reason
+                continue
+            fits = [
+                with_inner_scores(fitted, held, context)
+                for fitted, held in zip(fits, folds, strict=True)
+            ]
+            for key, position in tests:
+                outcomes[key] = _test(run, key, fits[position])
+        return outcomes
+
+    outcomes: Outcomes = {}
+    with mapped(tests_of_fold, len(parts), n_jobs) as made:
+        for of_fold in made:
+            outcomes |= of_fold
+            progress.advance(len(of_fold))
+    cells = _cells(run, run.protocol.model_names, outcomes, may_fail=may_fail)
+    # The clips of concept vectors are known only now.
+    leaks: list[Leak] = []
+    for cell in cells:
+        leaks += [t.leak for t in cell.tested]
+    run.check_leaks(leaks)
+    return cells
+
+
+def n_tests(run: StoreRun) -> int:
+    """Return the number of tests of all models on a store."""
+    n_folds = sum(map(len, run.folds.values()))
+    n = 0
+    for model in run.models.values():
+        n += n_folds * (run.protocol.fit.seeds if model.kind == PERCEPTRON else 1)
+    return n
+
+
+def _fits_by_fold(run: StoreRun) -> dict[str, list[PlannedFit]]:
+    """Return every distinct fit, under the name of the first fold that needs it."""
+    fits: dict[Any, PlannedFit] = {}
+    by_fold: dict[str, list[PlannedFit]] = {}
+    # Each training set of a cell starts from weights of its own: with one start for all,
+    # the luck of that start would look like a property of the features.
+    starts: dict[tuple[str, Pair], dict[tuple[bytes, ...], int]] = {}
+    for pair, number, held in run.every_fold:
+        for name, model in run.models.items():
+            own = run.for_model(model, held)
+            rows_of_fit = _rows_of(model, own)
+            validation = own.key_of("validation")
+            start = 0
+            n_repeats = 1
+            has_classes = len(np.unique(run.labels[pair[0]][own.train])) > 1
+            if model.kind == PERCEPTRON and has_classes:
+                numbers = starts.setdefault((name, pair), {})
+                start = numbers.setdefault(own.key_of("train"), len(numbers))
+                n_repeats = run.protocol.fit.seeds
+            for repeat in range(n_repeats):
+                seed = (run.protocol.fit.seed + repeat) * SEEDS_APART + start
+                key = (name, pair[0], seed, rows_of_fit)
+                if key not in fits:
+                    fits[key] = PlannedFit(name, pair[0], seed)
+                    by_fold.setdefault(held.name, []).append(fits[key])
+                fit = fits[key]
+                if validation not in fit.validations:
+                    fit.validations.append(validation)
+                    fit.folds.append((pair, number))
+                position = fit.validations.index(validation)
+                fit.tests.append(((name, pair, number, repeat), position))
+    return by_fold
+
+
+def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
+    """Return all rows that a fit depends on: two with the same rows are one fit."""
+    if find_kind(model.kind).head:
+        return held.key_of("train", "validation", "hidden", "excluded")
+    if model.kind == PERCEPTRON:  # with other validation rows it stops at another epoch
+        return held.key_of("train")
+    return held.key_of("train", "validation")
+
+
+def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
+    """Return the test of a fit."""
+    name, pair, number, repeat = key
+    held = run.folds[pair][number]
+    scores = fitted.score(run.vectors.features.of(held.test))
+    y = run.labels[pair[1]][held.test] == 1
+    starts_at_random = run.models[name].kind == PERCEPTRON
+    # Only a choice of a store asks for it, and of thousands of films it takes long.
+    inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
+    return ScoredFold(
+        fold=held.name,
+        seed=run.protocol.fit.seed + repeat if starts_at_random else 0,
+        rows=held.test,
+        predictions=Predictions.of(y, scores, fitted.threshold),
+        n_train=len(held.train),
+        n_validation=len(held.validation),
+        leak=run.leak(pair, held, fitted.found_on),
+        gives_probabilities=fitted.gives_probabilities,
+        tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
+        chosen=fitted.chosen,
+        inner_ap=inner_ap,
+        recalibrated=fitted.recalibrated(scores),
+    )
+
+
+def baseline_cells(run: StoreRun) -> list[Cell]:
+    """Return the cells of all baselines, on the clips of the folds; they read no features."""
+    protocol = run.protocol
+    table = run.table
+    is_possible = {
+        "oracle": table.has_concept.any(),
+        "neighbour": table.scenes is not None,
+    }
+    names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
+    outcomes: Outcomes = {}
+    seen: set[tuple[Any, ...]] = set()
+    for pair, number, held in run.every_fold:
+        # Folds that differ only in their validation clips are one fold to a baseline.
+        key = (pair, *held.joined().key_of("train", "test"))
+        if key in seen:
+            continue
+        seen.add(key)
+        for name in names:
+            test = _test_baseline(run, pair, number, held, name)
+            outcomes[name, pair, number, 0] = test
+    return _cells(run, names, outcomes, are_models=False)
+
+
+def _test_baseline(
+    run: StoreRun, pair: Pair, number: int, held: HeldOut, name: str
+) -> ScoredFold | str:
+    if not len(held.test):
+        return NOT_TESTED
+    labels = run.labels[pair[0]]
+    seed = run.protocol.fit.seed + number
+    try:
+        score = fit_baseline(name, held.joined(), labels, run.table, seed)
+    except FixTraining as error:
+        return error.reason
+    y = run.labels[pair[1]][held.test] == 1
+    return ScoredFold(
+        fold=held.name,
+        seed=0,
+        rows=held.test,
+        predictions=Predictions.of(y, score(held.test)),
+        n_train=len(held.train),
+        n_validation=len(held.validation),
+        leak=run.leak(pair, held, NO_ROWS, with_copies=False),
+    )
+
+
+def _cells(
+    run: StoreRun,
+    names: Sequence[str],
+    outcomes: Outcomes,
+    *,
+    are_models: bool = True,
+    may_fail: bool = False,
+) -> list[Cell]:
+    """Return the cells with these tests; an error for a model without any."""
+    cells = []
+    facts_of: dict[Pair, dict[str, Any]] = {}
+    for pair in run.protocol.pairs:
+        folds = run.folds[pair]
+        facts_of[pair] = {
+            "is_averaged": repeats_clips(folds),
+            "shares_films": shares_films(folds),
+            "knows_films": knows_films(folds),
+        }
+    for pair, name in product(run.protocol.pairs, names):
+        tested: list[ScoredFold] = []
+        skipped: dict[str, str] = {}
+        for number, held in enumerate(run.folds[pair]):
+            for repeat in range(run.protocol.fit.seeds):
+                outcome = outcomes.get((name, pair, number, repeat))
+                if isinstance(outcome, str):
+                    skipped[held.name] = outcome
+                elif outcome is not None:
+                    tested.append(outcome)
+        if not tested:
+            if may_fail:
+                continue
+            raise _without_fit(run, pair, name, list(skipped.values()))
+        cells.append(
+            Cell(
+                *pair,
+                model=name,
+                store=run.name,
+                is_model=are_models,
+                tested=tested,
+                skipped=skipped,
+                share=RANDOM_SHARE if name == RANDOM else None,
+                further_metrics=run.protocol.further_metrics,
+                **facts_of[pair],
+            )
+        )
+    return cells
+
+
+def _without_fit(
+    run: StoreRun, pair: Pair, name: str, reasons: Sequence[str]
+) -> FixInput:
+    """Return the error for a model that could be fitted in no fold."""
+    where = f"model {name}"
+    if run.features is not None:
+        n_clips = int(run.features.present.sum())
+        where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
+    return FixInput(
+        f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
+        f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
+        where=where,
+        hint="other splits, a task with more clips of both classes, or other models (grid.models)",
+    )

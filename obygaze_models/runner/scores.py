@@ -29,13 +29,14 @@ from obygaze_models.evaluation.metrics import (
     BRIER,
     MARGIN_METRICS,
     METRICS,
+    MetricValues,
     RandomOrder,
-    Values,
     evaluate,
     find_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.runner.features import CHOSEN
 
 K = TypeVar("K")
 RANDOM = "random"  # the baseline with values in closed form
@@ -217,7 +218,7 @@ class Cell:
             y = fold.predictions.y
             by_fold.append(expected_random(y, fold.codes, n_units, share, further))
 
-        def compute(weights: FloatArray) -> Values:
+        def compute(weights: FloatArray) -> MetricValues:
             values = pooled(weights)
             parts = [part(weights) for part in by_fold]
             drawn = [fold.under(weights).n / len(fold.codes) for fold in folds]
@@ -306,7 +307,7 @@ class Cell:
 
     def by_film(
         self, films: NDArray[np.str_], metrics: Sequence[str]
-    ) -> tuple[list[str], Values]:
+    ) -> tuple[list[str], MetricValues]:
         """Return the films, and each metric within each film, NaN where it is not defined."""
         film_of_clip = films[self.clips]
         names, codes = np.unique(film_of_clip, return_inverse=True)
@@ -322,7 +323,9 @@ class Cell:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
         return [str(name) for name in names], values
 
-    def _within_units(self, codes: IntArray, metrics: Sequence[str]) -> Values | None:
+    def _within_units(
+        self, codes: IntArray, metrics: Sequence[str]
+    ) -> MetricValues | None:
         """Return each metric within each unit, to the bits of `statistics` with one unit drawn.
 
         None where a run tests only some of the units, and for a closed form.
@@ -350,6 +353,44 @@ class Cell:
         return _mean_of(of_runs, metrics)
 
 
+def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
+    """Return a cell for each model and pair of tasks, with the chosen store of each fold.
+
+    To name the best of several stores after the test is to choose it on test films. So it is chosen
+    in each fold, as any setting is: fits without their film have scored training clips of every
+    store, and the store with the highest average precision there is taken. Nothing is fitted again.
+    """
+    same_model: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        same_model.setdefault((cell.train, cell.test, cell.model), []).append(cell)
+    chosen = []
+    for on_stores in same_model.values():
+        tests_of_folds: dict[tuple[str, int], dict[str, ScoredFold]] = {}
+        for cell in on_stores:
+            for t in cell.tested:
+                tests_of_folds.setdefault((t.fold, t.seed), {})[cell.store] = t
+        tested = [_chosen_test(tests) for tests in tests_of_folds.values()]
+        # A fold that only some stores lack is tested on the others.
+        names = {t.fold for t in tested}
+        skipped = {
+            fold: reason
+            for fold, reason in on_stores[0].skipped.items()
+            if fold not in names
+        }
+        of_model = replace(on_stores[0], tested=tested, skipped=skipped)
+        chosen.append(replace(of_model, store=CHOSEN))
+    return chosen
+
+
+def _chosen_test(tests: Mapping[str, ScoredFold]) -> ScoredFold:
+    """Return the test of the store with the best inner score; of equal ones, the first."""
+    inner_ap = {store: t.inner_ap for store, t in tests.items()}
+    known = {store: ap for store, ap in inner_ap.items() if ap is not None}
+    best = max(known, key=known.__getitem__) if known else next(iter(tests))
+    facts = {**tests[best].chosen, "store": best, "inner_ap": inner_ap}
+    return replace(tests[best], chosen=facts)
+
+
 def deviation(values: Sequence[float]) -> float:
     """Return the standard deviation of the values that are defined; NaN of fewer than two."""
     defined = np.array([value for value in values if np.isfinite(value)])
@@ -363,7 +404,7 @@ def _in_blocks(statistics: Statistics, n_clips: int) -> Statistics:
     """
     step = max(1, BLOCK // max(n_clips, 1))
 
-    def compute(weights: FloatArray) -> Values:
+    def compute(weights: FloatArray) -> MetricValues:
         if len(weights) <= step:
             return statistics(weights)
         starts = range(0, len(weights), step)
@@ -401,7 +442,7 @@ def _pooled(
     runs: Sequence[tuple[GroupedStats, Sequence[GroupedStats]]],
     metrics: Sequence[str],
     weights: FloatArray,
-) -> Values:
+) -> MetricValues:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
     of_runs = []
     for joined, folds in runs:
@@ -416,7 +457,7 @@ def _pooled(
 
 def _means(
     folds: Sequence[GroupedStats], metrics: Sequence[str], weights: FloatArray
-) -> Values:
+) -> MetricValues:
     """Return the mean of each metric over folds."""
     drawn = [fold.under(weights) for fold in folds]
     means = {}
@@ -425,7 +466,7 @@ def _means(
     return means
 
 
-def _mean_of(of_runs: Sequence[Values], metrics: Sequence[str]) -> Values:
+def _mean_of(of_runs: Sequence[MetricValues], metrics: Sequence[str]) -> MetricValues:
     """Return the mean of each metric over runs."""
     means = {}
     for name in metrics:
@@ -447,7 +488,7 @@ def expected_random(
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
 
-    def compute(weights: FloatArray) -> Values:
+    def compute(weights: FloatArray) -> MetricValues:
         order = RandomOrder(
             prevalence=divide(weights @ positive, weights @ size),
             n=np.maximum((weights > 0) @ size, 1).astype(np.float64),

@@ -18,6 +18,7 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
+from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     AP,
     AUC,
@@ -31,9 +32,10 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Run
 
 # Baselines that learn from annotations and read no video.
 # Baselines that guess from the training clips of the same film.
@@ -43,8 +45,7 @@ DIGITS = 12  # of values that are compared; further ones are the rounding of sum
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
-NO_ROW: Row = {}
-ALPHA = 0.05
+NO_ROW: ResultRow = {}
 # Whether the first of two is better, as far as a run can tell.
 BETTER = "yes"
 PERHAPS_BETTER = "not certain"
@@ -72,8 +73,8 @@ class CellRows:
     """
 
     facts: Mapping[str, Any]
-    of_metric: dict[str, Row] = field(default_factory=dict)
-    by_film: dict[str, dict[str, Row]] = field(default_factory=dict)
+    of_metric: dict[str, ResultRow] = field(default_factory=dict)
+    by_film: dict[str, dict[str, ResultRow]] = field(default_factory=dict)
 
     @property
     def train(self) -> str:
@@ -125,12 +126,12 @@ class CellRows:
     @property
     def n_clips(self) -> int:
         """The tested clips."""
-        return int(self.of_metric[PREVALENCE.name]["clips"])
+        return self.of_metric[PREVALENCE.name]["clips"]
 
     @property
     def n_films(self) -> int:
         """The films of the tested clips."""
-        return int(self.of_metric[PREVALENCE.name]["films"])
+        return self.of_metric[PREVALENCE.name]["films"]
 
     @property
     def tested(self) -> str:
@@ -140,7 +141,7 @@ class CellRows:
     @property
     def leaked(self) -> int:
         """The tested clips that trained or chose, or whose features did under another name."""
-        return int(self.of_metric[PREVALENCE.name]["leaked"])
+        return self.of_metric[PREVALENCE.name]["leaked"] or 0
 
     @property
     def n_positive(self) -> int:
@@ -283,10 +284,10 @@ def _rows_of(run: Run, facts: Mapping[str, Any], cell: Cell) -> CellRows:
     ]
     names, values = cell.by_film(films, metrics)
     n_clips = Counter(films[cell.clips].tolist())
-    without_interval = dict.fromkeys(("low", "high", "sd", "paper"), math.nan)
     rows = CellRows(facts)
     for metric in metrics:
-        row: dict[str, Any] = {**without_interval, "metric": metric, "leaked": 0}
+        row: ResultRow = {"metric": metric, "leaked": 0, "paper": math.nan}
+        row |= {"low": math.nan, "high": math.nan, "sd": math.nan}
         rows.of_metric[metric] = {
             **row,
             "value": cell.value[metric],
@@ -469,8 +470,8 @@ def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, in
 
 
 def difference_row(
-    rows: Iterable[Row], first: CellRows, second: CellRows
-) -> Row | None:
+    rows: Iterable[ResultRow], first: CellRows, second: CellRows
+) -> ResultRow | None:
     """Return the row with the difference of two cells of one test task; None without one."""
     wanted = (first.train, first.store, first.model, first.test)
     against = (second.train, second.store, second.model)
@@ -485,7 +486,7 @@ def difference_row(
     return None
 
 
-def verdict(row: Row | None) -> str:
+def verdict(row: ResultRow | None) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
     A difference whose interval is on one side of 0 can be chance among many: where its p among all
@@ -524,7 +525,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "chance": chance(run, models),
         "few films": few_films(models),
         "no interval": without_interval(run, models),
-        "rare concepts": rare_concepts(run),
+        "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
         "skipped folds": skipped_folds(cells),
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
@@ -680,11 +681,6 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     if cell.facts["shares_films"]:
         return "clips of one film are on both sides of a split"
     return "the values do not differ from film to film"
-
-
-def rare_concepts(run: Run) -> str:
-    """Warn of concepts that too few training clips have, so that bottlenecks do without them."""
-    return rare_concepts_text(run.about["rare_concepts"])
 
 
 def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:

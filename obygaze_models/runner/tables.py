@@ -7,8 +7,6 @@ finished run.
 """
 
 import csv
-import io
-import math
 import os
 import shlex
 import shutil
@@ -24,7 +22,6 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import (
-    csv_line,
     json_values,
     parse_json,
     pretty_json,
@@ -39,128 +36,19 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.runner.rows import (
+    RUN_TABLES,
+    CellColumns,
+    PredictionRow,
+    ResultRow,
+    read_rows,
+    table_bytes,
+)
 from obygaze_models.runner.scores import RANDOM, RANDOM_SHARE, Cell, ScoredFold
 
 RUN_FORMAT = "obygaze-run/1"
 RUN_FILE = "run.json"
-AGAIN = "the same obygaze run again, with --force"
-# The names of rows: a model on a store, trained for one task and tested on one.
-CELL = ("task", "train", "test", "store", "model")
-PREDICTIONS = (
-    *CELL,
-    "fold",
-    "seed",
-    "clip_id",
-    "movie_id",
-    "y",
-    "score",
-    "decision",
-)
-RESULTS = (
-    *CELL,
-    "film",
-    "metric",
-    "value",
-    "sd",
-    "fits",
-    "low",
-    "high",
-    "p",
-    "p_all",
-    "clips",
-    "films",
-    "leaked",
-    "against_train",
-    "against_store",
-    "against_model",
-    "train_films",
-    "paper",
-    "paper_sd",
-)
-CONCEPTS = (
-    "store",
-    "model",
-    "train",
-    "concept",
-    "clips",
-    "positive",
-    "ap",
-    "low",
-    "high",
-    "auc",
-    "p",
-    "p_holm",
-    "tolerance",
-    "weight",
-)
-TREES = (
-    "store",
-    "model",
-    "train",
-    "node",
-    "left",
-    "right",
-    "concept",
-    "threshold",
-    "clips",
-    "share",
-)
-SUCCESS = (
-    *CELL,
-    "film",
-    "factor",
-    "log_odds",
-    "se",
-    "low",
-    "high",
-    "p",
-    "clips",
-    "all_clips",
-    "successes",
-    "method",
-    "errors",
-    "note",
-)
-COLUMNS = {
-    "predictions.csv": PREDICTIONS,
-    "results.csv": RESULTS,
-    "concepts.csv": CONCEPTS,
-    "trees.csv": TREES,
-    "success.csv": SUCCESS,
-}
-WHOLE = {
-    "seed",
-    "y",
-    "fits",
-    "clips",
-    "films",
-    "leaked",
-    "train_films",
-    "node",
-    "left",
-    "right",
-    "positive",
-    "all_clips",
-    "successes",
-}
-TEXTS = {
-    *CELL,
-    "fold",
-    "clip_id",
-    "movie_id",
-    "film",
-    "metric",
-    "against_train",
-    "against_store",
-    "against_model",
-    "concept",
-    "factor",
-    "method",
-    "errors",
-    "note",
-}
-
-Row = Mapping[str, Any]
+RUN_AGAIN = "the same obygaze run again, with --force"
 # Training task, test task, store and model.
 CellName = tuple[str, str, str, str]
 # Which clips leaked is not in the predictions of a run.
@@ -176,60 +64,12 @@ NO_LEAK = Leak(
 )
 
 
-def table_bytes(name: str, rows: Iterable[Row]) -> bytes:
-    """Return a table as CSV. What has no value is empty."""
-    columns = COLUMNS[name]
-    table = bytearray(csv_line(columns).encode("utf-8"))
-    for row in rows:
-        values = map(row.get, columns)
-        # Only NaN is not equal to itself.
-        cells = [value if value == value else None for value in values]
-        table += csv_line(cells).encode("utf-8")
-    return bytes(table)
-
-
-def read_table(
-    name: str, data: bytes, is_wanted: Callable[[Sequence[str]], bool] | None = None
-) -> list[dict[str, Any]]:
-    """Return the rows of a table; a missing number is NaN, a missing whole number None.
-
-    Args:
-        name: The file.
-        data: Its bytes.
-        is_wanted: Whether a row is returned, by its cells; by default each is.
-    """
-    reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
-    columns = next(reader, [])
-    if tuple(columns) != COLUMNS[name]:
-        raise ValueError(f"its columns must be {', '.join(COLUMNS[name])}")
-    # Names of clips, films and models are in many rows: each is kept once.
-    texts: dict[str, str] = {}
-    rows = []
-    for cells in reader:
-        if len(cells) != len(columns):
-            raise ValueError(f"line {reader.line_num} has {len(cells)} values")
-        if is_wanted is not None and not is_wanted(cells):
-            continue
-        row: dict[str, Any] = {}
-        for column, cell in zip(columns, cells, strict=True):
-            if column in TEXTS:
-                row[column] = texts.setdefault(cell, cell)
-            elif column == "decision":
-                row[column] = bool(int(cell))
-            elif column in WHOLE:
-                row[column] = int(cell) if cell else None
-            else:
-                row[column] = float(cell) if cell else math.nan
-        rows.append(row)
-    return rows
-
-
-def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
+def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[PredictionRow]:
     """Yield each test of each clip, without baselines in closed form."""
     for cell in cells:
         if cell.share is not None:
             continue
-        of_cell = {
+        of_cell: CellColumns = {
             "task": cell.test,
             "train": cell.train,
             "test": cell.test,
@@ -254,7 +94,7 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
                     "movie_id": clip.movie_id,
                     "y": int(y),
                     "score": score,
-                    "decision": int(decision),
+                    "decision": decision,
                 }
 
 
@@ -279,7 +119,7 @@ class ClipNumbers:
         return cls({name: number for number, name in enumerate(ordered)}, films)
 
 
-def _clip_of(row: Mapping[str, Any]) -> tuple[str, str]:
+def _clip_of(row: PredictionRow) -> tuple[str, str]:
     return row["movie_id"], row["clip_id"]
 
 
@@ -288,13 +128,13 @@ def tested_cells(run: "Run", clips: ClipNumbers) -> dict[CellName, Cell]:
 
     A random order has none: it is that of the clips of another cell of its tasks.
     """
-    rows_of_cell: dict[CellName, list[Mapping[str, Any]]] = {}
+    rows_of_cell: dict[CellName, list[PredictionRow]] = {}
     for row in run.predictions:
         rows_of_cell.setdefault(_name_of(row), []).append(row)
     with_probabilities = set()
-    for row in run.shown_results:
-        if row["metric"] == BRIER.name and not row["film"]:
-            with_probabilities.add(_name_of(row))
+    for result in run.shown_results:
+        if result["metric"] == BRIER.name and not result["film"]:
+            with_probabilities.add(_name_of(result))
     cells = {}
     for facts in run.about["fits"]:
         name = _name_of(facts)
@@ -332,14 +172,14 @@ def at_random(cell: Cell, store: str = "") -> Cell:
 
 def _cell(
     facts: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[PredictionRow],
     clips: ClipNumbers,
     *,
     is_margin: bool,
 ) -> Cell:
     """Return the cell of some predictions."""
     folds = {(fold["fold"], fold["seed"]): fold for fold in facts["folds"]}
-    rows_of_fit: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    rows_of_fit: dict[tuple[str, int], list[PredictionRow]] = {}
     for row in rows:
         rows_of_fit.setdefault((row["fold"], row["seed"]), []).append(row)
     tested = []
@@ -418,7 +258,7 @@ class Run:
         return protocol
 
     @cached_property
-    def predictions(self) -> list[dict[str, Any]]:
+    def predictions(self) -> list[PredictionRow]:
         """The rows of predictions.csv."""
         return self.table("predictions.csv")
 
@@ -433,7 +273,7 @@ class Run:
         return tested_cells(self, self.clip_numbers)
 
     @cached_property
-    def results(self) -> list[dict[str, Any]]:
+    def results(self) -> list[ResultRow]:
         """The rows of results.csv."""
         return self.table("results.csv")
 
@@ -445,52 +285,53 @@ class Run:
         return list(dict.fromkeys(names))
 
     @cached_property
-    def shown_results(self) -> list[dict[str, Any]]:
+    def shown_results(self) -> list[ResultRow]:
         """The rows of results.csv without those within films that no text or page shows.
 
         Of thousands of films, all rows take gigabytes.
         """
         shown = self.shown_metrics
-        film = RESULTS.index("film")
-        metric = RESULTS.index("metric")
-        paper = RESULTS.index("paper")
+        columns = list(RUN_TABLES["results.csv"])
+        film = columns.index("film")
+        metric = columns.index("metric")
+        paper = columns.index("paper")
 
         def is_shown(cells: Sequence[str]) -> bool:
             return not cells[film] or cells[metric] in shown or cells[paper] != ""
 
         return self._read("results.csv", is_shown)
 
-    def table(self, name: str) -> list[dict[str, Any]]:
+    def table(self, name: str) -> list[Any]:
         """Return the rows of a table of the run; none if the protocol does not ask for it."""
-        if name not in COLUMNS:
+        if name not in RUN_TABLES:
             raise FixUsage(
-                f"a run has no table {name!r}", hint=f"one of {', '.join(COLUMNS)}"
+                f"a run has no table {name!r}", hint=f"one of {', '.join(RUN_TABLES)}"
             )
         return self._read(name)
 
     def _read(
         self, name: str, is_wanted: Callable[[Sequence[str]], bool] | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[Any]:
         files = self.about["files"]
         if name not in files:
             return []
         path = self.folder / name
         if not path.is_file():
             raise NotFound(
-                f"this run has no {name}", where=str(self.folder), hint=AGAIN
+                f"this run has no {name}", where=str(self.folder), hint=RUN_AGAIN
             )
         data = path.read_bytes()
         if sha256_bytes(data) != files[name]:
             raise Corrupt(
                 f"{name} is not the file that this run wrote",
                 where=str(path),
-                hint=AGAIN,
+                hint=RUN_AGAIN,
             )
         try:
-            return read_table(name, data, is_wanted)
+            return read_rows(name, data, is_wanted)
         except (ValueError, csv.Error) as error:
             raise Corrupt(
-                f"not a table of a run: {error}", where=str(path), hint=AGAIN
+                f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
             ) from error
 
     def to_frame(self, name: str = "results.csv") -> Any:
@@ -501,7 +342,7 @@ class Run:
         """
         rows = self.table(name)
         columns = {}
-        for column in COLUMNS[name]:
+        for column in RUN_TABLES[name]:
             columns[column] = [row[column] for row in rows]
         return data_frame(columns)
 
@@ -535,7 +376,7 @@ def stated_place(place: str, folder: Path) -> str:
 RUN = OwnFolder("run", _not_a_run)
 
 
-def check_free(folder: Path, identity: str, *, force: bool) -> None:
+def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
     """Raise an error if the folder is another run or not a run; the same run may be repeated."""
     check_folder(folder, RUN, force=force or is_same_run(folder, identity))
 
@@ -551,7 +392,7 @@ def is_same_run(folder: Path, identity: str) -> bool:
 def write_run(
     folder: Path,
     about: Mapping[str, Any],
-    tables: Mapping[str, Iterable[Row]],
+    tables: Mapping[str, Iterable[Mapping[str, Any]]],
     *,
     force: bool = False,
 ) -> Run:
@@ -559,7 +400,7 @@ def write_run(
     files = {}
 
     def check() -> None:
-        check_free(folder, about["identity"], force=force)
+        check_run_folder(folder, about["identity"], force=force)
 
     with write_then_rename(folder, check) as draft:
         draft.mkdir()
@@ -611,13 +452,13 @@ def read_folder(folder: Path) -> Run:
         about = parse_json(path.read_bytes())
     except ValueError as error:
         raise Corrupt(
-            f"not valid JSON: {error}", where=str(path), hint=AGAIN
+            f"not valid JSON: {error}", where=str(path), hint=RUN_AGAIN
         ) from error
     is_run = isinstance(about, dict) and about.get("format") == RUN_FORMAT
     if not is_run or not isinstance(about.get("files"), dict):
         raise Mismatch(
             f"this is not a run of format {RUN_FORMAT!r}",
             where=str(path),
-            hint=AGAIN,
+            hint=RUN_AGAIN,
         )
     return Run(folder, about)

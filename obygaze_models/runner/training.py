@@ -27,22 +27,29 @@ from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
+    PERCEPTRON,
     PUBLISHED_TOLERANCE,
     default_settings,
     trainable,
 )
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import for_task, grid_of
+from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
+from obygaze_models.runner.fitting import (
+    SEEDS_APART,
+    Fitted,
+    fit_model,
+    fit_perceptrons,
+)
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.summary import CellRows, cells_of, why_no_interval
 from obygaze_models.runner.tables import Run
-from obygaze_models.runner.testing import fit_every_clip, store_runs
 from obygaze_models.zoo.info import (
     FeatureSpec,
     Metric,
@@ -208,7 +215,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         force: Replace a model that is there.
     """
     protocol = inputs.protocol
-    (store,) = store_runs(inputs, n_jobs=1)
+    (store,) = store_runs(inputs)
     features = store.vectors.features
     table = inputs.table
     (name,) = protocol.model_names
@@ -234,7 +241,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         task = protocol.train_tasks[0]
         settings = for_task(kind, _settled(protocol.models[name], models, task), task)
         chosen = _offered_values(protocol.models[name], settings)
-        rows, fitted = fit_every_clip(store, Model(kind, settings), task)
+        rows, fitted = _fit_every_clip(store, Model(kind, settings), task)
         estimator = fitted.estimator
         found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
@@ -271,6 +278,25 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     return save_model(estimator, info, folder, X, clips=clips, force=force)
 
 
+def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fitted]:
+    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
+
+    Perceptrons stop on the validation clips of the first fold, and train on all others.
+    """
+    features = run.vectors.features
+    rows = np.flatnonzero(features.present & (run.labels[task] >= 0))
+    held = nothing_held_out(run.table, rows)
+    if model.kind != PERCEPTRON:
+        return rows, fit_model(model, held, run.context(task))
+    # A protocol may not test the task that it trains on.
+    pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
+    pair = next(pair for pair in pairs if pair[0] == task)
+    validation = np.intersect1d(rows, run.folds[pair][0].validation)
+    held = replace(held, train=np.setdiff1d(rows, validation), validation=validation)
+    seed = run.protocol.fit.seed * SEEDS_APART
+    return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
+
+
 def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
     """Settings with every choice made: the value that most folds chose."""
     chosen: list[Mapping[str, Any]] = []
@@ -278,7 +304,7 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        offered = grid_of(value)
+        offered = offered_values(value)
         if offered is None:
             continue
         # A record has the value for the task where there is one for each.
@@ -293,7 +319,9 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
 def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of those settings of which a model offers several."""
     names = [
-        name for name, value in model.settings.items() if grid_of(value) is not None
+        name
+        for name, value in model.settings.items()
+        if offered_values(value) is not None
     ]
     return {name: values.get(name) for name in names}
 

@@ -15,14 +15,14 @@ from obygaze_features.core.written_tables import check_output
 if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip, Manifest
     from obygaze_features.store.reading import Store
-    from obygaze_models.zoo.overview import ModelCard, ModelList
     from obygaze_models.zoo.predicting import Predicted, PredictedFiles
-    from obygaze_models.zoo.saving import PushedModel, SavedModel
+    from obygaze_models.zoo.saving import SavedModel
+    from obygaze_models.zoo.sharing import ModelCard, ModelList, PushedModel
 
 TRUST = Option("--trust", metavar="NAME")
 
 
-@done_in("obygaze_models.zoo.overview")
+@done_in("obygaze_models.zoo.sharing")
 def list_models(*, workspace: PathLike | None = None) -> ModelList:
     """List the models of the workspace.
 
@@ -35,7 +35,7 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
     """
 
 
-@done_in("obygaze_models.zoo.overview")
+@done_in("obygaze_models.zoo.sharing")
 def show_model(
     model: PathLike | SavedModel, *, workspace: PathLike | None = None
 ) -> ModelCard:
@@ -149,7 +149,7 @@ predict_command = command_of(
 )
 
 
-@done_in("obygaze_models.zoo.saving")
+@done_in("obygaze_models.zoo.sharing")
 def pull_model(
     location: str,
     output: Annotated[
@@ -180,7 +180,7 @@ def pull_model(
     """
 
 
-@done_in("obygaze_models.zoo.saving")
+@done_in("obygaze_models.zoo.sharing")
 def push_model(
     model: PathLike,
     target: str,

@@ -66,10 +66,10 @@ def features_for(
 def _only_one(model: SavedModel, names: Sequence[str], what: str) -> str:
     """Return the only name; an error that says what to type where there are several."""
     if len(names) > 1:
-        predict = f"obygaze models predict {shlex.quote(model.info.name)}"
-        commands = [f"{predict} {shlex.quote(name)}" for name in names]
+        words = ["obygaze", "models", "predict", model.info.name, names[0]]
         raise FixUsage(
-            f"{' and '.join(names)} have {what}", hint=" or ".join(commands[:2])
+            f"{' and '.join(names)} have {what}",
+            hint=f"{shlex.join(words)}, or another of them",
         )
     return names[0]
 

@@ -298,11 +298,12 @@ def predict(
     )
     asked = _asked_clips(saved, opened, matrix, listed or ())
     predicted = _predicted(saved, asked, matrix, in_sample=in_sample)
-    clips_with_scores = predicted.clip_ids
-    identities = list(map(Identity, clips_with_scores))
-    if manifest is None:
-        identities = identities_of(clips_with_scores, opened.table, opened.record)
-    movie_ids = [asked.film_of[clip] for clip in clips_with_scores]
+    identities = []
+    for clip in predicted.clip_ids:
+        # A manifest that is named says which clips these are.
+        is_named = manifest is not None
+        identities.append(Identity(clip) if is_named else asked.identities[clip])
+    movie_ids = [asked.film_of[clip] for clip in predicted.clip_ids]
     return replace(
         predicted,
         films=film_columns(identities, movie_ids, table),

@@ -1,24 +1,21 @@
-"""Saved models: folders with arrays (safetensors), facts (JSON) and a card; saved, loaded, shared.
+"""Saved models: folders with arrays (safetensors), facts (JSON) and a card; saved and loaded.
 
 Loading a model runs no code from the folder, and sizes and checksums are checked first.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from obygaze_features import __version__
-from obygaze_features.core.console import few, human
 from obygaze_features.core.errors import (
-    AlreadyThere,
     Corrupt,
     FixInput,
     FixUsage,
@@ -34,11 +31,8 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.parts import find_part, trusted_names
 from obygaze_features.core.parts import trust as trust_code
-from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
-from obygaze_features.store.files import Files, FolderFiles
-from obygaze_features.store.network import open_remote
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.records import FileMark
-from obygaze_features.store.targets import open_target
 from obygaze_models.zoo.info import (
     CLIPS_FILE,
     MODEL_SCHEMA,
@@ -49,7 +43,6 @@ from obygaze_models.zoo.info import (
     model_card_text,
     parse_document,
     read_training_clips,
-    withdrawn_from_training,
 )
 
 MODEL_FILE = "model.json"
@@ -76,16 +69,13 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them. `sha256` is the checksum of model.json. `warnings` say of a model that was
-    pulled what was withdrawn of its training clips, and which code it needs: without it, there is
-    no estimator.
+    does not list them. `warnings` say of a model that was pulled what was withdrawn of its training
+    clips, and which code it needs: without it, there is no estimator.
     """
 
     info: ModelInfo
     estimator: Any
-    created_by: str
     folder: Path
-    sha256: str
     clips: TrainingClips | None = None
     warnings: Sequence[str | tuple[str, str]] = ()
 
@@ -103,46 +93,6 @@ class SavedModel:
             "model": self.folder.name,
             "path": str(self.folder),
             "kind": self.info.kind,
-        }
-
-
-@dataclass(frozen=True)
-class PushedModel:
-    """A model that was copied to a target."""
-
-    model: str
-    target: str
-    n_bytes: int
-    info: ModelInfo
-    code: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
-
-    @property
-    def notes(self) -> list[str]:
-        """Its licences, the files of own code that were sent with it, and what was not."""
-        of_labels = self.info.training.licence or "not stated"
-        of_features = self.info.features.licence or "not stated"
-        notes = [
-            f"licence of the annotations: {of_labels}; of the features: {of_features}"
-        ]
-        if self.code:
-            notes.append(f"with the own code that it needs: {few(self.code)}")
-        if self.modules:
-            notes.append(
-                f"without {few(self.modules)}: who loads it needs this module too"
-            )
-        return notes
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the model, the target, the size in bytes, and the files of own code."""
-        return {
-            "model": self.model,
-            "target": self.target,
-            "bytes": self.n_bytes,
-            "code": list(self.code),
         }
 
 
@@ -197,12 +147,12 @@ def save_model(
     contents |= code_files(info.trust)
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
-    marks = {name: _mark_of(content) for name, content in contents.items()}
+    marks = {name: mark_of(content) for name, content in contents.items()}
     document["files"] = {name: structs.astuple(mark) for name, mark in marks.items()}
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     for name, content in contents.items():
-        most = _max_bytes(name)
+        most = max_bytes(name)
         if len(content) > most:
             raise FixInput(
                 f"{name} would have {len(content):,} bytes; at most {most:,} are read",
@@ -218,7 +168,7 @@ def save_model(
             ) from error
         _require_equal(estimator, loaded, X)
 
-    return _write(folder, contents, force=force, check=check)
+    return write_files(folder, contents, force=force, check=check)
 
 
 def load_model(
@@ -256,7 +206,7 @@ def load_folder(folder: Path) -> SavedModel:
 
     document = read_document(folder)
     info = document.info
-    distrust = _distrust(folder, document)
+    distrust = distrust_of(folder, document)
     if distrust is not None:
         raise FixUsage(distrust[0], where=str(folder), hint=distrust[1])
     data = read_checked(folder, ARRAYS_FILE, document)
@@ -271,9 +221,7 @@ def load_folder(folder: Path) -> SavedModel:
     difference = _difference(info, estimator, clips)
     if difference:
         raise Corrupt(difference, where=str(folder / MODEL_FILE))
-    return SavedModel(
-        info, estimator, document.created_by, folder, document.sha256, clips
-    )
+    return SavedModel(info, estimator, folder, clips)
 
 
 def _difference(info: ModelInfo, estimator: Any, clips: TrainingClips | None) -> str:
@@ -365,116 +313,6 @@ def training_clips_in(folder: Path, document: ModelDocument) -> TrainingClips | 
     return read_training_clips(table, str(folder / CLIPS_FILE))
 
 
-def _check_copy(folder: Path) -> None:
-    """Raise an error unless a copied model loads, and its card and its code are unchanged."""
-    document = read_document(folder)
-    for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
-        read_checked(folder, name, document)
-    if _distrust(folder, document) is None:
-        load_folder(folder)
-
-
-def push_model(
-    model: PathLike,
-    target: str,
-    *,
-    force: bool = False,
-    trust: Sequence[str] = (),
-    workspace: PathLike | None = None,
-) -> PushedModel:
-    """Copy a model to a folder, a bucket or the hub."""
-    trust_code(trust)
-    folder = Workspace.of(workspace).existing("models", model)
-    loaded = load_folder(folder)
-    contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
-    if not is_url(target):
-        _write(Path(target), contents, force=force)
-    else:
-        _send(folder, contents, target, force=force)
-    n_bytes = sum(map(len, contents.values()))
-    code = tuple(name.removeprefix(CODE) for name in contents if name.startswith(CODE))
-    # A module, of this folder or installed, is named without `.py`.
-    modules = tuple(
-        name for name in loaded.info.trust if ":" in name and ".py:" not in name
-    )
-    return PushedModel(os.fspath(model), target, n_bytes, loaded.info, code, modules)
-
-
-def _send(
-    folder: Path, contents: Mapping[str, bytes], target: str, *, force: bool
-) -> None:
-    """Send the files of a model to a bucket or the hub, model.json last."""
-    destination = open_target(target)
-    names_there = destination.names()
-    strange = [name for name in names_there if not _is_of_model(name)]
-    if strange:
-        raise AlreadyThere(
-            f"{strange[0]} does not belong to a model",
-            where=destination.location,
-        )
-    is_same = False
-    if MODEL_FILE in names_there:
-        there = destination.files().read(MODEL_FILE, MAX_BYTES[MODEL_FILE])
-        is_same = there.tobytes() == contents[MODEL_FILE]
-    marks = {name: _mark_of(data) for name, data in contents.items()}
-    missing = [name for name, mark in marks.items() if not destination.has(name, mark)]
-    if not is_same and not force:
-        for name in missing:
-            if name in names_there:
-                raise AlreadyThere(
-                    f"another {name} is at this address",
-                    where=destination.location,
-                    hint="choose another address, or replace it with --force",
-                )
-    for name in missing:
-        destination.put(name, folder / name, marks[name])
-    for name in names_there:
-        if name not in contents:
-            destination.remove(name)
-    destination.finish(f"Model {folder.name}")
-
-
-def pull_model(
-    location: str,
-    output: PathLike | None = None,
-    *,
-    force: bool = False,
-    trust: Sequence[str] = (),
-    workspace: PathLike | None = None,
-) -> SavedModel:
-    """Copy a model into the workspace and check it."""
-    trust_code(trust)
-    name = last_part(location) if output is None else os.fspath(output)
-    folder = Workspace.of(workspace).target("models", name)
-
-    def check() -> None:
-        check_folder(folder, MODEL, force=force)
-
-    with write_then_rename(folder, check) as draft:
-        draft.mkdir()
-        files: Files = FolderFiles(Path(location))
-        if is_url(location):
-            files = open_remote(location)
-        _fetch(files, MODEL_FILE, draft)  # it lists the other files
-        for file in files_of(draft)[:-1]:
-            _fetch(files, file, draft)
-        _check_copy(draft)
-    document = read_document(folder)
-    warnings: list[str | tuple[str, str]] = []
-    distrust = _distrust(folder, document)
-    if distrust is None:
-        pulled = load_folder(folder)
-    else:
-        warnings.append(distrust)
-        clips = training_clips_in(folder, document)
-        pulled = SavedModel(
-            document.info, None, document.created_by, folder, document.sha256, clips
-        )
-    here = Workspace.of(workspace)
-    warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
-    return replace(pulled, warnings=warnings)
-
-
 def check_target(folder: Path, name: str, *, force: bool) -> None:
     """Raise an error, before anything is trained, if a model cannot have this name or folder."""
     if not _NAME.fullmatch(name):
@@ -525,7 +363,7 @@ def _refusal(folder: Path) -> str:
     more = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if not _is_of_model(f"{name}/a.py" if path.is_dir() else name):
+        if not is_of_model(f"{name}/a.py" if path.is_dir() else name):
             more.append(name)
     return f"it also holds {more[0]!r}" if more else ""
 
@@ -533,12 +371,13 @@ def _refusal(folder: Path) -> str:
 MODEL = OwnFolder("model", _refusal)
 
 
-def _is_of_model(name: str) -> bool:
+def is_of_model(name: str) -> bool:
     """Return whether a model may have a file of this name."""
     return name in MAX_BYTES or _CODE_FILE.fullmatch(name) is not None
 
 
-def _max_bytes(name: str) -> int:
+def max_bytes(name: str) -> int:
+    """Return how many bytes a file of a model may have."""
     return MAX_BYTES.get(name, MAX_CODE_BYTES)
 
 
@@ -564,7 +403,7 @@ def code_files(names: Sequence[str]) -> dict[str, bytes]:
     return files
 
 
-def _distrust(folder: Path, document: ModelDocument) -> tuple[str, str] | None:
+def distrust_of(folder: Path, document: ModelDocument) -> tuple[str, str] | None:
     """Return that a model has own code along that nobody has trusted, and what allows it."""
     for name in document.info.trust:
         file = f"{CODE}{name.partition(':')[0]}"
@@ -577,7 +416,7 @@ def _distrust(folder: Path, document: ModelDocument) -> tuple[str, str] | None:
     return None
 
 
-def _write(
+def write_files(
     folder: Path,
     contents: Mapping[str, bytes],
     *,
@@ -597,33 +436,27 @@ def _write(
     with write_then_rename(folder, check_place) as draft:
         draft.mkdir()
         for name, data in contents.items():
-            _put(draft / name, data)
+            put_file(draft / name, data)
         if check is not None:
             check(draft)
     return folder
 
 
-def _fetch(files: Files, name: str, draft: Path) -> None:
-    try:
-        data = files.read(name, _max_bytes(name))
-    except FileNotFoundError as error:
-        raise NotFound(f"no model here: no {name}", where=files.location) from error
-    _put(draft / name, data.data)
-
-
-def _put(path: Path, data: bytes | memoryview) -> None:
+def put_file(path: Path, data: bytes | memoryview) -> None:
+    """Write a file, in a folder that may be new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, data)
 
 
-def _mark_of(content: bytes) -> FileMark:
+def mark_of(content: bytes) -> FileMark:
+    """Return the size and the checksum of a file."""
     return FileMark(len(content), sha256_bytes(content))
 
 
 def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     """Return the bytes of a file after comparing its size and checksum with model.json."""
     path = folder / name
-    if name not in document.files or not _is_of_model(name):
+    if name not in document.files or not is_of_model(name):
         raise Corrupt(f"{MODEL_FILE} does not list {name}", where=str(folder))
     mark = document.files[name]
     if not path.is_file() or path.is_symlink():
@@ -631,7 +464,7 @@ def read_checked(folder: Path, name: str, document: ModelDocument) -> bytes:
     size = path.stat().st_size
     if size != mark.n_bytes:
         raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
-    most = _max_bytes(name)
+    most = max_bytes(name)
     if size > most:
         raise Corrupt(f"{size:,} bytes; at most {most:,} are read", where=str(path))
     data = path.read_bytes()

@@ -96,7 +96,7 @@ def test_no_option_of_one_value_may_be_given_twice(path, command, line, capsys):
         if not is_option or param.multiple:
             continue
         words = [param.opts[-1], *["1"] * param.nargs]
-        assert cli.run([*path, *words, *words]) == 2
+        assert cli.run_line([*path, *words, *words]) == 2
         assert capsys.readouterr().err == (
             f"Error: {'/'.join(param.opts)} is given twice\n"
             f"  Try: obygaze {' '.join(path)} --help\n"
@@ -104,7 +104,7 @@ def test_no_option_of_one_value_may_be_given_twice(path, command, line, capsys):
 
 
 def test_no_global_option_may_be_given_twice(capsys):
-    assert cli.run(["-C", "one", "--workspace", "other", "doctor"]) == 2
+    assert cli.run_line(["-C", "one", "--workspace", "other", "doctor"]) == 2
     assert "Error: -C/--workspace is given twice\n" in capsys.readouterr().err
 
 
@@ -213,7 +213,7 @@ def heavy_imports_of(commands):
     program = (
         "import json, sys\nfrom obygaze import cli\nfirst = {}\n"
         f"for words in {commands!r}:\n"
-        "    cli.run(words)\n"
+        "    cli.run_line(words)\n"
         f"    for name in sys.modules.keys() & {set(HEAVY)!r}:\n"
         "        first.setdefault(name, words)\n"
         "print(json.dumps(first))\n"

@@ -19,8 +19,7 @@ from support.elan_rules import problems_of
 
 from obygaze.films.exchange import export_segments, import_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
-from obygaze.films.marks import MarkTable
-from obygaze.films.watched import WatchedTable
+from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest

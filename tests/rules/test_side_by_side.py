@@ -36,6 +36,7 @@ from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import BEST_GUESS, sections_of
 from obygaze_models.report.tables import Heading
+from obygaze_models.runner.about import fit_facts
 from obygaze_models.runner.results import (
     Draws,
     Evaluation,
@@ -45,7 +46,6 @@ from obygaze_models.runner.results import (
     difference,
     learning_rows,
 )
-from obygaze_models.runner.run import _fit_facts
 from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.summary import (
     BLIND,
@@ -386,7 +386,7 @@ def run_of_cells(
         clips=[Clip(c, f) for c, f in zip(world.ids, world.films.tolist(), strict=True)]
     )
     predictions: Any = list(prediction_rows(made, table))  # type: ignore[arg-type]
-    fits = [dict(_fit_facts(cell)) for cell in made]
+    fits = [dict(fit_facts(cell)) for cell in made]
     if is_old:
         for facts in fits:
             del facts["tested"]

@@ -163,6 +163,56 @@ def test_what_is_corrected_in_elan_is_read_back(ws: Workspace) -> None:
     ]
 
 
+def test_tiers_of_other_people_are_read_by_a_mapping_that_is_drafted(
+    ws: Workspace,
+) -> None:
+    """What a tier is, was guessed from its words; only who made it can say it."""
+    pympi = pytest.importorskip("pympi")
+    document = pympi.Eaf(author="Eva")
+    document.add_linguistic_type("part", "Symbolic_Association", timealignable=False)
+    for name, parent, type_name in (
+        ("Stufe", None, "default-lt"),
+        ("Bild", "Stufe", "part"),
+        ("Musik", None, "default-lt"),
+    ):
+        document.add_tier(name, type_name, parent=parent, ann="Eva")
+    for start_ms, level, concept in (
+        (0, "sicher", "Blick"),
+        (2000, "leicht", "Licht"),
+        (3000, "sicher", "Body"),
+    ):
+        document.add_annotation("Stufe", start_ms, start_ms + 1000, level)
+        document.add_ref_annotation("Bild", "Stufe", start_ms + 500, concept)
+    document.add_annotation("Musik", 0, 4000, "leise")
+    document.remove_tier("default")
+    document.to_file(str(ws.path("lake.eaf")))
+    typed = "manifest import segments lake.eaf --fps 25 -o eva"
+    refused = ws(f"{typed} --write-mapping tiers.toml", code=1)
+    for name in ("Stufe", "Bild", "Musik"):
+        assert f"tier {name}: not known what it is" in refused.err
+    draft = ws.path("tiers.toml").read_text("utf-8")
+    for question, answer in (
+        ("Stufe", "levels"),
+        ("Bild", "concepts"),
+        ("Musik", "unused"),
+        ("sicher", "S"),
+        ("leicht", "EN"),
+        ("Blick", "Look"),
+        ("Licht", "visual"),
+    ):
+        # A word that may be that of a level or of a concept is asked for as both.
+        place = draft.rindex(f'{question} = "?"')
+        asked = draft[place:].replace('"?"', f'"{answer}"', 1)
+        draft = draft[:place] + asked
+    ws.path("tiers.toml").write_text(draft, "utf-8")
+    ws(f"{typed} --mapping tiers.toml")
+    assert marks_of_manifest(ws, "eva") == [
+        ("lake", "Eva", 0, 24, "S", ("Look",), ""),
+        ("lake", "Eva", 50, 74, "EN", ("Licht",), ""),
+        ("lake", "Eva", 75, 99, "S", ("Body",), ""),
+    ]
+
+
 def as_ms(text: str) -> int:
     """Return the milliseconds of a time such as 00:01:02.500."""
     hours, minutes, seconds = text.split(":")

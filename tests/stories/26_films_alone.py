@@ -268,6 +268,10 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     assert typed == ["extract run cut -b descriptors"]
     column = "score:positive"
     assert [row[column] for row in of_clips] == [row[column] for row in scores]
+    # Of a folder with several manifests, one is named.
+    said = ws("models predict motion ./new", code=2).text
+    assert "cut and new have the films of the folder ./new" in said
+    assert "Try: obygaze models predict motion cut, or another of them" in said
     # A manifest of whole films is cut, before features that a model cannot read are made.
     ws("manifest import folder new -o whole")
     said = ws("models predict motion whole", code=1).text

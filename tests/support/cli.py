@@ -120,7 +120,7 @@ def call_obygaze(
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
-        code = cli.run([os.fspath(word) for word in args])
+        code = cli.run_line([os.fspath(word) for word in args])
     return Result(code, out.getvalue(), err.getvalue())
 
 

@@ -69,6 +69,7 @@ class CountingBackbone:
         self.card, self.geometry, self.arrays = inner.card, inner.geometry, inner.arrays
         self.activation_bytes = inner.activation_bytes
         self.resize = inner.resize
+        self.view = inner.view
         self.placement = Placement("cuda")
         self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)
         self.most_waiting, self.error = most_waiting, error

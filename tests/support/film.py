@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from obygaze.films.clip_spans import equal_clips, read_clips
+from obygaze.films.clip_spans import equal_clips, read_clip_spans
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, Marks, Segment, read_marks
 from obygaze.films.projection import ClipSpan
 
@@ -61,7 +61,7 @@ def read_inputs(
     found = read_marks(segments, fps=fps)
     if isinstance(cut, Fraction):
         return found.segments, equal_clips(found, cut)
-    return found.segments, read_clips(cut, found)
+    return found.segments, read_clip_spans(cut, found)
 
 
 def read_segments(path: Path) -> tuple[Segment, ...]:
@@ -71,7 +71,7 @@ def read_segments(path: Path) -> tuple[Segment, ...]:
 
 def read_spans(path: Path) -> tuple[ClipSpan, ...]:
     """The clips of a table of frames."""
-    return read_clips(path, Marks(tuple(marks("0-9 S"))))
+    return read_clip_spans(path, Marks(tuple(marks("0-9 S"))))
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:

@@ -428,21 +428,20 @@ def _read_segments(files: Tree, folder: Path) -> None:
 def _exchanged() -> list[Tree]:
     from fractions import Fraction
 
-    from obygaze.films.exchange import export
-    from obygaze.films.film_segments import FilmSegments
-    from obygaze.films.mark_tables import Segment
+    from obygaze.films.exchange import exported_files
+    from obygaze.films.mark_tables import FilmSegments, Segment
 
     segments = [
         Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),
         Segment("f", "b", 3, 5, ""),
     ]
     film = FilmSegments("f", Fraction(25), None, segments)
-    written = [export([film], kind, Path()) for kind in ("elan", "vtt")]
+    written = [exported_files([film], kind, Path()) for kind in ("elan", "vtt")]
     return [{path.name: data for path, data in files.items()} for files in written]
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze.films.exchange import export, films_of, import_segments
+    from obygaze.films.exchange import exported_files, films_of, import_segments
     from obygaze_features.manifest.io import check_manifest
 
     paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())
@@ -450,7 +449,7 @@ def _read_exchanged(files: Tree, folder: Path) -> None:
     check_manifest(made)
     films, _ = films_of(made)
     for kind in ("elan", "vtt"):
-        export(films, kind, folder)
+        exported_files(films, kind, folder)
 
 
 def _read_trec(files: Tree, folder: Path) -> None:

@@ -26,7 +26,6 @@ from obygaze_features.extraction.recipes import (
     arrays_of,
     maker_of,
     recipe_of,
-    view_of,
 )
 from obygaze_features.extraction.results import Watch
 from obygaze_features.extraction.stopping import StopFlag
@@ -67,7 +66,7 @@ def new_filling(
 ) -> Filling:
     """Plan a store of some clips, of which all are computed by default."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    recipe = recipe_of(inner, view_of(inner))
+    recipe = recipe_of(inner)
     return plan_filling(
         target,
         [Row(f"c-{number:04d}", "c") for number in range(n_clips)],
@@ -90,9 +89,9 @@ def new_filler(
     """Return what fills a store on a simulated GPU."""
     arrays = [array for array in filling.arrays if array.name in inner.arrays]
     with ThreadPoolExecutor(1, "write") as writing:
-        maker = maker_of(inner, recipe_of(inner, view_of(inner)))
+        maker = maker_of(inner, recipe_of(inner))
         computer = BatchComputer(backbone, arrays, uploads)
-        yield StoreFiller(filling, maker, view_of(inner), computer, batch, writing)
+        yield StoreFiller(filling, maker, computer, batch, writing)
 
 
 def fill_stores(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.fitting import (
@@ -19,11 +20,11 @@ from obygaze_models.runner.fitting import (
     fit_baseline,
     fit_model,
     fit_perceptrons,
-    problem_of,
+    with_inner_scores,
 )
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
-from obygaze_models.runner.testing import StoreRun, store_runs
+from obygaze_models.runner.store_run import StoreRun, store_runs
 from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, store_of
 
@@ -133,7 +134,7 @@ def way_of(
     store = store_of(folder / "store", manifest, X)
     protocol = quick(name, *ONE_TASK, *changes)
     inputs = gather(protocol, manifest, "made-up", {"x": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     (pair,) = protocol.pairs
     return Way(inputs, run, pair)
 
@@ -171,12 +172,12 @@ def fit(run: StoreRun, model: str, held: HeldOut, task: str) -> Fitted | str:
     """The fit of a model in a fold; why there is none, where classes are missing."""
     chosen = run.models[model]
     context: FitContext = run.context(task)
-    problem = problem_of(context.labels, held)
-    if problem:
-        return problem
-    if chosen.kind == PERCEPTRON:
-        return fit_perceptrons(chosen, [held], context, 3)[0]
-    return fit_model(chosen, held, context)
+    try:
+        if chosen.kind == PERCEPTRON:
+            return fit_perceptrons(chosen, [held], context, 3)[0]
+        return with_inner_scores(fit_model(chosen, held, context), held, context)
+    except FixTraining as error:
+        return error.reason
 
 
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from obygaze_models.runner.rows import PredictionRow, ResultRow
 from obygaze_models.runner.summary import CellRows, cells_of
-from obygaze_models.runner.tables import Row, Run
+from obygaze_models.runner.tables import Run
 
 
 def models(run: Run, **wanted: Any) -> list[CellRows]:
@@ -32,7 +33,7 @@ def _cells(run: Run, **wanted: Any) -> list[CellRows]:
     ]
 
 
-def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:
+def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, ResultRow]:
     """The rows of a cell within its films, of any metric, also of one that no page shows."""
     found = {}
     for row in run.results:
@@ -43,7 +44,7 @@ def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:
     return found
 
 
-def differences(run: Run, **wanted: Any) -> list[Row]:
+def differences(run: Run, **wanted: Any) -> list[ResultRow]:
     """The rows of differences of two models, or of a model on two stores."""
     return [
         row
@@ -54,7 +55,7 @@ def differences(run: Run, **wanted: Any) -> list[Row]:
     ]
 
 
-def contrasts(run: Run, **wanted: Any) -> list[Row]:
+def contrasts(run: Run, **wanted: Any) -> list[ResultRow]:
     """The rows of differences of a model that was trained on two tasks."""
     return [
         row
@@ -65,7 +66,7 @@ def contrasts(run: Run, **wanted: Any) -> list[Row]:
     ]
 
 
-def predictions_of(run: Run, cell: CellRows) -> list[Row]:
+def predictions_of(run: Run, cell: CellRows) -> list[PredictionRow]:
     """The predictions of a cell."""
     names = ("train", "test", "model", "store")
     return [

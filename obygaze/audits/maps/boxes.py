@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
+from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
@@ -147,7 +147,7 @@ def _tested(store: Store, boxed: SharesInBoxes) -> list[dict[str, Any]]:
     shares = boxed.shares
     peaks = boxed.peaks
     area = boxed.area
-    is_random = np.char.startswith(names, RANDOM)
+    is_random = np.char.startswith(names, RANDOM_PREFIX)
     null = shares[is_random].mean(axis=0)
     films = np.tile(boxed.films, 2)
     regions = ("the boxes", "the rest of the frame")

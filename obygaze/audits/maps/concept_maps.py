@@ -7,17 +7,16 @@ each spatial token of a clip is a map. Directions for a film were fitted without
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.maps.written import WrittenMaps
 from obygaze.maps.stores import (
     Directions,
-    grid_of,
+    WrittenMaps,
     random_directions,
+    token_grid,
     write_maps,
 )
 from obygaze_features.core.errors import FixInput
@@ -68,7 +67,7 @@ def write_concept_maps(
     random = random_directions(X.shape[1])
     clips = present[np.argsort(opened.select(clips=present).rows)].tolist()
     origin = X.mean(axis=0, dtype=np.float64)
-    grid = grid_of(opened)
+    grid = token_grid(opened)
 
     def results_of_clips() -> Iterator[NDArray[Any] | Reason]:
         for part in opened.stream(TOKENS, clips=clips):
@@ -80,13 +79,14 @@ def write_concept_maps(
                     continue
                 named = {name: of_film[name] for name in names}
                 is_padding = np.isnan(tokens).all(axis=(1, 2))
-                maps = project(tokens, {**named, **random}, origin, grid)
+                maps = maps_of_tokens(tokens, {**named, **random}, origin, grid)
                 maps[:, is_padding] = 0
                 yield maps
 
     facts = {"method": "projection", "model": CAV, "run": inputs.identity}
-    write_maps(folder, opened, clips, [*names, *random], facts, results_of_clips())
-    return WrittenMaps.at(folder)
+    return write_maps(
+        folder, opened, clips, [*names, *random], facts, results_of_clips()
+    )
 
 
 def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
@@ -100,17 +100,18 @@ def common_names(directions_of_film: Mapping[str, Directions]) -> list[str]:
 
 def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     """Return for each film the directions that were found without it."""
-    from obygaze_models.runner.fitting import fit_model, try_fit
-    from obygaze_models.runner.testing import store_runs
+    from obygaze_models.models.common import FixTraining
+    from obygaze_models.runner.fitting import fit_model
+    from obygaze_models.runner.store_run import store_runs
 
-    (store,) = store_runs(inputs, n_jobs=1)
+    (store,) = store_runs(inputs)
     (model,) = store.models.values()
     directions: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (train, _), _, held in store.every_fold:
         context = store.context(train)
-        joined = held.joined()
-        fitted = try_fit(partial(fit_model, model, joined, context), joined, context)
-        if isinstance(fitted, str):
+        try:
+            fitted = fit_model(model, held.joined(), context)
+        except FixTraining:
             continue
         (direction,) = np.asarray(fitted.estimator.coef_, dtype=np.float64)
         for film in np.unique(held.films[held.test]).tolist():
@@ -118,7 +119,7 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
     return directions
 
 
-def project(
+def maps_of_tokens(
     tokens: NDArray[Any],
     directions: Directions,
     origin: NDArray[Any],

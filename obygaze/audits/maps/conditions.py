@@ -17,7 +17,7 @@ from obygaze.audits.maps.boxes import (
     notes_on,
     shares_in_boxes,
 )
-from obygaze.maps.stores import MAPS, RANDOM, map_names, real_steps
+from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import WIDTH, canvas, save
@@ -33,7 +33,7 @@ WITHOUT_BOX = "without a box"
 WITHOUT_PARTNER = "without the other clip of its pair"
 EXCHANGED = "the clips of each pair"
 MAX_DRAWN = 12
-Grid = tuple[tuple[float, ...], ...]
+MeanMap = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ComparedDirection:
     """
 
     direction: str
-    mean_maps: tuple[Grid, Grid]
+    mean_maps: tuple[MeanMap, MeanMap]
     shares: tuple[float, float] | None = None
     p: float | None = None
     p_holm: float | None = None
@@ -277,8 +277,8 @@ def _compared(
     The first half of the clips is of the first condition; `pairs` has the pair of each clip.
     """
     n_first = len(pairs) // 2
-    numbers = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
-    random = [i for i, name in enumerate(names) if name.startswith(RANDOM)]
+    numbers = [i for i, name in enumerate(names) if not name.startswith(RANDOM_PREFIX)]
+    random = [i for i, name in enumerate(names) if name.startswith(RANDOM_PREFIX)]
     compared = []
     p_values = []
     for i in numbers:
@@ -315,7 +315,7 @@ def _means_of_groups(values: Floats, n_first: int) -> tuple[float, float]:
     return float(values[:n_first].mean()), float(values[n_first:].mean())
 
 
-def _grid(mean_map: Floats) -> Grid:
+def _grid(mean_map: Floats) -> MeanMap:
     """Return a map [row, column] as plain numbers."""
     return tuple(tuple(row) for row in mean_map.tolist())
 

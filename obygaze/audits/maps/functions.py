@@ -12,8 +12,8 @@ from obygaze_features.core.workspace import PathLike
 if TYPE_CHECKING:
     from obygaze.audits.maps.boxes import BoxAudit
     from obygaze.audits.maps.conditions import ConditionAudit
-    from obygaze.audits.maps.written import WrittenMaps
     from obygaze.maps.drawing import MapSheets
+    from obygaze.maps.stores import WrittenMaps
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
 

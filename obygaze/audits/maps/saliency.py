@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze.audits.maps.written import WrittenMaps
 from obygaze.maps.pictures import exact_pictures, load_model_of
-from obygaze.maps.stores import Directions, random_directions, write_maps
+from obygaze.maps.stores import Directions, WrittenMaps, random_directions, write_maps
 from obygaze_features.backbones.backbone import (
     Backbone,
     TorchBackbone,
@@ -104,8 +103,7 @@ def write_saliency(
             pixels = backbone.normalise(pictures)[None]
             yield grad_cam(backbone, pixels, vectors)[0]
 
-    write_maps(folder, opened, ids, names, facts, maps_of_clips())
-    return WrittenMaps.at(folder)
+    return write_maps(folder, opened, ids, names, facts, maps_of_clips())
 
 
 def _directions_of_texts(store: Store, text: PathLike) -> Directions:

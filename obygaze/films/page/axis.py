@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.mark_tables import refuse_behind_end
+from obygaze.films.film_rates import refuse_behind_end
 from obygaze_features.core.console import few
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.times import FilmTimes, Span
@@ -96,7 +96,7 @@ class FilmAxis:
         return places
 
 
-def axis_of(
+def film_axis(
     times: FilmTimes,
     boundaries_of: Callable[[str], NDArray[np.float64] | None],
     rate_of: Callable[[str], Fraction | None],

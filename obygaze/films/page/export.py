@@ -27,7 +27,7 @@ _EXPORTED = re.compile(
 )
 
 
-def export(site: Site, folder: Path) -> None:
+def export_page(site: Site, folder: Path) -> None:
     """Write the page as files; they contain no videos and no pictures.
 
     Args:

@@ -5,7 +5,6 @@ Addresses are names of functions; no part of one is ever the path of a file.
 
 import errno
 import hmac
-import html
 import json
 import mimetypes
 import os
@@ -22,29 +21,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from obygaze_features.core import system
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.files import json_values, parse_json
-from obygaze_features.core.outside import safe_text
 
 HOST = "127.0.0.1"
 # The largest thing that the page sends are the stretches that were watched.
 MAX_BODY = 1 << 22
 CHUNK = 1 << 18
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+STATUS_OF = {errno.ENOSPC: 507, errno.EDQUOT: 507, errno.ENOENT: 404}
 RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
-ERROR_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>obygaze</title>
-</head>
-<body>
-<h1>obygaze view</h1>
-{content}
-</body>
-</html>
-"""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -166,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # what was sent may not have been read
             reply = _reply_of(error)
             if self._is_navigation():
-                reply = _as_page(reply)
+                reply = _as_text(reply)
         with suppress(BrokenPipeError, ConnectionResetError):
             self._send(reply)
 
@@ -312,13 +295,7 @@ def _reply_of(error: Exception) -> Reply:
         status = getattr(error, "status", 404 if isinstance(error, NotFound) else 400)
         return Reply.of({"error": error.message, "hint": error.hint}, status)
     if isinstance(error, OSError):
-        status = (
-            507
-            if error.errno in DISK_FULL
-            else 404
-            if error.errno == errno.ENOENT
-            else 500
-        )
+        status = STATUS_OF.get(error.errno or 0, 500)
         return Reply.of({"error": error.strerror or str(error)}, status)
     if isinstance(error, LookupError | TypeError | ValueError):
         status = 404 if isinstance(error, KeyError) else 400
@@ -326,16 +303,9 @@ def _reply_of(error: Exception) -> Reply:
     return Reply.of({"error": f"a bug in obygaze: {error!r}"}, 500)
 
 
-def _as_page(reply: Reply) -> Reply:
-    """Return the answer to a request that an error ended as a page for people."""
+def _as_text(reply: Reply) -> Reply:
+    """Return the answer to a request that an error ended as text for people."""
     document = json.loads(cast("bytes", reply.body))
-    sentences = [document["error"], document.get("hint", "")]
-    paragraphs = []
-    for sentence in sentences:
-        if sentence:
-            text = sentence[0].upper() + sentence[1:]
-            escaped = html.escape(safe_text(text, "terminal"))
-            paragraphs.append(f"<p>{escaped}.</p>")
-    content = "\n".join(paragraphs)
-    page = ERROR_PAGE.format(content=content)
-    return Reply(page.encode("utf-8"), "text/html; charset=utf-8", reply.status)
+    sentences = filter(None, (document["error"], document.get("hint")))
+    text = "".join(f"{sentence}.\n" for sentence in sentences)
+    return Reply(text.encode("utf-8"), "text/plain; charset=utf-8", reply.status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -16,16 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.films.decisions import Explainer, cell_facts, run_facts
+from obygaze.films.film_rates import check_rate
 from obygaze.films.mark_tables import (
     Marks,
     Segment,
     SourceFiles,
-    check_rate,
-    read_segments,
+    read_mark_table,
     watched_path,
 )
-from obygaze.films.marks import NAME, NO_MARKS, MarkTable, check_rates
-from obygaze.films.page.axis import FilmAxis, axis_of
+from obygaze.films.marks import (
+    ANNOTATOR_NAME,
+    NO_MARKS,
+    MarkTable,
+    WatchedTable,
+    check_rates,
+    checked_stretches,
+)
+from obygaze.films.page.axis import FilmAxis, film_axis
 from obygaze.films.page.media import Media
 from obygaze.films.projection import SEEN_SHARE
 from obygaze.films.vocabulary import (
@@ -33,7 +41,6 @@ from obygaze.films.vocabulary import (
     read_vocabulary,
     vocabulary_path,
 )
-from obygaze.films.watched import WatchedTable, checked_stretches
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
@@ -55,7 +62,7 @@ from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line
-Document = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +93,7 @@ class Site:
 
     # ---- documents ------------------------------------------------------------------------------
 
-    def overview(self) -> Document:
+    def overview(self) -> JsonObject:
         """Return what all parts of the page need: films, clips, levels, concepts, the run."""
         levels = {}
         for level, name in LEVEL_NAMES.items():
@@ -115,6 +122,7 @@ class Site:
             "films": films,
             "clips": [self._entry(clip) for clip in self.shown.values()],
             "view": self._view,
+            "rows": self._rows,
             "run": run_facts(self.run) if self.run else None,
             "changed": changed,
             "annotator": self.marks.annotator if self.marks else None,
@@ -123,7 +131,7 @@ class Site:
             "seen_percent": float(100 * SEEN_SHARE),
         }
 
-    def film(self, film: str) -> Document:
+    def film(self, film: str) -> JsonObject:
         """Return a film: its time line, its videos, and what annotators marked in it."""
         axis = self._axis(film)
         times = axis.times
@@ -131,10 +139,12 @@ class Site:
         for piece in axis.pieces():
             pieces.append({**piece, **self.media.describe(piece["video"])})
         marks = self.marks_of(film)
-        watched: list[Document] = []
+        watched: list[JsonObject] = []
         if self.watched and not marks["problem"]:
             try:
-                watched = self._placed(self.watched.stretches(film), axis)
+                stretches = self.watched.stretches(film)
+                if axis.has_places:
+                    watched = _placed_stretches(stretches, axis)
             except ObygazeError as error:
                 marks["problem"] = _all_of(error)
         return {
@@ -154,7 +164,7 @@ class Site:
             **marks,
         }
 
-    def marks_of(self, film: str, known: str = "") -> Document:
+    def marks_of(self, film: str, known: str = "") -> JsonObject:
         """Return what annotators marked in a film.
 
         Args:
@@ -175,7 +185,7 @@ class Site:
                 "Your marks count the pictures of these clips in a row: they are those of the film"
                 " only if the clips are all of it"
             )
-        document: Document = {
+        document: JsonObject = {
             "marks": None,
             "segments": None,
             "problem": "",
@@ -199,27 +209,23 @@ class Site:
         document["marks"] = []
         for mark in state.marks.values():
             if mark["movie_id"] == film:
-                document["marks"].append(_placed_mark(mark, axis))
+                document["marks"].append(_placed(mark, axis))
         document["segments"] = []
         for segment in segments:
             if axis.has_places:
-                start_s, end_s = axis.span(segment.start_frame, segment.end_frame)
-                placed = {**asdict(segment), "start": start_s, "end": end_s}
-                document["segments"].append(placed)
+                document["segments"].append(_placed(asdict(segment), axis))
         return document
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
-    def scores(self, cell: int) -> Document:
+    def scores(self, cell: int) -> JsonObject:
         """Return the scores of a cell of the run, and what the run says of the model."""
         if self.run is None:
             raise FixUsage("there are no scores without a run", hint="--run RUN")
-        return cell_facts(self.run, cell)
+        return cell_facts(self.run, cell, self._rows)
 
-    def clip(self, clip_id: str) -> Document:
+    def clip(self, clip_id: str) -> JsonObject:
         """Return a clip: its facts, why the model decided as it did, and similar clips."""
-        clip = self.shown[clip_id]
-        own = {column: clip.extra.get(column) for column in own_columns(clip.extra)}
-        document = {**self._entry(clip), "own": own, "notes": []}
+        document = {**self._entry(self.shown[clip_id]), "notes": []}
         try:
             if self.explainer:
                 document["explanation"] = self.explainer.explain(clip_id)
@@ -235,7 +241,7 @@ class Site:
 
     # ---- changes --------------------------------------------------------------------------------
 
-    def save_mark(self, sent: Mapping[str, Any]) -> Document:
+    def save_mark(self, sent: Mapping[str, Any]) -> JsonObject:
         """Add, change or delete a mark, and return it with its place on the time line."""
         marks = self._own_marks()
         film = sent.get("movie_id")
@@ -254,31 +260,18 @@ class Site:
         if self.watched is not None and not self.watched.path.exists():
             self.watched.add(film, [], rate)
         saved = marks.save(sent, rate, self._vocabulary()[0])
-        return _placed_mark(saved, axis)
+        return _placed(saved, axis)
 
-    def save_watched(self, sent: Mapping[str, Any]) -> list[Document]:
+    def save_watched(self, sent: Mapping[str, Any]) -> list[JsonObject]:
         """Add what the annotator watched of a film, and return all that was watched of it."""
-        self._own_marks()
+        marks = self._own_marks()
         film = sent.get("movie_id")
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
         stretches = checked_stretches(sent, axis.n_pictures)
-        self._own_marks().create()
-        return self._placed(self.watched.add(film, stretches, rate), axis)
-
-    def _placed(
-        self, stretches: Iterable[tuple[int, int]], axis: FilmAxis
-    ) -> list[Document]:
-        """Return stretches of pictures with their place on the time line."""
-        placed: list[Document] = []
-        if not axis.has_places:
-            return placed
-        for first, last in stretches:
-            start_s, end_s = axis.span(first, last)
-            stretch = {"start_frame": first, "end_frame": last}
-            placed.append({**stretch, "start": start_s, "end": end_s})
-        return placed
+        marks.create()
+        return _placed_stretches(self.watched.add(film, stretches, rate), axis)
 
     def _own_marks(self) -> MarkTable:
         if self.marks is None:
@@ -338,25 +331,21 @@ class Site:
 
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:
-        clips = self.films[film]
-        rate = film_rate(clips, self._rate)
-        times = film_times(clips, rate=rate, length_of=self._length)
-        return axis_of(times, self._boundaries, self._rate)
+        def rate_of(video: str) -> Fraction | None:
+            return self.media.facts(video).rate
 
-    def _rate(self, video: str) -> Fraction | None:
-        """Return the pictures per second of a video; None if they are not known."""
-        return self.media.facts(video).rate
+        def length_of(video: str) -> float:
+            return self.media.facts(video).duration_s
 
-    def _length(self, video: str) -> float:
-        """Return the length of a video in seconds; 0 if it is not known."""
-        return self.media.facts(video).duration_s if video else 0.0
-
-    def _boundaries(self, video: str) -> NDArray[np.float64] | None:
-        """Return the times of the pictures of a video; None where they cannot be read."""
-        try:
-            return self.media.boundaries(video)
-        except ObygazeError:
+        def boundaries_of(video: str) -> NDArray[np.float64] | None:
+            with suppress(ObygazeError):
+                return self.media.boundaries(video)
             return None
+
+        clips = self.films[film]
+        rate = film_rate(clips, rate_of)
+        times = film_times(clips, rate=rate, length_of=length_of)
+        return film_axis(times, boundaries_of, rate_of)
 
     @cached_property
     def _places(self) -> dict[str, Span]:
@@ -386,6 +375,11 @@ class Site:
                 return ""
         return name.replace("_", " ")
 
+    @property
+    def _rows(self) -> str:
+        """What the rows of the manifest are called: several annotators have rows of one clip."""
+        return "rows" if "annotator" in self.manifest.columns else "clips"
+
     @cached_property
     def shown(self) -> dict[str, Clip]:
         """The clips by id; in the blind arm without labels, and no segments of annotators."""
@@ -404,9 +398,10 @@ class Site:
             clips[clip.clip_id] = replace(clip, level="", concepts=(), extra={})
         return clips
 
-    def _entry(self, clip: Clip) -> Document:
+    def _entry(self, clip: Clip) -> JsonObject:
         """Return the facts of a clip; its times are in the film, or else in its video."""
         start, end = self._places.get(clip.clip_id, (None, None))
+        own = own_columns(clip.extra)
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,
@@ -417,6 +412,7 @@ class Site:
             "concepts": clip.concepts,
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
+            "own": {name: clip.extra[name] for name in own if clip.extra[name]},
         }
 
     def _title(self, film: str) -> str:
@@ -517,7 +513,7 @@ class Site:
             data = stream.read()
         last = self._last_tables.get(path)
         if last is None or last.data != data:
-            last = _TableRead(data, read_segments(path, data), token_hex(8))
+            last = _TableRead(data, read_mark_table(path, data), token_hex(8))
             self._last_tables[path] = last
         return last
 
@@ -542,7 +538,7 @@ class Site:
         folder = self.workspace.folder("segments")
         tables = []
         for path in sorted(folder.glob(f"{glob.escape(start)}*.csv")):
-            if NAME.fullmatch(path.stem.removeprefix(start)):
+            if ANNOTATOR_NAME.fullmatch(path.stem.removeprefix(start)):
                 tables.append(path)
         return tables
 
@@ -552,7 +548,17 @@ def _all_of(error: ObygazeError) -> str:
     return "; ".join([error.message, *error.details])
 
 
-def _placed_mark(mark: Mapping[str, Any], axis: FilmAxis) -> Document:
-    """Return a mark with its place on the time line."""
-    start_s, end_s = axis.span(mark["start_frame"], mark["end_frame"])
-    return {**mark, "start": start_s, "end": end_s}
+def _placed(marked: Mapping[str, Any], axis: FilmAxis) -> JsonObject:
+    """Return pictures of a film with their place on the time line."""
+    start_s, end_s = axis.span(marked["start_frame"], marked["end_frame"])
+    return {**marked, "start": start_s, "end": end_s}
+
+
+def _placed_stretches(
+    stretches: Iterable[tuple[int, int]], axis: FilmAxis
+) -> list[JsonObject]:
+    """Return what was watched with its place on the time line."""
+    placed = []
+    for first, last in stretches:
+        placed.append(_placed({"start_frame": first, "end_frame": last}, axis))
+    return placed

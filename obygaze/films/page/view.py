@@ -50,7 +50,7 @@ def open_site(
     note: Callable[[str], object] = silent,
     workspace: PathLike | None = None,
 ) -> Site:
-    """Return the page of a manifest, for `server_of` or `export`.
+    """Return the page of a manifest, for `server_of` or `export_page`.
 
     Args:
         manifest: The clips, or a folder of films, of which a manifest is made. The default is those
@@ -78,6 +78,12 @@ def open_site(
     opened_workspace = Workspace.of(workspace)
     scored = None
     if run:
+        models = opened_workspace.names("models")
+        if str(run) in models and str(run) not in opened_workspace.names("runs"):
+            raise FixUsage(
+                f"{run} is a model, not a run of an experiment",
+                hint=_way_to_scores(str(run), manifest or "MANIFEST"),
+            )
         scored = read_run(run, workspace=workspace)
     own_manifest = None
     if scored:
@@ -100,7 +106,7 @@ def open_site(
         words = ["obygaze", "view", str(own_manifest), "--run", str(run)]
         raise FixUsage(
             f"{clips.name} is not the manifest of the run, which is {made_from}",
-            hint=shlex.join(words),
+            hint=f"{shlex.join(words)}; or {_way_to_scores('MODEL', clips.name)}",
         )
     if scored:
         _refuse_other_clips(scored, clips)
@@ -123,6 +129,15 @@ def open_site(
         store=used,
         model=model,
         segments=segments,
+    )
+
+
+def _way_to_scores(model: str, clips: PathLike) -> str:
+    """Return the commands that make the scores of clips that no run tested, and show them."""
+    name = shlex.quote(str(clips))
+    return (
+        f"obygaze models predict {shlex.quote(model)} {name} -o scores.csv, then obygaze manifest"
+        f" export vtt {name} --predictions scores.csv, which players show along the film"
     )
 
 
@@ -236,7 +251,7 @@ def view(
         obygaze view films --annotate ada --blind
         obygaze view films --run honest --export page
     """
-    from obygaze.films.page.export import export
+    from obygaze.films.page.export import export_page
     from obygaze.films.page.routes import server_of
 
     console = session.console
@@ -244,7 +259,7 @@ def view(
     if site.marks is not None and not site.has_concepts:
         console.note(f"{site.manifest.name} has no concepts: marks have levels only")
     if folder is not None:
-        export(site, folder)
+        export_page(site, folder)
         index = str(folder / "index.html")
         console.show({"page": index}, index)
         return

@@ -26,6 +26,7 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
+from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
@@ -153,9 +154,10 @@ class SavedManifest:
                 f"dropped the links of {n_clips} to videos; obygaze manifest link finds them again"
             )
         if not any(clip.level for clip in self.manifest):
+            task = next(iter(own_tasks(self.manifest.clips)), "COLUMN")
             notes.append(
-                "no clip has a level; obygaze run --task COLUMN takes a label of your own, and"
-                f" --map level=COLUMN is for a column of {', '.join(LEVELS)}"
+                f"no clip has a level; obygaze run --task {shlex.quote(task)} takes a label of your"
+                f" own, and --map level=COLUMN is for a column of {', '.join(LEVELS)}"
             )
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")

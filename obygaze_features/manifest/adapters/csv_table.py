@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, near
-from obygaze_features.core.files import write_new
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -40,6 +39,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     chosen_mapping,
     draft_of,
     used_mapping,
+    write_draft,
     write_mapping_file,
 )
 from obygaze_features.manifest.adapters.table_times import (
@@ -239,10 +239,7 @@ def _write_draft(
     error: FixInput,
     name: str | None,
 ) -> None:
-    """Write a draft of the mapping of a table that cannot be imported, and say so in the error.
-
-    A file that is there is not replaced: a person may have written into it.
-    """
+    """Write a draft of the mapping of a table that cannot be imported, and say so in the error."""
     if target is None or not error.details:
         return
     table = read_table(
@@ -259,15 +256,7 @@ def _write_draft(
     )
     if name is not None:
         reread += f" -o {shlex.quote(name)}"
-    try:
-        write_new(Path(target), draft_of(table, chosen, reread).encode("utf-8"))
-    except AlreadyThere:
-        error.hint = (
-            f"{shown} is there: --write-mapping with another name writes a draft"
-        )
-        return
-    instead = f"--mapping {shown} in place of --write-mapping"
-    error.hint = f"fill in the lines with ? in {shown}, then {instead}"
+    write_draft(target, draft_of(table, chosen, reread), error)
 
 
 def _names_in_table(mapping: TableMapping) -> dict[str, str]:

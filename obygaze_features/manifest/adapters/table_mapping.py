@@ -5,18 +5,25 @@ place of each `?` behind a `=`. A `?` before it is a column that may stay under 
 """
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.files import require_file, write_new
-from obygaze_features.core.schema_check import Filled, one_of, read_toml, record_of
+from obygaze_features.core.schema_check import (
+    Document,
+    Filled,
+    one_of,
+    read_toml,
+    record_of,
+)
 from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
@@ -56,26 +63,44 @@ MOST_WRONG = 4
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
-_OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
+OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
 
 
 @dataclass(frozen=True)
-class TableMapping:
-    """How to read a table: its columns, and the meaning of its words for levels and concepts.
+class WordMapping:
+    """The meaning of words for levels and concepts.
 
-    `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
     `modalities` adds concepts that are not in the vocabulary, each with its modality; in a file,
-    [concepts] may give a word its modality at once. `id` is the form of clip ids, where they are
-    made of columns. `times` says what 1:05 is.
+    [concepts] may give a word its modality at once. `separator` stands between concepts.
     """
 
-    columns: Mapping[str, Filled] = field(default_factory=dict)
     levels: Mapping[str, Annotated[str, one_of(LEVELS)]] = field(default_factory=dict)
     concepts: Mapping[str, Filled] = field(default_factory=dict)
     modalities: Mapping[ConceptName, Annotated[str, one_of(MODALITIES)]] = field(
         default_factory=dict
     )
     separator: Filled = "|"
+
+    def level(self, word: str) -> str | None:
+        """Return the level that a word means, None for an unknown word."""
+        return self.levels.get(word) or canonical_level(word)
+
+    def concept(self, word: str) -> str | None:
+        """Return the concept that a word means, None for an unknown word."""
+        if word in self.modalities:
+            return word
+        return self.concepts.get(word) or canonical_concept(word)
+
+
+@dataclass(frozen=True)
+class TableMapping(WordMapping):
+    """How to read a table: its columns, and the meaning of its words for levels and concepts.
+
+    `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
+    `id` is the form of clip ids, where they are made of columns. `times` says what 1:05 is.
+    """
+
+    columns: Mapping[str, Filled] = field(default_factory=dict)
     sheet: Filled = ""
     header_row: Annotated[int, Meta(ge=1)] | None = None
     id: Filled = ""
@@ -84,15 +109,8 @@ class TableMapping:
     licence: Filled = ""
     citation: Filled = ""
 
-    def level(self, word: str) -> str | None:
-        """Return the level that a word of the table means, None for an unknown word."""
-        return self.levels.get(word) or canonical_level(word)
 
-    def concept(self, word: str) -> str | None:
-        """Return the concept that a word of the table means, None for an unknown word."""
-        if word in self.modalities:
-            return word
-        return self.concepts.get(word) or canonical_concept(word)
+M = TypeVar("M", bound=WordMapping)
 
 
 def read_mapping(path: Path) -> TableMapping:
@@ -103,7 +121,7 @@ def read_mapping(path: Path) -> TableMapping:
     section = b""
     for number, line in enumerate(data.splitlines(), start=1):
         section = line if line.startswith(b"[") else section
-        is_open = _OPEN.fullmatch(line)
+        is_open = OPEN.fullmatch(line)
         # A column of a table may be called ?.
         if is_open and not (is_open[1] and section.startswith(b"[columns]")):
             shown = line.decode("utf-8", "replace").strip()
@@ -115,8 +133,12 @@ def read_mapping(path: Path) -> TableMapping:
             hint="write a value in quotes in place of it, or delete the line",
             details=open_lines,
         )
-    document = read_toml(data, str(path))
-    mapping = record_of(document, TableMapping, "the mapping is not valid")
+    return checked_mapping(read_toml(data, str(path)), TableMapping)
+
+
+def checked_mapping(document: Document, kind: type[M]) -> M:
+    """Return the mapping in a document, or raise one error of all its violations."""
+    mapping = record_of(document, kind, "the mapping is not valid")
     modality_of = dict(mapping.modalities)
     meanings = {}
     for word, meaning in mapping.concepts.items():
@@ -198,9 +220,9 @@ def write_mapping_file(path: Path, mapping: object) -> None:
     for name, value in vars(mapping).items():
         if isinstance(value, Mapping):
             if value:
-                tables += ["", f"[{name}]", *_toml_lines(value)]
+                tables += ["", f"[{name}]", *toml_lines(value)]
         elif value not in ("", None):
-            lines += _toml_lines({name: value})
+            lines += toml_lines({name: value})
     text = "\n".join([*lines, *tables, ""]).lstrip("\n")
     try:
         write_new(path, text.encode("utf-8"))
@@ -209,7 +231,24 @@ def write_mapping_file(path: Path, mapping: object) -> None:
         raise
 
 
-def _toml_lines(values: Mapping[str, str | int]) -> list[str]:
+def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
+    """Write a draft of a mapping, and say in the error of an import what to do with it.
+
+    A file that is there is not replaced: a person may have written into it.
+    """
+    shown = shlex.quote(str(target))
+    try:
+        write_new(Path(target), draft.encode("utf-8"))
+    except AlreadyThere:
+        error.hint = (
+            f"{shown} is there: --write-mapping with another name writes a draft"
+        )
+        return
+    instead = f"--mapping {shown} in place of --write-mapping"
+    error.hint = f"fill in the lines with ? in {shown}, then {instead}"
+
+
+def toml_lines(values: Mapping[str, str | int]) -> list[str]:
     """Return lines `name = value` of TOML; a name with other signs is quoted."""
     lines = []
     for name, value in values.items():
@@ -231,7 +270,7 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
     for name in ("sheet", "header_row", "dataset", "licence", "citation"):
         value = getattr(mapping, name)
         if value:
-            lines += _toml_lines({name: value})
+            lines += toml_lines({name: value})
     lines += _draft_of_separator(table, mapping)
     lines += _draft_of_ids(table, mapping)
     lines += _draft_of_times(table, mapping)
@@ -239,14 +278,14 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
     lines += _draft_of_levels(table, mapping)
     lines += _draft_of_concepts(table, mapping)
     if mapping.modalities:
-        lines += ["", "[modalities]", *_toml_lines(mapping.modalities)]
+        lines += ["", "[modalities]", *toml_lines(mapping.modalities)]
     return "\n".join([*lines, ""])
 
 
 def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return the lines on the form of ids, where ids are not all in one column."""
     if mapping.id:
-        return _toml_lines({"id": mapping.id})
+        return toml_lines({"id": mapping.id})
     clip, film = (mapping.columns.get(name, name) for name in NEEDED)
     if clip not in table.columns:
         return [
@@ -276,7 +315,7 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
 def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return the lines on times such as 1:05, in columns of times, or that may be such."""
     if mapping.times:
-        return _toml_lines({"times": mapping.times})
+        return toml_lines({"times": mapping.times})
     mapped = {mapping.columns.get(name, name) for name in (*TIMES, *FILM_TIMES)}
     for column in table.filled_columns:
         cells = _words(table.rows, column)
@@ -302,9 +341,9 @@ def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
     column = mapping.columns.get("concepts", "concepts")
     cells = _words(table.rows, column)
     unknown = [cell for cell in cells if mapping.concept(cell) is None]
-    sign = _separator_of(unknown, mapping)
+    sign = separator_of(unknown, mapping)
     if sign == mapping.separator:
-        return _toml_lines({"separator": sign})
+        return toml_lines({"separator": sign})
     shown = next(cell for cell in unknown if sign in cell)
     return [
         "",
@@ -313,7 +352,7 @@ def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
     ]
 
 
-def _separator_of(cells: Sequence[str], mapping: TableMapping) -> str:
+def separator_of(cells: Sequence[str], mapping: WordMapping) -> str:
     """Return what seems to stand between the concepts of cells."""
     for sign in (mapping.separator, *SEPARATORS):
         if any(sign in cell for cell in cells):
@@ -334,7 +373,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
     target_of = {}
     for target, source in mapping.columns.items():
         if source.startswith(CONSTANT):
-            lines += _toml_lines({target: source})
+            lines += toml_lines({target: source})
         target_of[source] = target
     for column in filter(None, dict.fromkeys(table.columns)):
         if column in TARGETS or column.startswith(FOLD_PREFIX):
@@ -355,7 +394,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                         f"# {shown} is no number: correct or empty these cells."
                     )
         if column in target_of:
-            lines += _toml_lines({target_of[column]: column})
+            lines += toml_lines({target_of[column]: column})
         else:
             first = ", ".join(words[:3])
             shown = " ".join(first.split())[:40]
@@ -365,7 +404,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
 
 def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return a line for each word of the column of levels, or of columns that may be one."""
-    lines = _toml_lines(mapping.levels)
+    lines = toml_lines(mapping.levels)
     column = mapping.columns.get("level", "level")
     if column in table.columns:
         n_rows = _counts(table.rows, column)
@@ -389,7 +428,7 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
 
 def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return a line for each unknown word of the column of concepts, or of one that may be it."""
-    lines = _toml_lines(mapping.concepts)
+    lines = toml_lines(mapping.concepts)
     column = mapping.columns.get("concepts", "concepts")
     known = [
         f"# One of {', '.join(concepts())},",
@@ -401,7 +440,7 @@ def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
         lines += _asked(unknown)
         return ["", "[concepts]", *lines] if lines else []
     for name in _unmapped(table, mapping):
-        sign = _separator_of(_words(table.rows, name), mapping)
+        sign = separator_of(_words(table.rows, name), mapping)
         unknown = _parts(table, name, mapping)
         if _has_several(table, name, mapping) and len(unknown) <= MOST_CONCEPTS:
             shown = f"separator = {toml_string(sign)}"
@@ -422,7 +461,7 @@ def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
 def _parts(table: CsvTable, column: str, mapping: TableMapping) -> Counter[str]:
     """Return the words between separators that are no concepts, each with its number of rows."""
     cells = _counts(table.rows, column)
-    sign = _separator_of(
+    sign = separator_of(
         [cell for cell in cells if mapping.concept(cell) is None], mapping
     )
     unknown: Counter[str] = Counter()
@@ -444,7 +483,7 @@ def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
 def _has_several(table: CsvTable, column: str, mapping: TableMapping) -> bool:
     """Return whether a cell of a column seems to have several words with a sign between them."""
     cells = _words(table.rows, column)
-    sign = _separator_of(cells, mapping)
+    sign = separator_of(cells, mapping)
     return any(sign in cell for cell in cells)
 
 

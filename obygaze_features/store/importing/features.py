@@ -25,7 +25,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
-from obygaze_features.manifest.own_labels import first_run
+from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -249,7 +249,7 @@ def _next_command(
     has_vectors = any(array.name in VECTORS for array in arrays)
     if manifest is None or not has_vectors:
         return f"obygaze store info {shlex.quote(store)}"
-    return first_run(manifest, manifest.name, [store])
+    return first_command(manifest, manifest.name, [store])
 
 
 def open_features(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from support.film import read_inputs
 
-from obygaze.demo.films import annotate, make_films, render, write_tables
+from obygaze.demo.films import annotate, make_films, render_films, write_tables
 from obygaze_features.video.film import probe
 
 
@@ -47,7 +47,7 @@ def test_the_tables_are_what_a_projection_reads(tmp_path: Path) -> None:
 
 def test_videos_have_the_length_of_their_scenes(tmp_path: Path) -> None:
     scenes = make_films()[:2]
-    paths = render(scenes, tmp_path)
+    paths = render_films(scenes, tmp_path)
     for scene, path in zip(scenes, paths, strict=True):
         n_frames = scene.end_frame - scene.start_frame + 1
         assert probe(path).to_json()["frames"] == n_frames

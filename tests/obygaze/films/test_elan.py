@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from obygaze.films.elan import TierMapping
 from obygaze.films.exchange import (
-    export,
+    exported_files,
     import_segments,
 )
-from obygaze.films.film_segments import FilmSegments
-from obygaze.films.mark_tables import Segment
+from obygaze.films.mark_tables import FilmSegments, Segment
+from obygaze.films.tiers import TierMapping
 from obygaze_features.core.errors import FixInput
 
 LEVELS = [("S", 0, 1000), ("HN", 1000, 2000), ("EN", 3000, 4000)]
@@ -75,66 +74,53 @@ def below(name: str, type_name: str, content: str) -> str:
 
 
 CONCEPTS = below("Konzepte", "zu", linked("k", [("a0", "Look; Body")]))
-FILES = {
-    "linked": document(ADA + CONCEPTS + MUSIC),
-    "vocabulary": document(
-        ADA + MUSIC,
-        '<CONTROLLED_VOCABULARY CV_ID="eigen"><CV_ENTRY_ML CVE_ID="c1"><CVE_VALUE'
-        ' LANG_REF="deu">nah</CVE_VALUE></CV_ENTRY_ML></CONTROLLED_VOCABULARY>',
-    ),
-    "languages": document(
-        ADA + below("Notiz", "zu", linked("n", [("a1", "Küche")])),
-        '<LOCALE LANGUAGE_CODE="de"/><LANGUAGE LANG_ID="deu"/><LANGUAGE LANG_ID="fra"/>',
-    ),
-    "no-rate": document(MUSIC + ADA),
-    "subdivision": document(
-        ADA + below("Teile", "teile", linked("s", [("a0", "Look"), ("a0", "Body")]))
-    ),
-}
+LINKED = document(ADA + CONCEPTS + MUSIC)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_the_tiers_of_files_are_found(name: str, tmp_path: Path) -> None:
-    path = tmp_path / f"{name}.eaf"
-    path.write_text(FILES[name], encoding="utf-8")
-    imported = import_segments([path], "marks", 25)
-    assert {clip.extra["annotator"] for clip in imported.manifest} == {"ada"}
-    assert [clip.level for clip in imported.manifest] == ["S", "HN", "EN"]
-
-
-def test_what_each_tier_is(tmp_path: Path) -> None:
+def test_a_mapping_says_what_each_tier_is(tmp_path: Path) -> None:
     path = tmp_path / "lake.eaf"
-    path.write_text(FILES["linked"], encoding="utf-8")
-    imported = import_segments([path], "marks", 25)
+    path.write_text(LINKED, encoding="utf-8")
+    tiers = {"ada": "levels", "Konzepte": "concepts", "Musik": "watched"}
+    mapping = TierMapping(tiers=tiers, separator=";")
+    imported = import_segments([path], "marks", 25, mapping=mapping)
     assert imported.notes == (
         "tier ada: levels of ada",
         "tier Konzepte: concepts of the tier ada",
-        "tier Musik: not used",
-    )
-    assert imported.manifest.clips[0].concepts == ("Look", "Body")
-    tiers = tmp_path / "tiers.toml"
-    tiers.write_text('[tiers]\nKonzepte = "unused"\nMusik = "watched"\n', "utf-8")
-    mapped = import_segments([path], "marks", 25, mapping=tiers)
-    assert mapped.notes == (
-        "tier ada: levels of ada",
-        "tier Konzepte: not used",
         "tier Musik: what Musik has watched",
     )
+    assert [clip.level for clip in imported.manifest] == ["S", "HN", "EN", ""]
+    assert imported.manifest.clips[0].concepts == ("Look", "Body")
     with pytest.raises(FixInput, match="'Ton', which no file has"):
         import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
+
+
+def test_a_tier_that_was_added_to_a_file_of_ours_is_asked_for(tmp_path: Path) -> None:
+    """It was left out; what it is, only its author can say."""
+    film = FilmSegments("lake", Fraction(25), None, [Segment("lake", "ada", 0, 9, "S")])
+    ((path, data),) = exported_files([film], "elan", tmp_path).items()
+    tier = '<TIER TIER_ID="mine" LINGUISTIC_TYPE_REF="own"><ANNOTATION>'
+    tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="a9" TIME_SLOT_REF1="ts1"'
+    tier += ' TIME_SLOT_REF2="ts2"><ANNOTATION_VALUE>S</ANNOTATION_VALUE>'
+    tier += "</ALIGNABLE_ANNOTATION></ANNOTATION></TIER><LINGUISTIC_TYPE"
+    path.write_bytes(data.replace(b"<LINGUISTIC_TYPE", tier.encode(), 1))
+    with pytest.raises(FixInput) as caught:
+        import_segments([path], "marks", 25)
+    assert caught.value.details == (f"{path}: tier mine: not known what it is",)
+    mapping = TierMapping(tiers={"mine": "unused"})
+    assert len(import_segments([path], "marks", 25, mapping=mapping).manifest) == 1
 
 
 @pytest.mark.parametrize("role", ["concepts", "comments"])
 def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -> None:
     """Its annotations became rows without a level, which `manifest project` refused."""
     path = tmp_path / "lake.eaf"
-    path.write_text(FILES["linked"], encoding="utf-8")
-    mapping = TierMapping(tiers={"ada": "levels", "Musik": role})
+    path.write_text(LINKED, encoding="utf-8")
+    tiers = {"ada": "levels", "Musik": role, "Konzepte": "unused"}
+    mapping = TierMapping(tiers=tiers, concepts={"leise": "Soundtrack"})
     with pytest.raises(FixInput) as caught:
         import_segments([path], "marks", 25, mapping=mapping)
-    assert caught.value.message == (
-        f"the tier Musik has {role}, but is not linked to a tier of levels"
-    )
+    problem = f"tier Musik: {role}, but not linked to a tier of levels"
+    assert caught.value.details == (f"{path}: {problem}",)
 
 
 def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
@@ -151,7 +137,7 @@ def test_a_comment_that_is_the_word_of_a_level_is_no_mark(
     """The tier of comments was read as one of levels: each comment became a mark of its own."""
     segment = Segment("lake", "ada", 25, 49, "HN", ("Look",), comment)
     film = FilmSegments("lake", Fraction(25), None, [segment])
-    ((path, data),) = export([film], "elan", tmp_path).items()
+    ((path, data),) = exported_files([film], "elan", tmp_path).items()
     path.write_bytes(data)
     (clip,) = import_segments([path], "marks", 25).manifest
     assert (clip.level, clip.concepts) == ("HN", ("Look",))
@@ -170,7 +156,7 @@ def test_a_concept_with_a_comma_comes_back_as_one(tmp_path: Path, concept: str) 
     pytest.importorskip("pympi")
     segment = Segment("lake", "ada", 0, 9, "S", (concept, "Body"))
     film = FilmSegments("lake", Fraction(10), segments=[segment])
-    for path, data in export([film], "elan", tmp_path).items():
+    for path, data in exported_files([film], "elan", tmp_path).items():
         path.write_bytes(data)
     imported = import_segments([tmp_path / "lake.eaf"], "back", 10).manifest
     assert [clip.concepts for clip in imported] == [(concept, "Body")]

@@ -1,4 +1,4 @@
-"""Five ELAN files as their users make them: what each tier is.
+"""Five ELAN files as their users make them: a mapping says what each tier is.
 
 The files are valid by the published schema (EAF 3.0; that of a 2.7 file by its older one), which is
 not part of the project: `support.elan_rules` has its rules, and those of tiers.
@@ -7,17 +7,15 @@ not part of the project: `support.elan_rules` has its rules, and those of tiers.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from support.elan_rules import problems_of
 
-from obygaze.films.elan import (
-    TierMapping,
-    read_tier_mapping,
-)
 from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.tiers import read_tier_mapping
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
 
@@ -30,14 +28,10 @@ CONCEPTS = ("Look", "Body", "Clothing", "Posture")
 Values = tuple[str, int, int, str, tuple[str, ...], str]
 
 
-def mapping_of(name: str) -> TierMapping:
-    path = FOLDER / f"{name}.toml"
-    return read_tier_mapping(path) if path.exists() else TierMapping()
-
-
 def imported(path: Path, folder: Path) -> Manifest:
-    manifest = import_segments([path], "marks", FPS, mapping=mapping_of(path.stem))
-    return manifest.save(folder).manifest
+    mapping = path.with_suffix(".toml")
+    made = import_segments([path], "marks", FPS, mapping=mapping)
+    return made.save(folder).manifest
 
 
 def values_of(clip: Clip) -> Values:
@@ -58,27 +52,85 @@ def test_the_film_of_a_file_with_several_media_is_its_first_video(
     assert (first.extra["start_frame"], first.extra["end_frame"]) == ("10", "84")
 
 
-def test_a_word_of_another_language_is_asked_for(tmp_path: Path) -> None:
-    path = FOLDER / "see.eaf"
-    with pytest.raises(FixInput, match="'sicher'"):
-        import_segments([path], "marks", FPS)
-    manifest = imported(path, tmp_path / "marks")
-    assert [clip.level for clip in manifest.clips] == ["EN", "S", "HN", "S"]
-    assert {clip.extra["comment"] for clip in manifest.clips} == {""}
-
-
-def test_words_of_a_tier_of_levels_that_are_no_levels_are_an_error(
+def test_an_annotation_that_refers_to_a_reference_belongs_to_the_first(
     tmp_path: Path,
 ) -> None:
+    manifest = imported(FOLDER / "see.eaf", tmp_path / "see")
+    comments = [clip.extra["comment"] for clip in manifest.clips]
+    assert comments == ["", "Totale, dann nah", "rotes Kleid?", ""]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_draft_works_once_its_questions_are_answered(
+    name: str, tmp_path: Path
+) -> None:
+    """Tiers were guessed from their words: a tier of notes with words of levels became marks."""
+    path = FOLDER / f"{name}.eaf"
+    answers = read_tier_mapping(FOLDER / f"{name}.toml")
+    draft = tmp_path / "tiers.toml"
+    with pytest.raises(FixInput, match="tiers of these files are not known") as caught:
+        import_segments([path], "marks", FPS, write_mapping=draft)
+    expected = [f"{path}: tier {tier}: not known what it is" for tier in answers.tiers]
+    assert sorted(caught.value.details) == sorted(expected)
+    text = draft.read_text("utf-8")
+    command = f"import segments {path} --mapping {draft} -o marks"
+    assert command in text and str(draft) in str(caught.value.hint)
+    # Without answers it is as good as no mapping.
+    with pytest.raises(FixInput, match="are not known"):
+        import_segments([path], "marks", FPS, mapping=draft)
+    lines = []
+    given: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("["):
+            given = dict(getattr(answers, line.strip("[]")))
+            if line == "[concepts]":
+                given |= answers.modalities
+        (key,) = re.findall(r'^(?:"(.*)"|(\S+)) = "\?"', line) or [("", "")]
+        answer = given.get("".join(key))
+        lines.append(line.replace('"?"', f'"{answer}"') if answer else line)
+    draft.write_text("\n".join(lines), "utf-8")
+    kept = tmp_path / "kept.toml"
+    made = import_segments(
+        [path], "marks", FPS, mapping=draft, write_mapping=kept
+    ).manifest
+    again = import_segments([path], "marks", FPS, mapping=kept).manifest
+    assert again.clips == made.clips
+    expected_clips = imported(path, tmp_path / "marks").clips
+    assert list(map(values_of, made)) == list(map(values_of, expected_clips))
+
+
+def test_the_same_problem_of_several_files_is_one_line(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.eaf" for name in ("a", "b")]
+    for path in paths:
+        path.write_bytes((FOLDER / "station.eaf").read_bytes())
+    with pytest.raises(FixInput) as caught:
+        import_segments(paths, "marks", FPS)
+    assert list(caught.value.details) == [
+        f"{paths[0]}: tier {name}: not known what it is (2 times)"
+        for name in ("Shot", "Level@ben", "What@ben")
+    ]
+
+
+def test_words_without_a_meaning_are_one_error_with_a_draft(tmp_path: Path) -> None:
     text = (FOLDER / "noir.eaf").read_text("utf-8")
     path = tmp_path / "noir.eaf"
     path.write_text(text.replace(">HN<", ">vielleicht<"), "utf-8")
-    with pytest.raises(FixInput, match="tier cleo at 0:00:08: 'vielleicht'"):
-        import_segments([path], "marks", FPS)
-    mapping = TierMapping(levels={"vielleicht": "HN"})
+    known = read_tier_mapping(FOLDER / "noir.toml")
+    with pytest.raises(FixInput) as caught:
+        mapping = replace(known, modalities={})
+        draft = tmp_path / "draft.toml"
+        import_segments([path], "m", FPS, mapping=mapping, write_mapping=draft)
+    assert list(caught.value.details) == [
+        f"{path} at 0:00:08: tier cleo: 'vielleicht' is not one of EN, HN, NS, S",
+        f"{path} at 0:00:22: tier cleo concepts: 'Exposed skin' is no concept",
+    ]
+    asked = [line for line in draft.read_text().splitlines() if '"?"' in line]
+    assert asked == ['vielleicht = "?"', '"Exposed skin" = "?"']
+    mapping = replace(known, levels={"vielleicht": "HN"})
     mapped = import_segments([path], "marks", FPS, mapping=mapping).manifest
-    unchanged = import_segments([FOLDER / "noir.eaf"], "marks", FPS).manifest
-    assert mapped.clips == unchanged.clips
+    unchanged = import_segments([FOLDER / "noir.eaf"], "marks", FPS, mapping=known)
+    assert mapped.clips == unchanged.manifest.clips
+    assert mapped.header.concepts["Exposed skin"] == "visual"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,7 +164,7 @@ def test_what_was_watched_is_a_tier_of_its_own(tmp_path: Path) -> None:
     assert "tier dora watched: what dora has watched" in notes
     assert not [note for note in notes if "#2" in note]
     before = sorted(values_of(clip) for clip in manifest.clips)
-    again = imported(written, tmp_path / "again").clips
+    again = import_segments([written], "again", FPS).manifest
     assert sorted(values_of(clip) for clip in again) == before
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import run_obygaze
 from support.film_pages import (
     ask,
     film_clips,
@@ -33,12 +33,12 @@ from support.run_tables import Clips, MadeCell, made_run
 from support.videos import write_video
 
 from obygaze.films import marks as marks_module
-from obygaze.films.mark_tables import read_segments
+from obygaze.films.mark_tables import read_mark_table
 from obygaze.films.marks import (
     MarkTable,
     Outdated,
+    WatchedTable,
 )
-from obygaze.films.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip
 
@@ -77,31 +77,9 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
         **{"when": saved["when"], "mark": mark(1)["mark"]},
         **{"framerate": "", "start_s": "", "end_s": ""},
     }
-    assert [one.concepts for one in read_segments(marks.path).segments] == [
+    assert [one.concepts for one in read_mark_table(marks.path).segments] == [
         ("Look", "Body")
     ]
-
-
-def test_marks_become_labels_of_clips_by_the_command(
-    marks: MarkTable, tmp_path: Path
-) -> None:
-    marks.save(mark(1, start_frame=0, end_frame=24))
-    marks.save(mark(2, start_frame=25, end_frame=49, level="HN", concepts=[]))
-    (tmp_path / "clips.csv").write_text(
-        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\n", "utf-8"
-    )
-    words = (
-        "manifest",
-        "project",
-        "segments/films.ada.csv",
-        "--clips",
-        "clips.csv",
-        "-o",
-        "labels.csv",
-    )
-    run_obygaze(*words, cwd=tmp_path).ok()
-    levels = {row["clip_id"]: row["level"] for row in rows_of(tmp_path / "labels.csv")}
-    assert levels == {"a": "S", "b": "HN"}
 
 
 def test_changes_and_deletions_are_in_the_history(marks: MarkTable) -> None:
@@ -400,7 +378,7 @@ def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
 def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
     marks.save(mark(1))
     assert os.access(marks.path, os.R_OK)
-    assert [one.annotator for one in read_segments(marks.path).segments] == [
+    assert [one.annotator for one in read_mark_table(marks.path).segments] == [
         segment(0, 1).annotator
     ]
 
@@ -418,35 +396,6 @@ def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
     y = np.arange(len(ids)) % 2 == 0
     clips = Clips(tuple(ids), tuple(films), y)
     return made_run(folder, [MadeCell("ridge", clips, np.array(scores))]).folder
-
-
-def test_tables_of_several_annotators_are_projected_and_compared_together(
-    tmp_path: Path,
-) -> None:
-    films = manifest(tmp_path, CLIPS)
-    for name, levels in (("ada", ("S", "HN")), ("ben", ("S", "S"))):
-        for k, level in enumerate(levels):
-            span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
-            table(tmp_path, films, name).save(mark(k, level=level, **span))
-    (tmp_path / "clips.csv").write_text(
-        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\nc,lake,50,74\n",
-        "utf-8",
-    )
-    tables = (
-        "segments/films.ada.csv",
-        "segments/films.ben.csv",
-        "--clips",
-        "clips.csv",
-        "--json",
-    )
-    made = call_obygaze("manifest", "project", *tables, cwd=tmp_path).ok().json()
-    assert [row["level"] for row in made["merged"]] == ["S", "S", "EN"]
-    found = call_obygaze("manifest", "agree", *tables, cwd=tmp_path).ok().json()
-    (pair,) = found["pairs"]
-    # Distances 0, .7, 0; by their own frequencies (S HN EN, S S EN) the expected one is
-    # (0 + 0 + 1 + .7 + .7 + .3 + 1 + 1 + 0) / 9 = 4.7 / 9.
-    assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 3)
-    assert pair["gamma"]["own"] == pytest.approx(1 - (0.7 / 3) / (4.7 / 9))
 
 
 @pytest.mark.parametrize("column", ["shot size", ""])
@@ -680,3 +629,32 @@ def test_times_follow_pictures_that_were_edited_by_hand(tmp_path: Path) -> None:
     rows = list(csv.DictReader(marks.path.read_text("utf-8").splitlines()))
     # By hand: picture 5 begins at 5 / (25 / 3) = 0.6 s, picture 15 at 1.8 s.
     assert (rows[0]["start_s"], rows[0]["end_s"]) == ("0.6", "1.8")
+
+
+def test_stretches_of_films_are_joined(tmp_path: Path) -> None:
+    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
+    assert watched.stretches("lake") == []
+    # The first mark makes the table: nothing was seen so far.
+    assert watched.add("lake", [], Fraction(25)) == []
+    assert watched.path.read_text("utf-8") == (
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    )
+    assert watched.add("lake", [(0, 9), (20, 29)], Fraction(25)) == [(0, 9), (20, 29)]
+    assert watched.add("sea", [(5, 5)], Fraction(24000, 1001)) == [(5, 5)]
+    assert watched.add("lake", [(10, 12)], Fraction(25)) == [(0, 12), (20, 29)]
+    assert watched.path.read_text("utf-8").splitlines()[1:] == [
+        "lake,ada,0,12,watched,,25",
+        "lake,ada,20,29,watched,,25",
+        "sea,ada,5,5,watched,,23.976",
+    ]
+
+
+def test_what_was_watched_of_another_copy_is_not_counted_anew(tmp_path: Path) -> None:
+    """The pictures of a copy of 24 per second would have become some of 25 per second."""
+    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
+    watched.add("lake", [(0, 9)], Fraction(24))
+    text = watched.path.read_text("utf-8")
+    with pytest.raises(FixInput, match="counted at 24 per second, its video has 25"):
+        watched.add("lake", [(20, 29)], Fraction(25))
+    assert watched.path.read_text("utf-8") == text
+    assert watched.add("sea", [(5, 5)], Fraction(25)) == [(5, 5)]

@@ -19,7 +19,7 @@ from obygaze.films.projection import (
     ClipSpan,
     as_threshold,
     frames_needed,
-    merge,
+    highest_level,
     project,
     threshold_text,
 )
@@ -140,13 +140,15 @@ def test_merging_takes_the_highest_level_its_concepts_and_the_largest_ratio() ->
         ClipLevel("c", "HN", ("Clothing",), (90, 100)),
         ClipLevel("c", "NS", ("Body", "Voice"), (50, 100)),
     ]
-    assert merge(rows) == ClipLevel("c", "NS", ("Body", "Speech", "Voice"), (50, 100))
+    assert highest_level(rows) == ClipLevel(
+        "c", "NS", ("Body", "Speech", "Voice"), (50, 100)
+    )
 
 
 def test_merging_en_keeps_the_ratio_of_the_one_who_marked_it() -> None:
     unmarked, marked = ClipLevel("c", "EN"), ClipLevel("c", "EN", (), (70, 100))
-    assert merge([unmarked, marked]).ratio == (70, 100)
-    assert merge([unmarked, unmarked]).ratio is None
+    assert highest_level([unmarked, marked]).ratio == (70, 100)
+    assert highest_level([unmarked, unmarked]).ratio is None
 
 
 def test_a_clip_tiled_by_short_segments_is_a_negative() -> None:

@@ -208,6 +208,7 @@ def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> Non
     assert other.code == 1 and "one of marked" in other.stderr
 
 
+@pytest.mark.check("imports and projects 6,072 published segments")
 def test_the_published_segments_projected_on_themselves_keep_their_levels(
     tmp_path: Path,
 ) -> None:
@@ -410,24 +411,6 @@ def test_a_table_of_watched_time_that_is_wrong_is_named(tmp_path: Path) -> None:
     assert done.code == 1
     assert "s.watched.csv:2: column 'end_frame'" in done.stderr
     assert "s.csv:2" not in done.stderr.replace("s.watched.csv", "")
-
-
-def test_a_fifth_of_a_clip_is_enough_unless_another_share_is_given(
-    tmp_path: Path,
-) -> None:
-    """Clips of 25 frames: five are a fifth of one, four are not."""
-    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
-    (tmp_path / "s.csv").write_text(f"{header}a,ada,0,4,S,\na,ada,46,49,HN,\n")
-    words = ("manifest", "project", "s.csv", "--every", "1", "--fps", "25", "--json")
-
-    def levels(*options: str) -> list[str]:
-        document = call_obygaze(*words, *options, cwd=tmp_path).ok().json()
-        return [row["level"] for row in document["merged"]]
-
-    assert levels() == ["S", "EN"]
-    assert levels("--threshold", "0.2") == ["S", "EN"]
-    assert levels("--threshold", "4/25") == ["S", "HN"]
-    assert levels("--threshold", "0.3") == ["EN", "EN"]
 
 
 def test_segments_in_seconds_with_a_rate_are_those_in_frames(tmp_path: Path) -> None:

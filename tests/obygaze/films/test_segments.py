@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 from support.film import (
-    clips,
-    marks,
     read_inputs,
     read_segments,
     read_spans,
-    write_segments,
-    write_spans,
 )
 
 from obygaze.films.mark_tables import Segment
@@ -142,15 +138,6 @@ def test_files_that_are_not_such_tables(tmp_path: Path, data: bytes, told: str) 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         read_inputs(tmp_path / "no.csv", tmp_path / "no.csv")
-
-
-def test_what_is_written_for_tests_is_read_back(tmp_path: Path) -> None:
-    segments, spans = marks("0-9 S Body|Look, 10-19 EN"), clips("0-9 10-19")
-    paths = (
-        write_segments(tmp_path / "s.csv", segments),
-        write_spans(tmp_path / "c.csv", spans),
-    )
-    assert read_inputs(*paths) == (tuple(segments), tuple(spans))
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])

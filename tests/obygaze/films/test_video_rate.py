@@ -10,7 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.videos import write_video
 
-from obygaze.films.film_segments import video_rate
+from obygaze.films.film_rates import video_rate
 from obygaze_features.manifest import read_manifest
 
 NTSC = Fraction(1001, 24000)
@@ -92,7 +92,7 @@ def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
     Path("manifests/marks.toml").unlink()
     refused = import_segments("alone/lake.eaf", "-o", "third")
     assert refused.code == 2
-    assert "lake.mp4 is not beside it, or cannot be read" in refused.stderr
+    assert "the frame rate of the film lake is not known" in refused.stderr
     assert "--fps lake=25, or that of the film" in refused.stderr
 
 

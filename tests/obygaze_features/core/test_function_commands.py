@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
-from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     command_of,
+    parse_docstring,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace

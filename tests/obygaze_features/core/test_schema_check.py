@@ -222,8 +222,8 @@ def test_what_is_not_toml(data: bytes, message: str) -> None:
 def test_json_has_places_without_lines_and_its_own_error() -> None:
     document = read_json(b'{"title": 3}', "film.json")
     assert document.check(Film) is None
-    with pytest.raises(Corrupt) as caught:
-        document.raise_if_any("the film is damaged", error=Corrupt)
+    with pytest.raises(FixInput) as caught:
+        document.raise_if_any("the film is not valid")
     assert caught.value.details == ("film.json: title: must be a string, got 3",)
     for data in (b"{", b"[]", b"[" * 100_000, b"\xff"):
         with pytest.raises(Corrupt):

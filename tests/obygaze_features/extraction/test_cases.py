@@ -80,21 +80,6 @@ def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None
         assert ". " not in case.sentence.format(clips="1 clip")
 
 
-def test_without_a_store_all_clips_are_new() -> None:
-    done = work([CLIP_A, CLIP_B])
-    assert found(done) == {"new": 2}
-    assert done.computed == [True, True]
-    assert done.rows == [Row("a", "film", 0.0, 1.0), Row("b", "film", 1.0, 2.0)]
-    assert done.computes == ("clip",)
-
-
-def test_the_same_clips_are_kept() -> None:
-    done = work([CLIP_B, CLIP_A], [ROW_A, ROW_B])
-    assert found(done) == {"same": 2}
-    assert done.rows == [ROW_A, ROW_B]
-    assert not done.is_needed
-
-
 def test_a_store_of_other_clips_is_refused() -> None:
     done = work([CLIP_A], [ROW_B])
     assert found(done) == {"clips of another manifest": 1, "new": 1}
@@ -108,13 +93,6 @@ def test_a_file_that_was_missing_is_read_when_it_is_there() -> None:
     assert found(done) == {"same": 1, "failed before": 1}
     done = work([CLIP_A, CLIP_B], [ROW_A, missing])
     assert found(done) == {"same": 1, "pictures found": 1}
-    assert done.computed == [False, True]
-
-
-def test_a_new_clip_comes_behind() -> None:
-    done = work([CLIP_A, CLIP_B], [ROW_B])
-    assert found(done) == {"same": 1, "new": 1}
-    assert [row.clip_id for row in done.rows] == ["b", "a"]
     assert done.computed == [False, True]
 
 
@@ -242,11 +220,6 @@ def test_a_row_that_this_filling_does_not_compute_is_left_for_the_next_run() -> 
     assert done.computed == [True, False]
 
 
-def test_rows_that_were_not_extracted_are_computed() -> None:
-    assert found(work([CLIP_B], [NOT_THERE])) == {"not extracted": 1}
-    assert work([CLIP_B], [NOT_THERE]).computed == [True]
-
-
 def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
     assert found(work([CLIP_B], [row])) == {"pictures found": 1}
@@ -270,12 +243,6 @@ def test_a_clip_without_a_video_is_computed_when_its_frames_were_kept(
         done = work([clip], [row], kept={"b"}, facts={"b.mp4": None})
         assert found(done) == {"pictures found": 1}
         assert done.computed == [True]
-
-
-def test_a_clip_that_is_not_in_the_manifest_any_more_stays() -> None:
-    done = work([CLIP_A], [ROW_A, BROKEN], retry_failed=True)
-    assert found(done) == {"same": 1, "not in the manifest any more": 1}
-    assert done.computed == [False, False]
 
 
 def test_what_was_withdrawn_never_comes_back() -> None:

@@ -40,7 +40,6 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import extracting
 from obygaze_features.extraction.compute import ThreadComputer
 from obygaze_features.extraction.costs import plan_extraction
-from obygaze_features.extraction.recipes import view_of
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -138,7 +137,7 @@ def computed_alone(
     end_s: float | None = None,
 ) -> dict[str, np.ndarray]:
     """The features of one clip by the decoder and the backbone, without any loop."""
-    clip = decode_clip(video, view_of(backbone), start_s=start_s, end_s=end_s)
+    clip = decode_clip(video, backbone.view, start_s=start_s, end_s=end_s)
     pixels = backbone.normalise(clip.pictures)[None]
     mask = clip.mask[None] if backbone.takes_mask else None
     return {name: x[0] for name, x in as_arrays(backbone.forward(pixels, mask)).items()}

@@ -128,7 +128,7 @@ def _run(manifest: Manifest, workspace: Path) -> dict[str, int]:
     words = ["-q", "-C", str(workspace), "extract", "run", "many", "-b", "descriptors"]
     code = (
         "import json, pathlib\nfrom obygaze import cli\n"
-        f"code = cli.run({words!r} + ['--workers', '2'])\n"
+        f"code = cli.run_line({words!r} + ['--workers', '2'])\n"
         # Not ru_maxrss: that is never less than what the process of the tests has had itself.
         "status = pathlib.Path('/proc/self/status').read_text().split()\n"
         "peak = int(status[status.index('VmHWM:') + 1])\n"

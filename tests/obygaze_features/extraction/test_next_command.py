@@ -11,6 +11,7 @@ import pytest
 from obygaze_features.extraction.planning import ExtractionPlan
 from obygaze_features.extraction.results import next_steps
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.own_labels import own_tasks
 
 
 @pytest.mark.parametrize(
@@ -24,8 +25,8 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
         ),
         ("pictures", ("EN", "HN", "S"), 3, ["next: obygaze store info a/s"]),
         ("frames", ("EN", "HN", "S"), 3, ["next: obygaze store info a/s"]),
-        ("pooled", ("EN", "S", "S"), 3, ["next: obygaze store info a/s"]),
-        ("pooled", ("", "", ""), 3, ["next: obygaze store info a/s"]),
+        ("pooled", ("EN", "S", "S"), 3, ["next: obygaze models predict MODEL a/s"]),
+        ("pooled", ("", "", ""), 3, ["next: obygaze models predict MODEL a/s"]),
         # The command would have nothing to read.
         ("pooled", ("EN", "HN", "S"), 0, []),
     ],
@@ -42,9 +43,21 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
         target=SimpleNamespace(store="a/s"),
         path=Path("a/s"),
         seal="1",
+        view=None,
         arrays=[SimpleNamespace(name=array)],
         work=SimpleNamespace(rows=(), computed=()),
     )
     state: Any = SimpleNamespace(store="a/s", seal="1", ok=n_ok, failures={})
     plan = ExtractionPlan("m", (), None, [store])
     assert next_steps(plan, [state], manifest) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["non", "non", "oui", "non"], "oui"), (["non", "oui", "oui", "non"], "oui")],
+)
+def test_the_rarer_of_two_words_is_asked_for(words: list[str], expected: str) -> None:
+    clips = [
+        Clip(f"c{i}", "f", extra={"smoking": word}) for i, word in enumerate(words)
+    ]
+    assert own_tasks(clips) == [f"smoking={expected}"]

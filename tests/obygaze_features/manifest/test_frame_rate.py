@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from obygaze.films.film_segments import FilmSegments
+from obygaze.films.mark_tables import FilmSegments
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.frame_rate import (
     frame_rate,

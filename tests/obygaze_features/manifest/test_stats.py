@@ -10,9 +10,8 @@ import pytest
 from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.figures import draw_stats
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.stats import FoldStats, compute_stats
+from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
 from obygaze_features.manifest.vocabulary import (
     MODALITIES,
     canonical_concept,

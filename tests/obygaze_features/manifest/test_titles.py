@@ -52,6 +52,12 @@ def test_commands_take_the_id_of_a_film(workspace: Path, line: str) -> None:
     call_obygaze(*line.split(), "amelie", cwd=workspace).ok()
 
 
+def test_a_manifest_takes_the_title_that_it_shows(workspace: Path) -> None:
+    line = ("manifest", "show", "films", "--film", TITLES["amelie"])
+    shown = call_obygaze(*line, cwd=workspace).ok().stdout
+    assert "amelie-1" in shown and "hours-1" not in shown
+
+
 def test_a_film_in_python(workspace: Path) -> None:
     store = open_store(workspace / "stores" / "films")
     of_film = store.matrix("clip", films="hours")

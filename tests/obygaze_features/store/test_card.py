@@ -245,6 +245,15 @@ def test_other_terms_change_nothing_else() -> None:
     )
 
 
+def test_a_citation_of_several_paragraphs_is_replaced_whole() -> None:
+    head = "license: mit\ncitation: |\n  Doe (2026).\n\n  Gazes.\ntags: [x]\n"
+    card = f"---\n{head}---\nbody\n".encode()
+    assert read_terms(card) == Terms("MIT", "Doe (2026). Gazes.")
+    changed = with_terms(card, Terms("MIT", "Roe (2027)."))
+    head = 'license: mit\ncitation: "Roe (2027)."\ntags: [x]\n'
+    assert changed == f"---\n{head}---\nbody\n".encode()
+
+
 def test_texts_from_outside_are_only_text() -> None:
     rows = [Row("m-1", "m"), Row("m-2", "m", status=FAILED, reason=HOSTILE)]
     told = {"backbone": HOSTILE, HOSTILE: HOSTILE}

@@ -135,8 +135,8 @@ def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> No
     ("levels", "concepts", "shape", "expected"),
     [
         (("EN", "HN", "S"), ("Look",), (3, 4), "run honest --manifest films --store"),
-        (("EN", "S", "S"), ("Look",), (3, 4), "store info"),
-        (("", "", ""), (), (3, 4), "store info"),
+        (("EN", "S", "S"), ("Look",), (3, 4), "models predict MODEL"),
+        (("", "", ""), (), (3, 4), "models predict MODEL"),
         # Without a concept, the usual view is the raw one.
         (("EN", "HN", "S"), (), (3, 4), "run honest --manifest films --store"),
         # An experiment takes an array with one vector a clip.

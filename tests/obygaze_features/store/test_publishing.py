@@ -79,6 +79,7 @@ def test_the_same_publication_again_changes_nothing_and_another_store_is_refused
     assert tree(tmp_path / "out") == before
 
 
+@pytest.mark.check("imports zarr and xarray")
 def test_the_code_in_the_card_reads_the_store(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

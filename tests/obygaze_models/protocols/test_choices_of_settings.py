@@ -22,8 +22,8 @@ from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner import fitting
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.tables import Run
-from obygaze_models.runner.testing import store_runs
 
 MANIFEST = films(4, 40, seed=3)
 TWO_VALUES = {
@@ -197,7 +197,7 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
     )
     protocol = choosing("mlp", "class_weight.grid=['none', 'balanced']")
     inputs = gather(protocol, manifest, "", {"x": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     context = run.context("EN_S")
     chosen = []
     for _, _, whole in run.every_fold:

@@ -16,7 +16,7 @@ from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.testing import store_runs
+from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model, predict
 
@@ -141,7 +141,7 @@ def test_no_row_with_the_film_and_times_of_a_tested_clip_trains(tmp_path: Path) 
         'grid.test=["ENHN_S"]',
     )
     inputs = gather(quick("honest", *changes), twice, "made-up", {"s": store})
-    (run,) = store_runs(inputs, n_jobs=1)
+    (run,) = store_runs(inputs)
     n_tested = 0
     for _, _, held in run.every_fold:
         places = []

@@ -14,7 +14,7 @@ from support.tables import models
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import find_part, trust
 from obygaze_models.models.registry import build, default_settings
-from obygaze_models.protocols.kinds import candidates, grid_of
+from obygaze_models.protocols.kinds import candidates, offered_values
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -152,13 +152,13 @@ def test_a_grid_of_an_own_class_is_chosen_from_and_kept(
 
 
 def test_a_grid_is_a_choice_and_a_list_alone_is_none() -> None:
-    assert grid_of({"grid": [{"by_task": {"other": 0.1}}, 5.0]}) == [
+    assert offered_values({"grid": [{"by_task": {"other": 0.1}}, 5.0]}) == [
         {"by_task": {"other": 0.1}},
         5.0,
     ]
-    assert grid_of({"grid": 0.1}) == [0.1]
-    assert grid_of([64, 32]) is None
-    assert grid_of({"Look": 0.1}) is None
+    assert offered_values({"grid": 0.1}) == [0.1]
+    assert offered_values([64, 32]) is None
+    assert offered_values({"Look": 0.1}) is None
     long = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
     short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
     assert len(candidates(long)) == 2

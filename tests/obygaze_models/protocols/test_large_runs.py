@@ -23,7 +23,7 @@ from obygaze_models.runner import summary
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.testing import store_runs
+from obygaze_models.runner.store_run import store_runs
 
 
 def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
@@ -165,10 +165,10 @@ def test_so_many_splits_that_fits_never_end_are_refused(
     protocol = quick("honest", "splits.validation=each")
     inputs = gather(protocol, manifest, "", {"x": store})
     monkeypatch.setattr(schedule, "MOST_SPLITS", 12)
-    store_runs(inputs, 1)
+    store_runs(inputs)
     monkeypatch.setattr(schedule, "MOST_SPLITS", 11)
     with pytest.raises(FixInput, match="12 splits are more than 11"):
-        store_runs(inputs, 1)
+        store_runs(inputs)
 
 
 def test_products_larger_than_the_machine_are_refused(

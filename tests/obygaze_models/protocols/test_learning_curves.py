@@ -12,9 +12,10 @@ from support.tables import models
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Row, Run
-from obygaze_models.runner.testing import store_runs
+from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.tables import Run
 
 CHANGES = (
     'grid.models=["ridge", "pcbm-lr", "mlp"]',
@@ -26,7 +27,7 @@ CHANGES = (
 )
 
 
-def curves_of(run: Run) -> list[Row]:
+def curves_of(run: Run) -> list[ResultRow]:
     """The rows of learning curves."""
     return [row for row in run.results if row["train_films"] is not None]
 
@@ -37,7 +38,7 @@ def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(
     manifest = films(7, 30, seed=4)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     whole = {pair: [held.joined() for held in run.folds[pair]] for pair in run.folds}
     two = with_few_films(run.folds, 2, 0, HeldOut.joined)
     four = with_few_films(run.folds, 4, 0, HeldOut.joined)
@@ -59,7 +60,7 @@ def test_a_film_that_chooses_when_to_stop_is_one_of_the_number(tmp_path: Path) -
     manifest = films(7, 30, seed=4)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     for n_films in (1, 2, 4, 6):
         thinned = with_few_films(run.folds, n_films, 0, HeldOut.apart)
         for of_pair in thinned.values():

@@ -23,7 +23,7 @@ from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.models.registry import trainable
 from obygaze_models.runner.experiments import train
 from obygaze_models.runner.text import result_text
-from obygaze_models.zoo.overview import show_model
+from obygaze_models.zoo.sharing import show_model
 
 FILE = """
 import numpy as np

@@ -13,8 +13,8 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import warnings_of
-from obygaze_models.runner.testing import store_runs
 from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
@@ -62,7 +62,7 @@ def rare_on(
 ) -> dict[str, dict[str, int]]:
     """The rare concepts of a protocol on a store."""
     inputs = gather(quick("honest", *changes), manifest, "", {"s": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     return rare_concepts(run)
 
 
@@ -154,7 +154,7 @@ def test_a_run_of_rare_concepts_says_which_models_need_none(tmp_path: Path) -> N
     with pytest.raises(FixInput, match="no concept has 3 training clips") as caught:
         run_on(tmp_path, raw, manifest, stores)
     setting = 'grid.models=["ridge", "mlp"]'
-    assert f"--set '{setting}' runs without such models" in (caught.value.hint or "")
+    assert "or other models (grid.models)" in (caught.value.hint or "")
     run = run_on(
         tmp_path, quick("honest", "data.view=raw", setting, *FAST), manifest, stores
     )

@@ -21,7 +21,7 @@ from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.testing import StoreRun
+from obygaze_models.runner.store_run import StoreRun
 
 Folds = dict[Pair, Sequence[HeldOut]]
 
@@ -223,8 +223,7 @@ class TestTasks:
         with pytest.raises(FixInput, match="the task HN_S has no clip") as caught:
             gather(quick("honest"), manifest, "", stores)
         hint = caught.value.hint or ""
-        # ENHN_S is EN_S here.
-        tasks = '["EN_S"]'
+        tasks = '["EN_S", "ENHN_S"]'
         assert hint.startswith(f"--set 'grid.train={tasks}' --set 'grid.test={tasks}'")
         settings = (f"grid.train={tasks}", f"grid.test={tasks}")
         gather(quick("honest", *settings), manifest, "", stores)

@@ -33,10 +33,10 @@ from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.fitting import InnerScores
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.scores import Cell, ScoredFold, with_chosen_stores
+from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import Run
-from obygaze_models.runner.testing import store_runs, with_chosen_stores
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import training_protocol
 
@@ -124,7 +124,7 @@ def test_the_inner_score_is_that_of_fits_without_each_film(tmp_path: Path) -> No
     stores = two_stores(tmp_path / "stores")
     inputs = gather(protocol, MANIFEST, "", stores)
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    store = store_runs(inputs, 1)[0]
+    store = store_runs(inputs)[0]
     features = inputs.stores[0]
     pair = ("EN_S", "EN_S")
     rows = store.folds[pair][0].joined().train

@@ -21,10 +21,11 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner import results
+from obygaze_models.runner.about import fit_facts
 from obygaze_models.runner.results import Evaluation, cell_results
-from obygaze_models.runner.run import _fit_facts
+from obygaze_models.runner.rows import table_bytes
 from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
-from obygaze_models.runner.tables import prediction_rows, table_bytes
+from obygaze_models.runner.tables import prediction_rows
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])
 NO_LEAK = Leak("", 3, 0, 0, 0, 0, 0, ())
@@ -223,11 +224,11 @@ def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
         ],
     )
     assert row_of(evaluated(cell), "ap")["leaked"] == 2
-    facts = _fit_facts(cell)
+    facts = fit_facts(cell)
     # q leaked under its own name in no fold; film mates are counted in the first seed.
     assert (facts["copies"], facts["same_film"]) == (1, 4)
-    assert _fit_facts(replace(cell, is_averaged=True))["same_film"] == 3
-    assert _fit_facts(SEED_0)["copies"] == 0
+    assert fit_facts(replace(cell, is_averaged=True))["same_film"] == 3
+    assert fit_facts(SEED_0)["copies"] == 0
 
 
 def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
@@ -271,7 +272,7 @@ def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
 
 def test_the_facts_of_each_fit() -> None:
     fold = replace(A0, tuned=0.7, chosen={"C": 1})
-    (facts,) = _fit_facts(replace(SEED_0, tested=[fold]))["folds"]
+    (facts,) = fit_facts(replace(SEED_0, tested=[fold]))["folds"]
     assert (facts["n_train"], facts["n_validation"], facts["leaked"]) == (7, 2, 0)
     assert facts["threshold"] == 0.7 and facts["chosen"] == {"C": 1}
 

@@ -33,7 +33,7 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import (
     Section,
-    results,
+    section_of_results,
     sections_of,
     sentence_of_concepts,
 )
@@ -508,7 +508,7 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     # Both models, and the guess, which is that of the first.
     assert row.count(f" on {n_clips}") == 3
     assert "Models of a row were tested on other clips" in result_text(run)
-    page = results(ReportRun.of(run))
+    page = section_of_results(ReportRun.of(run))
     beside = next(table for table in page.tables if table.key == "summary")
     assert sum(isinstance(row, Heading) for row in beside.rows) == 2
     (figure,) = [figure_of_pair(ReportRun.of(run), ("EN_S", "EN_S"))]

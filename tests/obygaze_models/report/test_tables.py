@@ -6,11 +6,11 @@ import csv
 import io
 import math
 
-from obygaze_models.report.page import render
+from obygaze_models.report.page import render_template
 from obygaze_models.report.tables import (
     Heading,
-    Number,
-    PValue,
+    NumberCell,
+    PValueCell,
     ResultTable,
     latex_text,
     slug,
@@ -22,21 +22,25 @@ TABLE = ResultTable(
     ("model", "AP", "clips", "p"),
     (
         Heading("A → B"),
-        ("ridge", Number(0.123456, 0.1, 0.2), 12, PValue(0.0004)),
-        ("[x]", Number(0.5, sd=0.25), 3, PValue(math.nan)),
+        ("ridge", NumberCell(0.123456, 0.1, 0.2), 12, PValueCell(0.0004)),
+        ("[x]", NumberCell(0.5, sd=0.25), 3, PValueCell(math.nan)),
     ),
     "A note_with marks.",
 )
 
 
 def test_numbers_show_their_interval_and_missing_ones_a_dash() -> None:
-    assert str(Number(0.123456, 0.1, 0.2)) == "0.12 [0.10, 0.20]"
-    assert str(Number(0.5, sd=0.25)) == "0.50 (0.25)"
-    assert str(Number(math.nan)) == "–"
-    assert str(Number(-0.001)) == "0.00"
+    assert str(NumberCell(0.123456, 0.1, 0.2)) == "0.12 [0.10, 0.20]"
+    assert str(NumberCell(0.5, sd=0.25)) == "0.50 (0.25)"
+    assert str(NumberCell(math.nan)) == "–"
+    assert str(NumberCell(-0.001)) == "0.00"
     # Two ends that would look equal have more decimals.
-    assert str(Number(0.5, 0.4996, 0.5004)) == "0.50 [0.4996, 0.5004]"
-    assert [str(PValue(p)) for p in (0.0004, 0.04, 1.0)] == ["<0.001", "0.040", "1.000"]
+    assert str(NumberCell(0.5, 0.4996, 0.5004)) == "0.50 [0.4996, 0.5004]"
+    assert [str(PValueCell(p)) for p in (0.0004, 0.04, 1.0)] == [
+        "<0.001",
+        "0.040",
+        "1.000",
+    ]
 
 
 def test_csv_keeps_full_precision_with_intervals_and_headings_in_columns() -> None:
@@ -72,7 +76,7 @@ def test_text_in_csv_is_no_formula() -> None:
 
 
 def test_latex_is_a_booktabs_table() -> None:
-    text = render("table.tex", table=TABLE)
+    text = render_template("table.tex", table=TABLE)
     assert r"\caption{AP of 50 \% \& more}" in text
     assert r"\begin{tabular}{lrrr}" in text
     assert r"\multicolumn{4}{l}{\emph{A $\rightarrow$ B}} \\" in text

@@ -26,7 +26,7 @@ from obygaze_models.runner.heldout import (
     with_few_films,
 )
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.testing import store_runs
+from obygaze_models.runner.store_run import store_runs
 
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]")
 # Four films of four clips: EN, S, HN, NS.
@@ -206,7 +206,7 @@ def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
     protocol = quick("honest", *changes)
     store = store_of(tmp_path / "store", manifest, planted(manifest))
     inputs = gather(protocol, manifest, "", {"x": store})
-    (run,) = store_runs(inputs, 1)
+    (run,) = store_runs(inputs)
     ((_, _, whole),) = run.every_fold
     held = run.for_model(protocol.models["pcbm-lr"], whole)
     fitted = fit_model(protocol.models["pcbm-lr"], held, run.context("EN_S"))

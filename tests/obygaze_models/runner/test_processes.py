@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.experiments import films, planted, write_workspace
 
-from obygaze_models.runner.processes import map_parts
+from obygaze_models.runner.processes import mapped
 
 
 @pytest.mark.check("kills a run")
@@ -67,7 +67,8 @@ def _session(leader: int) -> list[int]:
 
 
 def test_parts_come_in_order_and_an_error_ends_them(tmp_path: Path) -> None:
-    pids = list(map_parts(lambda part: (part, os.getpid()), 6, 2))
+    with mapped(lambda part: (part, os.getpid()), 6, 2) as made:
+        pids = list(made)
     assert [part for part, _ in pids] == [0, 1, 2, 3, 4, 5]
     assert os.getpid() not in {pid for _, pid in pids}
 
@@ -76,6 +77,7 @@ def test_parts_come_in_order_and_an_error_ends_them(tmp_path: Path) -> None:
             raise ValueError("part 1")
         return part
 
-    with pytest.raises(ValueError, match="part 1"):
-        list(map_parts(fail, 6, 2))
-    assert list(map_parts(lambda part: part, 3, 2)) == [0, 1, 2]
+    with pytest.raises(ValueError, match="part 1"), mapped(fail, 6, 2) as made:
+        list(made)
+    with mapped(lambda part: part, 3, 2) as again:
+        assert list(again) == [0, 1, 2]

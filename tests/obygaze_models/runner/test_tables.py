@@ -30,18 +30,11 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.rows import RUN_TABLES, read_rows, table_bytes
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.summary import warnings_of
-from obygaze_models.runner.tables import (
-    PREDICTIONS,
-    RESULTS,
-    Run,
-    read_folder,
-    read_run,
-    read_table,
-    table_bytes,
-)
+from obygaze_models.runner.tables import Run, read_folder, read_run
 from obygaze_models.runner.text import result_text
 
 ONE_PAIR = (
@@ -91,10 +84,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_the_files_are_two_tables_and_run_json(run: Run) -> None:
     names = sorted(path.name for path in run.folder.iterdir())
     assert names == ["predictions.csv", "results.csv", "run.json"]
-    for name, columns in (("predictions.csv", PREDICTIONS), ("results.csv", RESULTS)):
+    for name in ("predictions.csv", "results.csv"):
+        columns = RUN_TABLES[name]
         with (run.folder / name).open(encoding="utf-8") as stream:
-            assert tuple(next(csv.reader(stream))) == columns
-    assert RESULTS[:8] == (
+            assert next(csv.reader(stream)) == list(columns)
+    assert tuple(RUN_TABLES["results.csv"])[:8] == (
         *("task", "train", "test", "store", "model"),
         *("film", "metric", "value"),
     )
@@ -194,7 +188,7 @@ def test_names_are_read_as_they_were_written(name: str) -> None:
         "low": math.inf,
     }
     data = table_bytes("results.csv", [row])
-    (again,) = read_table("results.csv", data)
+    (again,) = read_rows("results.csv", data)
     assert (again["film"], again["model"]) == (name, name)
     assert math.isnan(again["value"])
     assert again["clips"] is None
@@ -228,7 +222,9 @@ def test_a_run_is_read_back(run: Run) -> None:
     ]
     assert again.protocol["name"] == "honest"
     frame = again.to_frame()
-    assert list(frame.columns) == list(RESULTS) and len(frame) == len(run.results)
+    assert list(frame.columns) == list(RUN_TABLES["results.csv"]) and len(frame) == len(
+        run.results
+    )
     facts = again.about["fits"][0]
     assert {"epochs", "alpha"}.intersection(facts["folds"][0]["chosen"])
 

@@ -36,7 +36,7 @@ from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.frames import FrameProbe, StoreRows
 from obygaze_models.models.linear import LogisticProbe
-from obygaze_models.models.own import pack
+from obygaze_models.models.own import pack, unpack
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -134,19 +134,15 @@ print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory as Linux counts it")
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("compressed padding", "it unpacks to 300,"),
-        ("padding", "schema.json has 9,0"),
-        ("parts", "schema.json has 2,0"),
-    ],
-)
-def test_a_file_of_skops_is_measured_before_it_is_parsed(
-    tmp_path: Path, rows: tuple[Any, Any], kind: str, message: str
-) -> None:
-    """Parsed, the first would take 600 MB, and the last 150."""
+HOSTILE = {
+    "compressed padding": "it unpacks to 300,",
+    "padding": "schema.json has 9,0",
+    "parts": "schema.json has 2,0",
+}
+
+
+def hostile_file(kind: str, rows: tuple[Any, Any]) -> Any:
+    """A file of skops that takes much memory. Parsed, the first takes 600 MB, the last 150."""
     packed = pack(LogisticRegression().fit(*rows))
     with zipfile.ZipFile(io.BytesIO(packed.tobytes())) as archive:
         schema = archive.read("schema.json")
@@ -158,8 +154,25 @@ def test_a_file_of_skops_is_measured_before_it_is_parsed(
         schema += b" " * 9_000_000
     else:
         schema = schema[:-1] + b', "x": [' + b"[]," * 2_000_000 + b"[]]}"
+    return with_schema(packed, schema, compression)
+
+
+@pytest.mark.parametrize("kind", ["padding", "parts"])
+def test_a_file_of_skops_that_is_too_large_is_refused(
+    rows: tuple[Any, Any], kind: str
+) -> None:
+    with pytest.raises(Corrupt, match=HOSTILE[kind]):
+        unpack(hostile_file(kind, rows))
+
+
+@pytest.mark.check("writes 300 MB, and starts a process for each file")
+@pytest.mark.skipif(sys.platform != "linux", reason="memory as Linux counts it")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_file_of_skops_is_measured_before_it_is_parsed(
+    tmp_path: Path, rows: tuple[Any, Any], kind: str
+) -> None:
     path = tmp_path / "hostile.skops"
-    path.write_bytes(with_schema(packed, schema, compression).tobytes())
+    path.write_bytes(hostile_file(kind, rows).tobytes())
     read = subprocess.run(
         [sys.executable, "-c", READ, str(path)],
         env=environment({}),
@@ -169,7 +182,7 @@ def test_a_file_of_skops_is_measured_before_it_is_parsed(
         check=True,
     )
     said, kilobytes = read.stdout.splitlines()
-    assert message in said
+    assert HOSTILE[kind] in said
     assert int(kilobytes) < 500_000
 
 
@@ -183,8 +196,6 @@ def test_a_function_that_runs_code_is_never_called(
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(*rows)
     pipeline.steps.insert(0, ("harm", harmful))
     (tmp_path / "precious").mkdir()
-    from obygaze_models.models.own import unpack
-
     packed = pack(pipeline)
     untrusting(monkeypatch)
     with pytest.raises(FixUsage, match="rmtree"):

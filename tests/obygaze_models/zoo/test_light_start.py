@@ -34,7 +34,7 @@ def test_predicting_imports_neither_scikit_learn_nor_scipy(
     words = ["-C", str(workspace), "models", "predict", kind, "sig", "-o", str(table)]
     program = (
         "import sys\nfrom obygaze import cli\n"
-        f"code = cli.run({words!r})\n"
+        f"code = cli.run_line({words!r})\n"
         "print(code, {'sklearn', 'scipy', 'torch', 'skops'} & sys.modules.keys())\n"
     )
     shown = subprocess.run(

@@ -39,7 +39,7 @@ from obygaze_models.zoo import (
     save_model,
 )
 from obygaze_models.zoo.info import read_training_clips
-from obygaze_models.zoo.saving import pull_model, push_model
+from obygaze_models.zoo.sharing import pull_model, push_model
 
 MANIFEST = films(7, 24)
 X = planted(MANIFEST, 60, 0.5)

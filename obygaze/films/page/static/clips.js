@@ -38,7 +38,7 @@ export function chooseClips() {
     && (!filters.concept.value || clip.concepts.includes(filters.concept.value));
   found = state.page.clips.filter(fits).sort(ORDERS[filters.order.value][1]);
   nShown = 0;
-  $("n-clips").textContent = `${found.length} of ${state.page.clips.length} clips`;
+  $("n-clips").textContent = `${found.length} of ${state.page.clips.length} ${state.page.rows}`;
   $("grid").replaceChildren();
   addClips();
 }
@@ -51,6 +51,7 @@ function addClips() {
 }
 
 const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
+const ownText = (clip) => Object.entries(clip.own).map(([name, value]) => `${name}: ${value}`).join("; ");
 const similarity = (cosine) => `similarity ${cosine.toFixed(3)} (cosine)`;
 
 function levelMark(level) {
@@ -72,7 +73,7 @@ function card(clip, similar) {
   return el("a", { className: "card", href: address({ clip: clip.id }) }, hasPictures && thumbnailOf(clip),
     el("span", {},
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
-      el("span", { className: "note" }, clip.concepts.join(", ")),
+      el("span", { className: "note" }, [clip.concepts.join(", "), ownText(clip)].filter(Boolean).join("; ")),
       el("span", { className: isWrong ? "differs" : "note", title: similar ? "" : scoreText(clip) }, ofModel)));
 }
 
@@ -95,9 +96,8 @@ export async function openClip(id) {
   const clip = { ...facts, ...scores?.scores[id] };
   const level = [levelText(clip.level), clip.concepts.join(", ")].filter(Boolean).join(": ");
   $("clip-title").textContent = clip.id;
-  $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level].filter(Boolean).join("; ");
-  const own = Object.entries(clip.own).map(([name, cell]) => cell && `${name}: ${cell}`);
-  const more = [scoreText(clip), ...own, clip.comment, ...clip.notes];
+  $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level, ownText(clip)].filter(Boolean).join("; ");
+  const more = [scoreText(clip), clip.comment, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-model").textContent = clip.score === undefined ? "" : `${page.run.cells[cell]}. ${scores.text}`;
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });

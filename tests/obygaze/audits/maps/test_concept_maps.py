@@ -13,7 +13,7 @@ from support.maps import GRID, places, token_store
 from obygaze.audits.maps.concept_maps import (
     common_names,
     directions_by_film,
-    project,
+    maps_of_tokens,
     write_concept_maps,
 )
 from obygaze.maps.stores import MAPS, map_names
@@ -62,7 +62,9 @@ def test_a_map_is_the_projection_of_each_patch(
     _, store, _ = made
     tokens = store.matrix("tokens", clips=store.clip_ids[:1]).values[0]
     origin = np.arange(16) / 16
-    found = project(tokens, {"a": 2 * np.eye(16)[0], "b": np.eye(16)[3]}, origin, GRID)
+    found = maps_of_tokens(
+        tokens, {"a": 2 * np.eye(16)[0], "b": np.eye(16)[3]}, origin, GRID
+    )
     assert found.shape == (2, *GRID)
     assert found[0, 2, 1, 4] == tokens[2, 1 + 1 * 5 + 4, 0]
     assert found[1, 2, 1, 4] == pytest.approx(
@@ -153,5 +155,7 @@ def test_a_concept_of_one_film_alone_has_no_maps(tmp_path: Path) -> None:
     assert names == [VISUAL[5]] and len(found) == len(manifest)
     for clip, own, values in zip(found.clip_ids, tokens, found.values, strict=True):
         of_film = by_film[str(clip).partition("-")[0]]
-        wanted = project(own, {name: of_film[name] for name in names}, origin, GRID)
+        wanted = maps_of_tokens(
+            own, {name: of_film[name] for name in names}, origin, GRID
+        )
         np.testing.assert_allclose(values[: len(names)], wanted, atol=0.05, rtol=0.01)

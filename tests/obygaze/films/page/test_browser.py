@@ -37,7 +37,7 @@ from support.film_pages import film_clips, segment, served, site
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
-from obygaze.films.page.export import export
+from obygaze.films.page.export import export_page
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import leading_page
 from obygaze_features.core.errors import AlreadyThere
@@ -527,8 +527,10 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     browser: Any, tmp_path: Path
 ) -> None:
     page = films(tmp_path)
+    clips = [replace(clip, extra={"mood": "tense"}) for clip in page.manifest]
+    page = replace(page, manifest=page.manifest.with_clips(clips))
     folder = tmp_path / "page"
-    export(page, folder)
+    export_page(page, folder)
     names = {path.name for path in folder.iterdir()}
     assert names == {"index.html", "page.css", "page.js", "data.js"}
     data = (folder / "data.js").read_text("utf-8")
@@ -540,6 +542,7 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     browser.get_log("browser")
     open_page(browser, (folder / "index.html").as_uri(), "films")
     assert "10 of 10 clips" in text(browser, "#n-clips")
+    assert "mood: tense" in text(browser, ".card")
     go(browser, film="lake", t=1.2)
     wait(lambda: text(browser, "#time") == "0:00:01.200")
     wait(lambda: "clip lake-001: S sure; Look" in text(browser, "#here"))
@@ -550,13 +553,14 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     )
     go(browser, clip="lake-001")
     wait(lambda: browser.title.startswith("lake-001"))
+    assert text(browser, "#clip-facts").endswith("S sure: Look; mood: tense")
     assert {urlsplit(url).scheme for url in requests_of(browser)} == {"file"}
     # It has no pictures: none is asked for, and none is drawn as an empty frame.
     assert browser.get_log("browser") == []
     assert browser.find_elements("css selector", ".card img, .blank") == []
     (folder / "thesis.txt").write_text("mine", "utf-8")
     with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
-        export(page, folder)
+        export_page(page, folder)
     assert (folder / "thesis.txt").read_text("utf-8") == "mine"
 
 

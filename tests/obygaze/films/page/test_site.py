@@ -31,7 +31,7 @@ from obygaze.films.decisions import (
     scores_of,
 )
 from obygaze.films.mark_tables import Segment, read_marks
-from obygaze.films.page.export import export
+from obygaze.films.page.export import export_page
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
@@ -79,13 +79,6 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert found["segments"] == [placed(one) for one in theirs]
     assert [one["comment"] for one in found["marks"]] == ["why"]
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
-
-
-def test_a_clip_has_the_columns_of_a_person(tmp_path: Path) -> None:
-    clips = [replace(clip, extra={"Regard": "oui"}) for clip in film_clips("lake", "")]
-    clip_id = clips[0].clip_id
-    assert site(tmp_path, clips).clip(clip_id)["own"] == {"Regard": "oui"}
-    assert site(tmp_path, clips, blind=True).clip(clip_id)["own"] == {}
 
 
 def test_a_table_is_shown_once_however_it_is_named(
@@ -202,7 +195,7 @@ def test_clips_have_the_levels_of_the_view_of_the_run(tmp_path: Path) -> None:
         assert page.clip("lake-0")["level"] == "EN"
         assert changed in overview["changed"]
         assert bool(overview["changed"]) == bool(changed)
-        export(page, tmp_path / "page")
+        export_page(page, tmp_path / "page")
         data = (tmp_path / "page" / "data.js").read_text("utf-8")
         assert (changed or '"changed": ""') in data
     overview = Site(Workspace(tmp_path), films).overview()
@@ -441,6 +434,7 @@ def test_unknown_names_are_said(tmp_path: Path) -> None:
             assert answer.headers["Content-Type"] == "application/json"
 
 
+@pytest.mark.check("runs a protocol, and makes a store of another one")
 def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> None:
     manifest = made_up_films(4, 12)
     write_workspace(tmp_path, manifest, planted(manifest))
@@ -462,20 +456,45 @@ def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> No
 
 def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
     """Its scores were compared with levels that its models had not learned from."""
-    manifest = made_up_films(4, 12)
-    write_workspace(tmp_path, manifest, planted(manifest))
-    (own,) = (tmp_path / "manifests").glob("*.toml")
-    for path in (own, own.with_suffix(".csv")):
-        shutil.copy(path, path.with_stem("myfilms"))
-    quick = ['grid.models=["ridge"]', "report.replicates=2"]
-    run("honest", "sig", own.stem, changes=quick, output="r", workspace=tmp_path)
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    made_run(tmp_path / "runs" / "r", [ridge], manifest={**MANIFEST, "name": "made-up"})
+    (tmp_path / "manifests").mkdir()
+    header = Header("a test", {"Look": "visual"})
+    films = Manifest("films", header, film_clips("lake", ""))
+    for name in ("made-up", "myfilms"):
+        write_manifest(films, tmp_path / "manifests" / f"{name}.toml")
     with pytest.raises(FixUsage) as caught:
         open_site("myfilms", run="r", workspace=tmp_path)
     assert caught.value.message == (
         "myfilms is not the manifest of the run, which is made-up"
     )
-    assert caught.value.hint == "obygaze view made-up --run r"
+    scores = "obygaze models predict MODEL myfilms -o scores.csv"
+    way = "obygaze manifest export vtt myfilms --predictions scores.csv"
+    assert caught.value.hint == (
+        f"obygaze view made-up --run r; or {scores}, then {way}, which players show along the film"
+    )
+    (tmp_path / "models" / "ridge").mkdir(parents=True)
+    with pytest.raises(FixUsage, match="ridge is a model, not a run") as caught:
+        open_site("myfilms", run="ridge", workspace=tmp_path)
+    assert "obygaze models predict ridge myfilms" in str(caught.value.hint)
     assert open_site("made-up", run="r", workspace=tmp_path).run is not None
+
+
+def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
+    """A manifest of one's own labels had a page that showed none of them."""
+    extra = {"framerate": "25", "mood": "tense", "shots": "", "fold:mine": "1"}
+    clip = Clip("lake-1", "lake", extra={**extra, "annotator": "ada"})
+    manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
+    page = Site(Workspace(tmp_path), manifest)
+    overview = page.overview()
+    assert overview["clips"][0]["own"] == {"mood": "tense"}
+    assert page.clip("lake-1")["own"] == {"mood": "tense"}
+    blind = replace(page, blind=True, manifest=site(tmp_path, [clip]).manifest)
+    assert blind.clip("lake-1")["own"] == {}
+    # Rows of annotators are not counted as clips.
+    assert overview["rows"] == "rows"
+    assert site(tmp_path, [clip]).overview()["rows"] == "clips"
 
 
 def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
@@ -537,7 +556,9 @@ def test_what_was_watched_is_known_before_the_first_mark_is_saved(
     page = site(tmp_path, clips, "eva")
 
     def cut_off(path: Path, data: bytes) -> None:
-        raise OSError("the computer was switched off")
+        if path.name == "films.eva.csv":
+            raise OSError("the computer was switched off")
+        path.write_bytes(data)
 
     monkeypatch.setattr(marks_module, "write_atomic", cut_off)
     with pytest.raises(OSError, match="switched off"):

@@ -469,6 +469,16 @@ def test_rows_of_several_people_are_told_the_column_that_names_them(
     assert "manifests/t.toml: 5 clips of 1 film" in done
 
 
+def test_numbers_of_clips_are_no_label_of_several_people(tmp_path: Path) -> None:
+    """Each number was in two rows of a film, as a rating may be, and was the first question."""
+    rows = [f"{n},lake,{who},{n % 2}" for who in ("ada", "ben") for n in (1, 2, 3)]
+    data = "\n".join(["n,film,who,seen", *rows]).encode()
+    options = ("--map", "movie_id=film", "--map", "annotator=who", "--id", "{film}-{n}")
+    lines = imported(tmp_path, data, *options)
+    (line,) = [line for line in lines if line.startswith("no clip has a level")]
+    assert "obygaze run --task seen takes" in line
+
+
 def test_a_mapping_with_a_column_that_a_table_lacks_is_told_the_line(
     tmp_path: Path,
 ) -> None:

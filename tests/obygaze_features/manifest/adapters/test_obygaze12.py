@@ -337,19 +337,6 @@ def test_concept_totals(released: ImportedManifest) -> None:
     assert Counter(unseen) == {"HN": 402, "NS": 105, "S": 43}
 
 
-def test_the_visual_view_is_the_papers(released: ImportedManifest) -> None:
-    stats = compute_stats(released.manifest.view("visual"))
-    assert stats.levels == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
-    share = {
-        level: round(100 * (value or 0), 1) for level, value in stats.share.items()
-    }
-    assert share == {"EN": 52.4, "HN": 16.1, "NS": 15.3, "S": 16.2}
-    per_clip = {
-        level: round(value or 0, 3) for level, value in stats.concepts_per_clip.items()
-    }
-    assert per_clip == {"HN": 1.256, "NS": 1.709, "S": 2.603}
-
-
 def test_the_published_population(released: ImportedManifest) -> None:
     stats = compute_stats(released.manifest.view("as_published"))
     assert stats.levels == {"EN": 436, "HN": 304, "NS": 0, "S": 308}

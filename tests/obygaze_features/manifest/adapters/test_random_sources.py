@@ -474,6 +474,8 @@ def as_eaf(random: Random, marks: Any) -> bytes:
         + "</TIER>"
         for (voice, kind, parent), own in tiers.items()
     )
+    for kind in ("level", "concept", "comment", "watched"):
+        body += f'<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{kind}"/>'
     head = '<HEADER TIME_UNITS="milliseconds"/>'
     order = "<TIME_ORDER>" + "".join(slots) + "</TIME_ORDER>"
     schema = "http://www.w3.org/2001/XMLSchema-instance"

@@ -14,8 +14,8 @@ from support.experiments import films, planted, write_workspace
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store import open_store
-from obygaze_models.runner.experiments import open_stores, store_names
-from obygaze_models.runner.tables import RESULTS
+from obygaze_models.runner.experiments import named_store, open_stores
+from obygaze_models.runner.rows import RUN_TABLES
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 # For tests that are not of the numbers.
@@ -41,7 +41,7 @@ def test_json_keeps_the_contract(here: Path) -> None:
     assert (Path(document["run"]) / "run.json").is_file()
     rows = document["results"]
     for row in rows:
-        assert set(row) == set(RESULTS)
+        assert set(row) == set(RUN_TABLES["results.csv"])
         assert not row["film"]
         assert row["low"] is None or row["low"] <= row["high"]
         assert row["leaked"] == 0
@@ -160,7 +160,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
     [
         (("paper-tabel2",), 1, "did you mean 'paper-table2'"),
         (("honest", "--store", "x=absent"), 1, "no store called 'absent'"),
-        (("honest", "--store", "=sig"), 2, "NAME=VALUE"),
+        (("honest", "--store", "=sig"), 2, "NAME=STORE"),
         (
             ("honest", "--store", "a=sig", "--store", "a=sig"),
             2,
@@ -318,7 +318,7 @@ class TestTrain:
 def test_the_place_of_a_store_may_have_an_equals_sign(
     word: str, name: str, place: str
 ) -> None:
-    assert store_names([word]) == {name: place}
+    assert named_store(word) == (name, place)
 
 
 def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:

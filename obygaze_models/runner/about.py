@@ -1,0 +1,133 @@
+"""What run.json says of a run: its inputs, its fits and what made it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features import __version__
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.machine import this_machine
+from obygaze_features.manifest.io import manifest_sha256
+from obygaze_features.manifest.own import packages_that_read
+from obygaze_models.models.registry import solver_of
+from obygaze_models.protocols.clips import labels_sha256
+from obygaze_models.runner.concepts import rare_concepts
+from obygaze_models.runner.inputs import Inputs, used_parts
+from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.store_run import StoreRun
+from obygaze_models.runner.tables import RUN_FORMAT, stated_place
+
+PACKAGES = ("numpy", "scipy", "scikit-learn")
+
+
+def about_run(
+    inputs: Inputs,
+    folder: Path,
+    stores: Sequence[StoreRun],
+    cells: Sequence[Cell],
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the content of run.json."""
+    protocol = inputs.protocol
+    manifest = inputs.manifest
+    machine = this_machine(PACKAGES)
+    parts = used_parts(protocol)
+    read_by = packages_that_read(manifest.header)
+    if read_by:
+        parts["datasets"] = {manifest.name: ", ".join(read_by)}
+    manifest_path = inputs.manifest_path
+    if manifest_path.endswith(".toml"):  # else the name of a manifest in memory
+        manifest_path = stated_place(manifest_path, folder)
+    terms = {
+        "licence": manifest.header.licence,
+        "citation": manifest.header.citation,
+    }
+    return {
+        "format": RUN_FORMAT,
+        "name": folder.name,
+        "identity": inputs.identity,
+        "protocol": protocol.to_json(),
+        "protocol_sha256": protocol.sha256,
+        "manifest": {
+            "name": manifest.name,
+            "path": manifest_path,
+            "sha256": manifest_sha256(manifest),
+            "view": protocol.data.view,
+            "has_levels": inputs.table.has_labels,
+            "labels": labels_sha256(inputs.table, inputs.labels),
+            "n_clips": len(inputs.table),
+            "n_films": len(set(inputs.table.films.tolist())),
+            **{key: value for key, value in terms.items() if value},
+        },
+        "stores": {
+            store.name: {
+                **store.origin,
+                "location": stated_place(store.origin["location"], folder),
+                "n_present": int(store.present.sum()),
+                "missing": dict(store.missing),
+            }
+            for store in inputs.stores
+        },
+        "remarks": dict(inputs.table.remarks),
+        "rare_concepts": {
+            store.name: rare_concepts(store) for store in stores if store.name
+        },
+        "solver": solver_of(len(inputs.table)),
+        "fits": [fit_facts(cell) for cell in cells],
+        "versions": {"obygaze": __version__, **machine.packages},
+        "parts": parts,
+        "machine": machine.to_json(),
+        "seconds": seconds,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created_by": f"obygaze {__version__}",
+    }
+
+
+def fit_facts(cell: Cell) -> Mapping[str, Any]:
+    """Return what was chosen in each fold of a cell, and why folds were skipped.
+
+    `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
+    `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
+    films that also trained or chose.
+    """
+    by_name: set[str] = set()
+    by_features: set[str] = set()
+    of_known_films = []
+    for t in cell.tested:
+        by_features.update(t.leak.copies)
+        by_name.update(set(t.leak.clips).difference(t.leak.copies))
+        if t.seed == cell.seeds[0]:
+            of_known_films.append(t.leak.same_film)
+    # Runs that are averaged test the same clips.
+    same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)
+    return {
+        "train": cell.train,
+        "test": cell.test,
+        "store": cell.store,
+        "model": cell.model,
+        "is_model": cell.is_model,
+        "is_averaged": cell.is_averaged,
+        "shares_films": cell.shares_films,
+        "knows_films": cell.knows_films,
+        "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
+        "copies": len(by_features - by_name),
+        "same_film": same_film,
+        "skipped": dict(cell.skipped),
+        "folds": [
+            {
+                "fold": t.fold,
+                "seed": t.seed,
+                "n_train": t.n_train,
+                "n_validation": t.n_validation,
+                "leaked": t.leak.leaked,
+                "copies": len(t.leak.copies),
+                "same_film": t.leak.same_film,
+                "threshold": t.tuned,
+                "chosen": dict(t.chosen),
+            }
+            for t in cell.tested
+        ],
+    }

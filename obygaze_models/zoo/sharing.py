@@ -1,0 +1,303 @@
+"""The models of a workspace: listed, shown, pushed and pulled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import few, human, table
+from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
+from obygaze_features.core.files import parse_json, write_then_rename
+from obygaze_features.core.own_results import check_folder
+from obygaze_features.core.parts import trust as trust_code
+from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
+from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.network import open_remote
+from obygaze_features.store.targets import open_target
+from obygaze_models.evaluation.metrics import AP
+from obygaze_models.zoo.info import (
+    ModelInfo,
+    TrainingClips,
+    model_card_text,
+    withdrawn_from_training,
+)
+from obygaze_models.zoo.saving import (
+    ARRAYS_FILE,
+    CARD_FILE,
+    CODE,
+    MAX_BYTES,
+    MODEL,
+    MODEL_FILE,
+    SavedModel,
+    distrust_of,
+    files_of,
+    is_of_model,
+    load_folder,
+    mark_of,
+    max_bytes,
+    put_file,
+    read_checked,
+    read_document,
+    training_clips_in,
+    write_files,
+)
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """The facts of a model in one row; `ap` is its average precision on unseen films."""
+
+    name: str
+    kind: str
+    task: str
+    backbone: str
+    array: str
+    clips: int
+    ap: float | None
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """The models of a workspace; `broken` has what is wrong with those that cannot be read."""
+
+    models: tuple[ModelSummary, ...]
+    broken: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts of the models, and the names of the broken ones."""
+        models = [asdict(model) for model in self.models]
+        return {"models": models, "broken": list(self.broken)}
+
+    def __str__(self) -> str:
+        if not self.models:
+            return ""
+        rows = [asdict(model) for model in self.models]
+        return table(list(rows[0]), [list(row.values()) for row in rows])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with each broken model."""
+        return [f"{name}: {problem}" for name, problem in self.broken.items()]
+
+    @property
+    def notes(self) -> list[str]:
+        """How to make a model, if there is none."""
+        if self.models:
+            return []
+        return ["the workspace has no models; obygaze train --help"]
+
+
+def list_models(*, workspace: PathLike | None = None) -> ModelList:
+    """List the models of the workspace."""
+    folder = Workspace.of(workspace).folder("models")
+    models = []
+    broken: dict[str, str] = {}
+    for path in sorted(folder.glob(f"*/{MODEL_FILE}")):
+        name = path.parent.name
+        try:
+            info = read_document(path.parent).info
+        except ObygazeError as error:
+            broken[name] = error.message
+            continue
+        features = info.features
+        ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
+        n_clips = info.training.n_clips
+        facts = info.kind, info.task, features.backbone, features.array, n_clips, ap
+        models.append(ModelSummary(name, *facts))
+    return ModelList(tuple(models), broken)
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The facts of a saved model, shown as its card; its estimator is not loaded.
+
+    `warnings` say which of its training clips were withdrawn.
+    """
+
+    folder: Path
+    info: ModelInfo
+    clips: TrainingClips | None
+    warnings: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of model.json."""
+        document: dict[str, Any] = parse_json((self.folder / MODEL_FILE).read_bytes())
+        return document
+
+    def __str__(self) -> str:
+        text = model_card_text(self.info, self.clips)
+        return text.split("---\n", 2)[-1].strip()
+
+
+def show_model(
+    model: PathLike | SavedModel, *, workspace: PathLike | None = None
+) -> ModelCard:
+    """Show the card of a model: its facts and its metrics."""
+    here = Workspace.of(workspace)
+    if isinstance(model, SavedModel):
+        model = model.folder
+    folder = here.existing("models", model)
+    document = read_document(folder)
+    read_checked(folder, ARRAYS_FILE, document)
+    clips = training_clips_in(folder, document)
+    warnings = withdrawn_from_training(document.info, clips, here)
+    return ModelCard(folder, document.info, clips, warnings)
+
+
+@dataclass(frozen=True)
+class PushedModel:
+    """A model that was copied to a target."""
+
+    model: str
+    target: str
+    n_bytes: int
+    info: ModelInfo
+    code: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
+
+    @property
+    def notes(self) -> list[str]:
+        """Its licences, the files of own code that were sent with it, and what was not."""
+        of_labels = self.info.training.licence or "not stated"
+        of_features = self.info.features.licence or "not stated"
+        notes = [
+            f"licence of the annotations: {of_labels}; of the features: {of_features}"
+        ]
+        if self.code:
+            notes.append(f"with the own code that it needs: {few(self.code)}")
+        if self.modules:
+            notes.append(
+                f"without {few(self.modules)}: who loads it needs this module too"
+            )
+        return notes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the model, the target, the size in bytes, and the files of own code."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "bytes": self.n_bytes,
+            "code": list(self.code),
+        }
+
+
+def push_model(
+    model: PathLike,
+    target: str,
+    *,
+    force: bool = False,
+    trust: Sequence[str] = (),
+    workspace: PathLike | None = None,
+) -> PushedModel:
+    """Copy a model to a folder, a bucket or the hub."""
+    trust_code(trust)
+    folder = Workspace.of(workspace).existing("models", model)
+    loaded = load_folder(folder)
+    contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
+    if not is_url(target):
+        write_files(Path(target), contents, force=force)
+    else:
+        _send(folder, contents, target, force=force)
+    n_bytes = sum(map(len, contents.values()))
+    code = tuple(name.removeprefix(CODE) for name in contents if name.startswith(CODE))
+    # A module, of this folder or installed, is named without `.py`.
+    modules = tuple(
+        name for name in loaded.info.trust if ":" in name and ".py:" not in name
+    )
+    return PushedModel(os.fspath(model), target, n_bytes, loaded.info, code, modules)
+
+
+def _send(
+    folder: Path, contents: Mapping[str, bytes], target: str, *, force: bool
+) -> None:
+    """Send the files of a model to a bucket or the hub, model.json last."""
+    destination = open_target(target)
+    names_there = destination.names()
+    strange = [name for name in names_there if not is_of_model(name)]
+    if strange:
+        raise AlreadyThere(
+            f"{strange[0]} does not belong to a model",
+            where=destination.location,
+        )
+    is_same = False
+    if MODEL_FILE in names_there:
+        there = destination.files().read(MODEL_FILE, MAX_BYTES[MODEL_FILE])
+        is_same = there.tobytes() == contents[MODEL_FILE]
+    marks = {name: mark_of(data) for name, data in contents.items()}
+    missing = [name for name, mark in marks.items() if not destination.has(name, mark)]
+    if not is_same and not force:
+        for name in missing:
+            if name in names_there:
+                raise AlreadyThere(
+                    f"another {name} is at this address",
+                    where=destination.location,
+                    hint="choose another address, or replace it with --force",
+                )
+    for name in missing:
+        destination.put(name, folder / name, marks[name])
+    for name in names_there:
+        if name not in contents:
+            destination.remove(name)
+    destination.finish(f"Model {folder.name}")
+
+
+def pull_model(
+    location: str,
+    output: PathLike | None = None,
+    *,
+    force: bool = False,
+    trust: Sequence[str] = (),
+    workspace: PathLike | None = None,
+) -> SavedModel:
+    """Copy a model into the workspace and check it."""
+    trust_code(trust)
+    name = last_part(location) if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("models", name)
+
+    def check() -> None:
+        check_folder(folder, MODEL, force=force)
+
+    with write_then_rename(folder, check) as draft:
+        draft.mkdir()
+        files: Files = FolderFiles(Path(location))
+        if is_url(location):
+            files = open_remote(location)
+        _fetch(files, MODEL_FILE, draft)  # it lists the other files
+        for file in files_of(draft)[:-1]:
+            _fetch(files, file, draft)
+        _check_copy(draft)
+    document = read_document(folder)
+    warnings: list[str | tuple[str, str]] = []
+    distrust = distrust_of(folder, document)
+    if distrust is None:
+        pulled = load_folder(folder)
+    else:
+        warnings.append(distrust)
+        clips = training_clips_in(folder, document)
+        pulled = SavedModel(document.info, None, folder, clips)
+    here = Workspace.of(workspace)
+    warnings += withdrawn_from_training(pulled.info, pulled.clips, here)
+    return replace(pulled, warnings=warnings)
+
+
+def _check_copy(folder: Path) -> None:
+    """Raise an error unless a copied model loads, and its card and its code are unchanged."""
+    document = read_document(folder)
+    for name in {ARRAYS_FILE, CARD_FILE, *files_of(folder)} - {MODEL_FILE}:
+        read_checked(folder, name, document)
+    if distrust_of(folder, document) is None:
+        load_folder(folder)
+
+
+def _fetch(files: Files, name: str, draft: Path) -> None:
+    try:
+        data = files.read(name, max_bytes(name))
+    except FileNotFoundError as error:
+        raise NotFound(f"no model here: no {name}", where=files.location) from error
+    put_file(draft / name, data.data)
