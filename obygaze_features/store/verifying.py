@@ -28,13 +28,13 @@ from obygaze_features.store.encoding import (
 from obygaze_features.store.files import Files, NoRanges
 from obygaze_features.store.layout import (
     CARD,
-    COLUMNS,
     FILMS_CSV,
     HASH_BYTES,
     IDS,
     ROWS_CSV,
     STORE_JSON,
     ZARR,
+    ZARR_COLUMNS,
     Array,
 )
 from obygaze_features.store.network import Unreachable
@@ -227,7 +227,7 @@ def _check_documents(store: Store, report: VerifyReport) -> None:
     documents = {f"{ZARR}/zarr.json": group_document()}
     for array in store.record.arrays:
         documents[array.zarr_json] = array_document(array, n_rows)
-    for column in COLUMNS:
+    for column in ZARR_COLUMNS:
         documents[f"{ZARR}/{column}/zarr.json"] = column_document(column, n_rows)
     for name, expected in documents.items():
         with report.collecting(name):
