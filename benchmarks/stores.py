@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.formats import CLIP_ID, FORMATS, MOVIE_ID, Arrays, Values
 from benchmarks.timing import ROOT, duration
-from obygaze_features.core.console import human, table
+from obygaze_features.core.console import count, human, table
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.machine import this_machine
 
@@ -151,7 +151,11 @@ class Table:
             rows = np.random.default_rng(1).permutation(len(clip_ids))[:n_clips]
             clips = clip_ids[rows].tolist()
             self.read(
-                f"{title}, {n_clips} clips", values[rows], "of_clips", array, clips
+                f"{title}, {count(n_clips, 'clip')}",
+                values[rows],
+                "of_clips",
+                array,
+                clips,
             )
 
     def read_film(self, title: str, arrays: Arrays) -> None:
