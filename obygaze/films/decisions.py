@@ -193,11 +193,14 @@ class Explainer:
         concepts = []
         for column, name in enumerate(info.concepts):
             concepts.append({"name": name, "adds": parts[0, column]})
+        label = info.classes[-1]
+        if label != info.task:
+            label = f"{label} ({info.task})"
         # A hybrid bottleneck also reads the features themselves.
         rest = parts[0, -1] if parts.shape[1] > n else None
         return {
             "model": info.name,
-            "class": f"{info.classes[-1]} ({info.task})",
+            "class": label,
             "concepts": concepts,
             "base": base,
             "probability": probabilities[0, -1],

@@ -237,23 +237,21 @@ class ElanDocument:
         url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
         return PureWindowsPath(unquote(url)).name
 
-    def violations(self) -> Violations:
-        """Return what neither the file nor the mapping says: roles of tiers, meanings of words."""
-        violations = Violations(self.path)
+    def add_violations(self, violations: Violations) -> None:
+        """Add what neither the file nor the mapping says: roles of tiers, meanings of words."""
+        path = str(self.path)
         for tier in self.tiers:
             start = f"tier {tier.name}"
             if not tier.role:
-                violations.add(None, None, f"{start}: not known what it is")
+                violations.add_at(path, None, f"{start}: not known what it is")
             elif tier.role in ("concepts", "comments") and not tier.belongs_to_parent:
                 problem = f"{start}: {tier.role}, but not linked to a tier of levels"
-                violations.add(None, None, problem)
+                violations.add_at(path, None, problem)
             for name, annotation in tier.annotations.items():
                 for problem in self._problems_of(tier, annotation.text):
                     times_s = self._times_s(tier, name)
                     at = f" at {clock(float(times_s[0]))}" if times_s else ""
-                    where = f"{self.path}{at}"
-                    violations.add_at(where, None, f"{start}: {problem}")
-        return violations
+                    violations.add_at(f"{path}{at}", None, f"{start}: {problem}")
 
     def _problems_of(self, tier: Tier, text: str) -> Iterator[str]:
         """Yield what is wrong with the text of an annotation."""

@@ -46,7 +46,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
-from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
@@ -487,7 +487,7 @@ def import_segments(
     try:
         _check_tiers([*documents.values()], mapping)
     except FixInput as error:
-        if write_mapping is not None:
+        if write_mapping is not None and error.details:
             given = " ".join(shlex.quote(str(file)) for file in files)
             target = shlex.quote(str(write_mapping))
             reread = f"obygaze manifest import segments {given} --mapping {target} -o"
@@ -526,9 +526,12 @@ def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> Non
                     f"[{table}] of the mapping names the tier {name!r}, which no file has",
                     hint=f"the tiers of the files: {few(sorted(names), 10)}",
                 )
-    raise_together(
+    # What is the same in several files is one line.
+    violations = Violations("")
+    for document in documents:
+        document.add_violations(violations)
+    violations.raise_if_any(
         "the tiers of these files are not known",
-        *(document.violations() for document in documents),
         hint="--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it",
     )
 

@@ -303,9 +303,9 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width) or [""]
 
 
-def digits_of(low: float, high: float, least: int = 2) -> int:
-    """Return the decimals, at least `least`, with which two ends do not look equal."""
-    digits = least
+def digits_of(low: float, high: float) -> int:
+    """Return the decimals, at least two, with which two ends do not look equal."""
+    digits = 2
     while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
         digits += 1
     return digits

@@ -8,7 +8,7 @@ import json
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,25 @@ _STYLE = {
 }
 
 
+def _style() -> AbstractContextManager[None]:
+    """Return a context with the common style, whatever the matplotlibrc of a person has."""
+    import matplotlib
+
+    settings = {**matplotlib.rcParamsDefault, **_STYLE}
+    settings.pop("backend")  # that of a notebook stays
+    return matplotlib.rc_context(settings)
+
+
 @contextmanager
 def canvas(width: float, height: float, **axes: Any) -> Iterator[tuple[Any, Any]]:
     """Yield a figure of some points and its axes in the common style, without a screen.
 
     Axes are placed beside their labels, unless `gridspec_kw` has their margins.
     """
-    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
+    with _style():
         layout: Any = None if "gridspec_kw" in axes else "constrained"
         figure = Figure(figsize=(width / POINTS, height / POINTS), layout=layout)
         FigureCanvasAgg(figure)
@@ -308,10 +316,8 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
 
 def _printed(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
     """Return what a canvas prints; its printers draw once, while `savefig` draws twice."""
-    import matplotlib
-
     stream = BytesIO()
-    with warnings.catch_warnings(), matplotlib.rc_context(_STYLE):
+    with warnings.catch_warnings(), _style():
         # Missing characters in the font, and labels too long for the layout, are not errors.
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
         write(stream, metadata=dict.fromkeys(left_out))

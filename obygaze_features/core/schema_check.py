@@ -360,8 +360,10 @@ def problem_with(value: Any, hint: Any) -> str | None:
 
 def _in_words(message: str, hint: Any, value: Any) -> str:
     """Return what a value must be, from a message of msgspec."""
-    is_union = get_origin(hint) in (Union, UnionType)
-    for part in (hint, *get_args(hint)) if is_union else (hint,):
+    parts = [hint]
+    if get_origin(hint) in (Union, UnionType):
+        parts += get_args(hint)
+    for part in parts:
         for meta in getattr(part, "__metadata__", ()):
             if meta.description:
                 words = (meta.extra or {}).get("words", ())

@@ -28,7 +28,7 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import UNKNOWN, compare_clips
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
-from obygaze_features.store.encoding import Values, filled
+from obygaze_features.store.encoding import Values, fill_rows
 from obygaze_features.store.files import FolderFiles
 from obygaze_features.store.finding import (
     Copy,
@@ -351,7 +351,7 @@ class PickedRows:
 
     def read_some(self, array: Array, rows: Rows) -> Values:
         """Return some rows of an array."""
-        values = filled(array, len(rows))
+        values = fill_rows(array, len(rows))
         is_ok = self._is_ok[rows]
         places = self.places[rows]
         for place in np.unique(places).tolist():

@@ -564,16 +564,13 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store |
                     where=target.location,
                 )
             known.update(there.record.files)
-    strange = []
+    if set(record.files).isdisjoint(names):
+        # A card alone is that of something else.
+        known.discard(CARD)
     for name in names:
         if name not in known and read_hidden(Path(name)) is None:
-            strange.append(name)
-    is_ours = bool(set(record.files) & set(names))
-    if CARD in names and not is_ours:
-        strange.append(CARD)
-    if strange:
-        raise AlreadyThere(
-            f"{strange[0]} does not belong to this store",
-            where=target.location,
-        )
+            raise AlreadyThere(
+                f"{name} does not belong to this store",
+                where=target.location,
+            )
     return there

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from obygaze_features.store.layout import (
     CRC_BYTES,
-    FILM_COLUMNS,
     ROW_COLUMNS,
+    RUN_COLUMNS,
     RUN_ROWS,
     Array,
 )
@@ -164,7 +164,7 @@ def check_header(line: str, columns: Sequence[str]) -> None:
         raise ValueError("the first line does not name the columns of the format")
 
 
-def check_numbers(cells: Sequence[str], rows: Iterable[int]) -> None:
+def check_row_numbers(cells: Sequence[str], rows: Iterable[int]) -> None:
     """Raise ValueError unless the first cells of some lines of rows.csv are these rows."""
     if list(cells) != list(map(str, rows)):
         raise ValueError("a row does not have its number")
@@ -243,8 +243,8 @@ class Films:
             n_bytes: The length of rows.csv.
         """
         header, *lines = lines_of(data)
-        check_header(header, FILM_COLUMNS)
-        columns = columns_of(lines, len(FILM_COLUMNS))
+        check_header(header, RUN_COLUMNS)
+        columns = columns_of(lines, len(RUN_COLUMNS))
         movie_ids, first_rows, counts, first_bytes, crc32c_of_runs = columns
         check_ids(movie_ids)
         rows = np.array([*map(int, first_rows), n_rows], np.int64)
@@ -271,7 +271,7 @@ class Films:
         crc32c_of_runs: list[str] = []
         first_rows = [0]
         first_bytes = [0]
-        for row in np.unique(rows).tolist():
+        for row in sorted(set(rows.tolist())):
             if row < first_rows[-1]:
                 continue
             line, next_line = _lines_around(data, row)
@@ -350,7 +350,7 @@ def _lines_around(data: bytes, row: int) -> tuple[list[str], list[str] | None]:
 def _line_at(data: bytes, start: int) -> list[str]:
     """Return the cells of a line of films.csv."""
     line = data[start : data.index(b"\n", start)].decode()
-    return [cell for (cell,) in columns_of([line], len(FILM_COLUMNS))]
+    return [cell for (cell,) in columns_of([line], len(RUN_COLUMNS))]
 
 
 # The table of ids.

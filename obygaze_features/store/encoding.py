@@ -22,16 +22,16 @@ from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
 from obygaze_features.store.decoding import Bytes
 from obygaze_features.store.layout import (
-    FILM_COLUMNS,
     PLANNED_COLUMNS,
     ROW_COLUMNS,
     ROW_DIMENSION,
+    RUN_COLUMNS,
     RUN_ROWS,
     Array,
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.rows import STATUSES, RowColumns
-from obygaze_features.store.text_columns import Table, TextColumn, side_by_side
+from obygaze_features.store.text_columns import ByteTable, TextColumn, side_by_side
 
 Values = npt.NDArray[Any]
 # A column of cells of CSV; one text if all rows have the same.
@@ -47,7 +47,7 @@ _LEAST_HOLE = 2**16
 # --- Chunks and files of an array ---
 
 
-def filled(array: Array, n_rows: int) -> Values:
+def fill_rows(array: Array, n_rows: int) -> Values:
     """Return so many rows of an array that hold the fill value."""
     return np.full((n_rows, *array.shape), array.fill, dtype=stored_dtype(array))
 
@@ -71,7 +71,7 @@ def encode_chunk(array: Array, rows: Values) -> tuple[Bytes, bytes]:
     """
     n_missing = array.chunk_rows - len(rows)
     if n_missing:
-        rows = np.concatenate([rows, filled(array, n_missing)])
+        rows = np.concatenate([rows, fill_rows(array, n_missing)])
     stored = np.ascontiguousarray(rows, dtype=stored_dtype(array))
     data = stored.reshape(-1).view(np.uint8)
     return data, crc_bytes(data)
@@ -92,7 +92,7 @@ class ShardWriter:
         self._stream = HashedStream(stream)
         self._index: list[bytes] = []
         # Rows that do not fill a chunk yet.
-        self._rest = filled(array, 0)
+        self._rest = fill_rows(array, 0)
 
     def append(self, rows: Values) -> None:
         """Write the rows that come next, as far as they fill chunks."""
@@ -315,7 +315,7 @@ def rows_and_films(rows: RowColumns) -> tuple[bytes, bytes]:
         _cells(rows.makers, _number_cell),
     )
     rows_csv, ends = _numbered_lines(ROW_COLUMNS, columns, len(rows))
-    films = [csv_line(FILM_COLUMNS)]
+    films = [csv_line(RUN_COLUMNS)]
     for first, after in _runs(rows.movie_ids):
         start = int(ends[first])
         crc = google_crc32c.value(rows_csv[start : int(ends[after])])
@@ -365,7 +365,7 @@ def _numbered_lines(
             pieces += [between, column]
             between = ","
     pieces.append(between.removesuffix(",") + "\n")
-    lines: Sequence[bytes | Table]
+    lines: Sequence[bytes | ByteTable]
     tables = []
     for piece in pieces:
         table = piece.encode() if isinstance(piece, str) else piece.table
@@ -384,8 +384,8 @@ def _numbered_lines(
 
 
 def _lines_of_tables(
-    tables: Sequence[bytes | Table], n_rows: int
-) -> tuple[list[Table], npt.NDArray[np.int64]]:
+    tables: Sequence[bytes | ByteTable], n_rows: int
+) -> tuple[list[ByteTable], npt.NDArray[np.int64]]:
     """Return all lines in which tables stand after the numbers of the rows, and their lengths."""
     blocks = []
     lengths = np.empty(n_rows, np.int64)

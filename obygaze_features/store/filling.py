@@ -39,7 +39,7 @@ from obygaze_features.store.encoding import (
     check_different,
     check_rows,
     crc_bytes,
-    filled,
+    fill_rows,
     planned_rows,
     stored_dtype,
 )
@@ -655,7 +655,7 @@ class BlockWriter:
     ) -> Values:
         """Return the values of one row as an array of one row."""
         if values is None:
-            return filled(array, 1)
+            return fill_rows(array, 1)
         one_row = np.asarray(values[array.name])[np.newaxis]
         if one_row.shape[1:] != array.shape or one_row.dtype != np.dtype(array.dtype):
             raise FixInput(
@@ -668,7 +668,7 @@ class BlockWriter:
 
     def _skip_to(self, number: int, array: Array) -> None:
         if number > self._next_row:
-            gap = filled(array, number - self._next_row)
+            gap = fill_rows(array, number - self._next_row)
             self._writers[array.name].append(gap)
 
     def commit(self) -> bool:

@@ -26,7 +26,7 @@ from obygaze_features.manifest.same_clip import (
 from obygaze_features.store.exporting import EXPORTED_TABLE
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing.origins import read_origin
-from obygaze_features.store.importing.reader import DAMAGE
+from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
@@ -282,7 +282,7 @@ def _remark_on(
             best = _best_of_export(path, withdrawals, seals)
         else:
             best = _best_of_result(path, kind, withdrawals, seals)
-    except (*DAMAGE, ObygazeError):
+    except (*FOREIGN_DAMAGE, ObygazeError):
         return UNREADABLE
     return None if best is None else _REMARKS[best]
 

@@ -49,13 +49,13 @@ ROW_COLUMNS = (
     "pictures",
     "maker",
 )
-FILM_COLUMNS = ("movie_id", "first_row", "rows", "byte", "crc32c")
+RUN_COLUMNS = ("movie_id", "first_row", "rows", "byte", "crc32c")
 # Of clips.csv.
 PLANNED_COLUMNS = ("row", "clip_id", "movie_id", "start_s", "end_s", "computed")
 # Rows that one line of films.csv describes at most: what a reader of one row has to read.
 RUN_ROWS = 256
 # Columns of rows.csv that data.zarr has too, for other readers.
-COLUMNS = ("clip_id", "movie_id", "status")
+ZARR_COLUMNS = ("clip_id", "movie_id", "status")
 # Which frames are real, and not the padding of a short clip.
 MASK = "mask"
 # Experiments take the first of these that a store has, unless the protocol names others.
@@ -278,10 +278,10 @@ def check_arrays(arrays: Sequence[Array], where: str) -> None:
 def _problem_of(array: Array) -> str:
     """Return what is wrong with an array alone; "" if nothing is."""
     name = array.name
-    if not _NAME.fullmatch(name) or name in (*COLUMNS, ROW_DIMENSION):
+    if not _NAME.fullmatch(name) or name in (*ZARR_COLUMNS, ROW_DIMENSION):
         return (
             f"{name[:100]!r} cannot be the name of an array: lower case letters, digits"
-            f" and _ only, and not {', '.join((*COLUMNS, ROW_DIMENSION))}"
+            f" and _ only, and not {', '.join((*ZARR_COLUMNS, ROW_DIMENSION))}"
         )
     if array.dtype not in DTYPES:
         return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
@@ -321,7 +321,7 @@ def most_table_bytes(n_rows: int) -> int:
 def names_of_files(arrays: Sequence[Array], n_rows: int) -> list[str]:
     """Return the names that store.json lists: the closed list of what a copy writes."""
     names = [ROWS_CSV, FILMS_CSV, IDS, CHECKS, f"{ZARR}/zarr.json"]
-    for column in COLUMNS:
+    for column in ZARR_COLUMNS:
         names.append(f"{ZARR}/{column}/zarr.json")
         names.append(f"{ZARR}/{column}/c.0")
     for array in arrays:

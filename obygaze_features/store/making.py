@@ -25,7 +25,7 @@ from obygaze_features.store.encoding import (
     Values,
     array_document,
     check_rows,
-    filled,
+    fill_rows,
     group_document,
     ids_table,
     rows_and_films,
@@ -35,13 +35,13 @@ from obygaze_features.store.encoding import (
 from obygaze_features.store.layout import (
     CARD,
     CHECKS,
-    COLUMNS,
     FILMS_CSV,
     IDS,
     ROWS_CSV,
     STORE_JSON,
     TIMES,
     ZARR,
+    ZARR_COLUMNS,
     Array,
     check_arrays,
     check_store_name,
@@ -257,7 +257,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     _check_makers(rows, len(contents.makers), where)
     marks: dict[str, FileMark] = {}
     make_folder(folder / ZARR)
-    for name in (*COLUMNS, *(array.name for array in arrays)):
+    for name in (*ZARR_COLUMNS, *(array.name for array in arrays)):
         make_folder(folder / ZARR / name)
     codes = codes_of(rows.statuses)
     for name, data in _small_files(rows, codes, arrays, where).items():
@@ -371,7 +371,7 @@ class _ArrayWriter:
         array = self.array
         is_ok = self._is_ok[first:after]
         if not is_ok.any():
-            return filled(array, after - first)
+            return fill_rows(array, after - first)
         rows = np.asarray(self._source.read(array, first, after))
         if rows.shape != (after - first, *array.shape):
             raise FixInput(
@@ -385,7 +385,7 @@ class _ArrayWriter:
                 where=str(self._folder),
             )
         if not is_ok.all():
-            stored = filled(array, after - first)
+            stored = fill_rows(array, after - first)
             stored[is_ok] = rows[is_ok]
             rows = stored
         self._check_finite(rows, is_ok, first)

@@ -50,7 +50,7 @@ from obygaze_features.store.decoding import (
     OK_CODE,
     Bytes,
     Rows,
-    check_numbers,
+    check_row_numbers,
     columns_of,
     lines_of,
     times_of,
@@ -86,7 +86,7 @@ from obygaze_features.store.placing import finish_change, next_of
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import PlanRecord, StoreRecord, decode, seal_of
 from obygaze_features.store.rows import WITHDRAWN, Row
-from obygaze_features.store.segments import Reducer, Rule, Segments, read_segments
+from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
 
 Missing = Literal["error", "nan", "drop"]
@@ -412,7 +412,7 @@ def rows_of_plan(
         _, *lines = lines_of(clips_csv)
         columns = columns_of(lines, len(PLANNED_COLUMNS))
         numbers, clip_ids, movie_ids, starts, ends, flags = columns
-        check_numbers(numbers, range(plan.rows))
+        check_row_numbers(numbers, range(plan.rows))
         rows = list(map(Row, clip_ids, movie_ids, times_of(starts), times_of(ends)))
     except DAMAGE as error:
         raise Corrupt(
@@ -776,7 +776,7 @@ class Store:
         segments: Iterable[Clip],
         array: str,
         *,
-        rule: Rule = "touch",
+        rule: WindowRule = "touch",
         reduce: Reducer | None = None,
         of_films: Iterable[Clip] = (),
     ) -> Segments:

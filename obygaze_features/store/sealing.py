@@ -9,7 +9,7 @@ import numpy as np
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.store.card import Terms
-from obygaze_features.store.encoding import Values, filled
+from obygaze_features.store.encoding import Values, fill_rows
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
@@ -219,7 +219,7 @@ class _Blocks:
 
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of an array: from the store before, and those that were computed."""
-        values = filled(array, after - first)
+        values = fill_rows(array, after - first)
         before = self.before
         if before and before.record.array(array.name) is not None:
             n_kept = max(0, min(after, len(before)) - first)

@@ -20,7 +20,7 @@ from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.table import RowTable
 
-Rule = Literal["touch", "centre", "within"]
+WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
 Floats = npt.NDArray[np.float64]
 
@@ -125,7 +125,7 @@ def read_segments(
     store: WindowStore,
     segments: Iterable[Clip],
     array: str,
-    rule: Rule,
+    rule: WindowRule,
     reduce: Reducer | None,
     of_films: Iterable[Clip] = (),
 ) -> Segments:
@@ -193,7 +193,7 @@ def _windows_of_film(
     array: str,
     ok: Rows,
     spans: Floats,
-    rule: Rule,
+    rule: WindowRule,
     grid: Mapping[str, Any],
 ) -> list[npt.NDArray[Any]]:
     """Return the values of the windows of each segment of a film; none where it has no window.

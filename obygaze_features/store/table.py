@@ -19,7 +19,7 @@ from obygaze_features.store.decoding import (
     Rows,
     check_header,
     check_ids,
-    check_numbers,
+    check_row_numbers,
     codes_of,
     columns_of,
     find_sorted,
@@ -194,7 +194,7 @@ class RowTable:
             self._lines_of_run = {}
         lines_of_run = self._lines_of_run
         missing = []
-        for run in np.unique(runs).tolist():
+        for run in sorted(set(runs.tolist())):
             if int(films.first_rows[run]) not in lines_of_run:
                 missing.append(run)
         self._read_runs(films, missing, lines_of_run)
@@ -269,7 +269,7 @@ class RowTable:
         """Return the cells of each column of the lines of these rows."""
         try:
             columns = columns_of(lines, len(ROW_COLUMNS))
-            check_numbers(columns[0], numbers)
+            check_row_numbers(columns[0], numbers)
         except DAMAGE as error:
             raise self.listed.damaged(ROWS_CSV, error) from error
         return columns

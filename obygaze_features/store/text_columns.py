@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from obygaze_features.store.layout import HASH_BYTES
 
-Table: TypeAlias = npt.NDArray[np.uint8]
+ByteTable: TypeAlias = npt.NDArray[np.uint8]
 """The bytes of texts of one length, a row for each."""
 
 # What a text in an array is made of, by the kind of the array.
@@ -24,7 +24,7 @@ class TextColumn(Sequence[str]):
     None.
     """
 
-    def __init__(self, texts: Sequence[str], table: Table | None = None) -> None:
+    def __init__(self, texts: Sequence[str], table: ByteTable | None = None) -> None:
         joined = "".join(texts)
         if joined.isascii() and len(set(map(len, texts))) == 1:
             data = np.frombuffer(joined.encode(), np.uint8)
@@ -112,7 +112,7 @@ def _without_ends(table: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     return table if table.size and table[:, -1].all() else None
 
 
-def side_by_side(*columns: bytes | Table) -> Table:
+def side_by_side(*columns: bytes | ByteTable) -> ByteTable:
     """Return tables side by side; bytes alone stand in every row."""
     (n_rows,) = {len(column) for column in columns if isinstance(column, np.ndarray)}
     tables = []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
 from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
@@ -28,13 +28,13 @@ from obygaze_features.store.encoding import (
 from obygaze_features.store.files import Files, NoRanges
 from obygaze_features.store.layout import (
     CARD,
-    COLUMNS,
     FILMS_CSV,
     HASH_BYTES,
     IDS,
     ROWS_CSV,
     STORE_JSON,
     ZARR,
+    ZARR_COLUMNS,
     Array,
 )
 from obygaze_features.store.network import Unreachable
@@ -46,7 +46,6 @@ from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsew
 
 LENGTHS = "lengths"
 HASHES = "hashes"
-SHOWN_EXTRA = 5
 # Values of so many bytes are checked at a time.
 CHECKED_BYTES = 2**25
 
@@ -214,11 +213,9 @@ def _warn_of_extra(store: Store, report: VerifyReport) -> None:
         return
     known = {*store.record.files, STORE_JSON, CARD}
     extra = [name for name in names if name not in known]
-    for name in extra[:SHOWN_EXTRA]:
-        report.warnings.append(f"{name} is not part of the store")
-    if len(extra) > SHOWN_EXTRA:
-        more = count(len(extra) - SHOWN_EXTRA, "file")
-        report.warnings.append(f"... and {more} more that are not of this store")
+    if extra:
+        verb = "is" if len(extra) == 1 else "are"
+        report.warnings.append(f"{few(extra)} {verb} not part of the store")
 
 
 # The documents for other readers of Zarr.
@@ -230,7 +227,7 @@ def _check_documents(store: Store, report: VerifyReport) -> None:
     documents = {f"{ZARR}/zarr.json": group_document()}
     for array in store.record.arrays:
         documents[array.zarr_json] = array_document(array, n_rows)
-    for column in COLUMNS:
+    for column in ZARR_COLUMNS:
         documents[f"{ZARR}/{column}/zarr.json"] = column_document(column, n_rows)
     for name, expected in documents.items():
         with report.collecting(name):

@@ -11,7 +11,7 @@ import numpy as np
 
 from obygaze_features.core.console import count
 from obygaze_features.core.files import quick_sha256, sha256_bytes, write_atomic
-from obygaze_features.store.importing.reader import DAMAGE
+from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
 from obygaze_features.video.container import (
     BadVideo,
     OnProgress,
@@ -412,7 +412,7 @@ def _read_or_make(
     """
     # Versions may index a film differently.
     version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-    with suppress(*DAMAGE):
+    with suppress(*FOREIGN_DAMAGE):
         with np.load(file, allow_pickle=False) as arrays:
             values = {name: arrays[name] for name in arrays.files}
         if values.pop("version") == version:

@@ -8,6 +8,7 @@ without clips of both classes are NaN. There are no warnings. Another metric is 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -180,6 +181,16 @@ def share_positive(c: Confusion) -> FloatArray:
     return divide(c.tp + c.fp, c.total)
 
 
+def _of_decisions(
+    of_counts: Callable[[Confusion], FloatArray],
+    at_random: Callable[[RandomOrder], FloatArray],
+    **facts: Any,
+) -> Metric:
+    """Return the record of a function of the counts of decisions, whose name it has."""
+    name = of_counts.__name__
+    return Metric(name, lambda sums: of_counts(sums.counts), at_random, **facts)
+
+
 def _f1_weighted_at_random(order: RandomOrder) -> FloatArray:
     ones, zeros = order.f1_of_classes
     return order.prevalence * ones + (1 - order.prevalence) * zeros
@@ -190,21 +201,9 @@ def _f1_macro_at_random(order: RandomOrder) -> FloatArray:
     return (ones + zeros) / 2
 
 
-def _recall_at_random(order: RandomOrder) -> FloatArray:
-    return np.where(order.prevalence > 0, order.share, 0.0)
-
-
 def _accuracy_at_random(order: RandomOrder) -> FloatArray:
     f = order.prevalence
     return f * order.share + (1 - f) * (1 - order.share)
-
-
-def _share_positive_at_random(order: RandomOrder) -> FloatArray:
-    return np.where(np.isnan(order.prevalence), np.nan, order.share)
-
-
-def _of_counts(function: Callable[[Confusion], FloatArray], sums: Sums) -> FloatArray:
-    return function(sums.counts)
 
 
 # ---- metrics of the order ----
@@ -224,10 +223,6 @@ def random_ap(prevalence: ArrayLike, n: ArrayLike) -> FloatArray:
 
 def _average_precision(sums: Sums) -> FloatArray:
     return sums.average_precision
-
-
-def _auc(sums: Sums) -> FloatArray:
-    return divide(*sums.pairs)
 
 
 def _auc_at_random(order: RandomOrder) -> FloatArray:
@@ -254,38 +249,35 @@ def effective_number(sizes: ArrayLike) -> float:
     return float(values.sum() ** 2 / (values**2).sum())
 
 
-# ---- metrics of probabilities ----
+# ---- the records ----
 
-
-def _brier(sums: Sums) -> FloatArray:
-    return divide(sums.squared_errors, sums.n)
-
-
-def _brier_at_random(order: RandomOrder) -> FloatArray:
-    return np.full_like(order.prevalence, np.nan)  # its calls are no probabilities
-
-
-F1 = Metric(
-    "f1_binary",
-    partial(_of_counts, f1_binary),
+F1 = _of_decisions(
+    f1_binary,
     lambda order: order.f1_of_classes[0],
     title="F1 binary",
     needs_positives=True,
     is_tuned=True,
     is_on_card=True,
 )
-F1_WEIGHTED = Metric(
-    "f1_weighted",
-    partial(_of_counts, f1_weighted),
+F1_WEIGHTED = _of_decisions(
+    f1_weighted,
     _f1_weighted_at_random,
     title="F1 weighted",
     is_tuned=True,
     is_on_card=True,
 )
-PREVALENCE = Metric(
-    "prevalence",
-    partial(_of_counts, prevalence),
-    lambda order: order.prevalence,
+F1_MACRO = _of_decisions(f1_macro, _f1_macro_at_random, title="F1 macro", is_tuned=True)
+PRECISION = _of_decisions(precision, lambda order: order.prevalence)
+RECALL = _of_decisions(
+    recall,
+    lambda order: np.where(order.prevalence > 0, order.share, 0.0),
+    needs_positives=True,
+)
+ACCURACY = _of_decisions(accuracy, _accuracy_at_random)
+PREVALENCE = _of_decisions(prevalence, lambda order: order.prevalence, direction=0)
+SHARE_POSITIVE = _of_decisions(
+    share_positive,
+    lambda order: np.where(np.isnan(order.prevalence), np.nan, order.share),
     direction=0,
 )
 AP = Metric(
@@ -303,7 +295,7 @@ AP = Metric(
 )
 AUC = Metric(
     "auc",
-    _auc,
+    lambda sums: divide(*sums.pairs),
     _auc_at_random,
     title="AUC",
     ranking=Ranking(
@@ -317,38 +309,16 @@ AUC = Metric(
 )
 BRIER = Metric(
     "brier",  # the mean squared error of probabilities
-    _brier,
-    _brier_at_random,
+    lambda sums: divide(sums.squared_errors, sums.n),
+    lambda order: np.full_like(order.prevalence, np.nan),  # calls are no probabilities
     title="Brier",
     direction=-1,
     needs_probabilities=True,
     is_on_card=True,
 )
 _ALL = (
-    F1,
-    F1_WEIGHTED,
-    Metric(
-        "f1_macro",
-        partial(_of_counts, f1_macro),
-        _f1_macro_at_random,
-        title="F1 macro",
-        is_tuned=True,
-    ),
-    Metric("precision", partial(_of_counts, precision), lambda order: order.prevalence),
-    Metric(
-        "recall", partial(_of_counts, recall), _recall_at_random, needs_positives=True
-    ),
-    Metric("accuracy", partial(_of_counts, accuracy), _accuracy_at_random),
-    PREVALENCE,
-    Metric(
-        "share_positive",
-        partial(_of_counts, share_positive),
-        _share_positive_at_random,
-        direction=0,
-    ),
-    AP,
-    AUC,
-    BRIER,
+    *(F1, F1_WEIGHTED, F1_MACRO, PRECISION, RECALL, ACCURACY),
+    *(PREVALENCE, SHARE_POSITIVE, AP, AUC, BRIER),
 )
 METRICS = {metric.name: metric for metric in _ALL}
 RANKING_METRICS = {
@@ -372,7 +342,9 @@ def find_metric(name: str) -> Metric:
         )
     function = _load_function(find_part(name))
     return Metric(
-        name, partial(_of_counts, function), lambda order: function(order.counts)
+        name,
+        lambda sums: function(sums.counts),
+        lambda order: function(order.counts),
     )
 
 

@@ -157,7 +157,8 @@ class Bottleneck(Classifier):
             return self
         scaling = Scaling.of(X)
         self.residual_ = residual.fit(scaling.scaled(X), y, offset=offset)
-        coef, intercept = scaling.unscaled_plane(residual.coef_, residual.intercept_)
+        of_scaled = residual.coef_, residual.intercept_
+        coef, intercept = scaling.unscaled_plane(*of_scaled)
         residual.coef_ = coef
         residual.intercept_ = intercept
         return self

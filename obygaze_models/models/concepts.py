@@ -362,8 +362,10 @@ def cross_fitted_margins(
     for part in parts:
         others = np.setdiff1d(rows, part)
         columns = targets[others].T
-        if all({0, 1} <= set(column.tolist()) for column in columns):
-            margins[part] = find(others).margins(machines.X[part])
+        has_examples = [{0, 1} <= set(column.tolist()) for column in columns]
+        if all(has_examples):
+            bank_of_others = find(others)
+            margins[part] = bank_of_others.margins(machines.X[part])
     return margins
 
 

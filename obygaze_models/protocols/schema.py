@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_check import Name
-from obygaze_features.store.segments import Reducer, Rule
+from obygaze_features.store.segments import Reducer, WindowRule
 from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 
@@ -51,7 +51,7 @@ class Data:
 
     manifest: str = ""
     segments: str = ""
-    rule: Rule = "touch"
+    rule: WindowRule = "touch"
     reduce: Reducer = "max"
     view: Literal["auto", "raw", "visual", "as_published"] = "auto"
     array: tuple[Name, ...] = ("pooled", "clip")

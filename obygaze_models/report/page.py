@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from obygaze_features import __version__
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
-from obygaze_features.core.figures import COLORS, DARK_COLORS
+from obygaze_features.core.figures import COLORS, DARK_COLORS, SUFFIXES
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import OwnFolder, check_file
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
-FIGURE_FORMATS = ("svg", "png", "pdf")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
@@ -280,10 +279,9 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     names = FileNames()
     for figure in chapter.figures:
         name = names.name_of(figure.key)
-        for suffix in FIGURE_FORMATS:
-            if suffix in formats:
-                path = folder / "figures" / f"{name}.{suffix}"
-                files[path] = figure.file(f".{suffix}")
+        for suffix in SUFFIXES:
+            if suffix.removeprefix(".") in formats:
+                files[folder / "figures" / f"{name}{suffix}"] = figure.file(suffix)
     for path, data in files.items():
         if path.parent.is_symlink():
             raise AlreadyThere(

@@ -45,7 +45,6 @@ class NumberCell:
     low: float = math.nan
     high: float = math.nan
     sd: float = math.nan
-    digits: int = 2
     n_clips: int | None = None
 
     @classmethod
@@ -62,17 +61,17 @@ class NumberCell:
             return DASH
         spread = ""
         if math.isfinite(self.sd):
-            spread = f" ({self.sd:.{self.digits}f})"
+            spread = f" ({self.sd:.2f})"
         if self.n_clips is not None:
             spread += f" on {count(self.n_clips, 'clip')}"
-        return f"{self.value:z.{self.digits}f}{spread}"
+        return f"{self.value:z.2f}{spread}"
 
     @property
     def interval(self) -> str:
         """The ends of the interval; empty if it is missing."""
         if math.isnan(self.low + self.high):
             return ""
-        digits = digits_of(self.low, self.high, self.digits)
+        digits = digits_of(self.low, self.high)
         return f"[{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
     def __str__(self) -> str:

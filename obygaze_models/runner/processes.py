@@ -57,25 +57,18 @@ def mapped(
         yield map(work, range(n_parts))
 
 
-def map_jobs(
-    jobs: Sequence[Callable[[], T]], n_jobs: int, progress: Progress
-) -> list[T]:
-    """Return the result of each job; `n_jobs` is as in `workers_for`."""
-    made = []
-    with mapped(lambda number: jobs[number](), len(jobs), n_jobs) as results:
-        for result in results:
-            made.append(result)
-            progress.advance()
-    return made
-
-
 def map_groups(
     groups: Mapping[str, Sequence[Callable[[], Any]]], n_jobs: int, progress: Progress
 ) -> dict[str, list[Any]]:
     """Return the results of the jobs of each group; all jobs share the same processes."""
     jobs = list(chain.from_iterable(groups.values()))
-    results = iter(map_jobs(jobs, n_jobs, progress))
-    return {name: list(islice(results, len(jobs))) for name, jobs in groups.items()}
+    made = []
+    with mapped(lambda number: jobs[number](), len(jobs), n_jobs) as results:
+        for result in results:
+            made.append(result)
+            progress.advance()
+    in_order = iter(made)
+    return {name: list(islice(in_order, len(jobs))) for name, jobs in groups.items()}
 
 
 def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:

@@ -345,20 +345,15 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     return pairs
 
 
-def difference(first: Cell, second: Cell, draws: Draws) -> Difference:
-    """Return the difference of two cells of the same tasks."""
-    inflation = max(first.inflation, second.inflation)
-    row, by_film, interval = _difference(first, second, draws, inflation)
-    p = _p_by_film(first, by_film)
-    reaching = as_sure_as(p, interval)
-    row |= {"low": reaching.low, "high": reaching.high, "p": p}
-    return Difference(row, by_film, inflation)
+def difference(
+    first: Cell, second: Cell, draws: Draws, inflation: float | None = None
+) -> Difference:
+    """Return the difference of two cells of one test task.
 
-
-def _difference(
-    first: Cell, second: Cell, draws: Draws, inflation: float
-) -> tuple[ResultRow, FloatArray, Interval]:
-    """Return the row of a difference, its values within films, and its interval over films."""
+    The default inflation is the larger one of the two cells.
+    """
+    if inflation is None:
+        inflation = max(first.inflation, second.inflation)
     evaluation = draws.evaluation
     ours, ours_by_film = draws.of(first)
     theirs, theirs_by_film = draws.of(second)
@@ -372,7 +367,11 @@ def _difference(
     interval = interval.of_difference(
         low_of_first - high_of_second, high_of_first - low_of_second
     )
-    return row, difference_of(ours_by_film, theirs_by_film), interval
+    by_film = difference_of(ours_by_film, theirs_by_film)
+    p = _p_by_film(first, by_film)
+    interval = as_sure_as(p, interval)
+    row |= {"low": interval.low, "high": interval.high, "p": p}
+    return Difference(row, by_film, inflation)
 
 
 def _row_of_difference(
@@ -542,10 +541,7 @@ def _contrast_rows(
     row = _row_of_difference(first, second, evaluation, evaluation.metric)
     starts_at_random = protocol.models[first.model].kind == PERCEPTRON
     if first.n_test_sets == 1 and not starts_at_random:
-        row, by_film, interval = _difference(first, second, Draws(evaluation), 1.0)
-        p = _p_by_film(first, by_film)
-        interval = as_sure_as(p, interval)
-        row |= {"low": interval.low, "high": interval.high, "p": p}
+        row = difference(first, second, Draws(evaluation), inflation=1.0).row
     primary = protocol.report.primary
     # Margins have no Brier score and no calibration error.
     has_primary = primary in first.value and primary in second.value

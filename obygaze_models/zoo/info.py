@@ -192,7 +192,8 @@ class TrainingClips:
         Nobody says whether times of training clips are those in the film; here they count as such.
         """
         names = list(clips)
-        rows = list(map(_timed_in_film, [*self.identities, *clips.values()]))
+        both = [*self.identities, *clips.values()]
+        rows = [_timed_in_film(clip) for clip in both]
         found = []
         for of_one_clip in rows_of_clips(rows):
             if of_one_clip[0] < len(self):
@@ -270,7 +271,8 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
 
 def document_sha256(document: Mapping[str, Any]) -> str:
     """Return the checksum of the content of model.json, without the key `sha256`."""
-    content = {key: value for key, value in document.items() if key != "sha256"}
+    content = dict(document)
+    content.pop("sha256", None)
     return sha256_bytes(canonical_json(json_values(content)))
 
 
@@ -304,7 +306,8 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     scores = {}
     for name, cells in columns.items():
         # None becomes NaN.
-        scores[name] = np.array([_number(cell) for cell in cells], dtype=np.float64)
+        numbers = [_number(cell) for cell in cells]
+        scores[name] = np.array(numbers, dtype=np.float64)
     return TrainingClips(clip_ids, scores, tuple(places))
 
 

@@ -150,7 +150,8 @@ def write_run_file(
             raise FixInput(
                 f"the score of {name} must be a finite number, got {scores[name]}"
             )
-        lines.append(f"violence Q0 {name} {rank} {float(scores[name])!r} {tag}\n")
+        score = repr(float(scores[name]))
+        lines.append(f"violence Q0 {name} {rank} {score} {tag}\n")
     facts = {
         "subtask": "violence",
         "external_data": external_data,

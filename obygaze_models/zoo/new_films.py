@@ -261,5 +261,6 @@ def _as_options(grid: Mapping[str, float]) -> str:
     for name in ("window", "stride", "seconds", "every"):
         if name in grid:
             value = grid[name]
-            options.append(f"--{name} {int(value) if value == int(value) else value}")
+            is_whole = value == int(value)
+            options.append(f"--{name} {int(value) if is_whole else value}")
     return " ".join(options)

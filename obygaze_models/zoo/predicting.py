@@ -98,8 +98,9 @@ class Predicted:
         return len(self.clip_ids)
 
     def __repr__(self) -> str:
-        counts = (f"{n} {basis}" for basis, n in Counter(self.basis).items())
-        return short_repr("Predicted", f"{len(self)} clips: {', '.join(counts)}")
+        counts = Counter(self.basis)
+        by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
+        return short_repr("Predicted", f"{len(self)} clips: {by_basis}")
 
     def columns(self) -> list[str]:
         """Return the names of the table's columns: classes, concepts and contributions."""
@@ -205,7 +206,9 @@ class PredictedFiles:
         clips_of_reason: dict[str, list[str]] = {}
         for clip, reason in predicted.absent.items():
             clips_of_reason.setdefault(reason, []).append(clip)
-        notes = [f"{few(clips)}: {reason}" for reason, clips in clips_of_reason.items()]
+        notes = []
+        for reason, clips in clips_of_reason.items():
+            notes.append(f"{few(clips)}: {reason}")
         counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         notes.append(f"rows by basis: {by_basis}")
@@ -419,7 +422,8 @@ def _predicted(
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [clip for clip in ids if clip not in refused]
     basis_of = dict(zip(ids, basis, strict=True))
-    X = values[[row_of[clip] for clip in kept]].astype(np.float64)
+    rows_of_kept = [row_of[clip] for clip in kept]
+    X = values[rows_of_kept].astype(np.float64)
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
     basis = [basis_of[clip] for clip in kept]
@@ -602,7 +606,8 @@ def _put_out_of_fold(
         column[out] = np.nan
     if hasattr(model.estimator, "predict_proba") and len(names) == 2:
         filled = scores[out]
-        scores[out] = np.where(np.isnan(filled), 1.0 - filled[:, ::-1], filled)
+        of_other_class = filled[:, ::-1]
+        scores[out] = np.where(np.isnan(filled), 1.0 - of_other_class, filled)
 
 
 def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
@@ -619,9 +624,14 @@ def _decisions(names: Sequence[str], scores: Floats) -> list[str]:
     """Return the class of the largest probability or positive margin; "" if a score is missing."""
     if not scores.shape[1]:
         return []
-    chosen = (scores[:, 0] > 0) if scores.shape[1] == 1 else scores.argmax(axis=1)
-    incomplete = set(np.flatnonzero(np.isnan(scores).any(axis=1)).tolist())
-    return ["" if row in incomplete else names[int(c)] for row, c in enumerate(chosen)]
+    codes = scores.argmax(axis=1)
+    if scores.shape[1] == 1:
+        codes = (scores[:, 0] > 0).astype(np.intp)
+    is_incomplete = np.asarray(np.isnan(scores).any(axis=1))
+    decisions = []
+    for code, lacks_score in zip(codes.tolist(), is_incomplete.tolist(), strict=True):
+        decisions.append("" if lacks_score else names[code])
+    return decisions
 
 
 def _explain(
@@ -638,4 +648,5 @@ def _explain(
     if hasattr(model.estimator, "contributions"):
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
-    return margins, dict(zip((*names, "residual"), parts.T.copy(), strict=False))
+    of_parts = (*names, "residual")
+    return margins, dict(zip(of_parts, parts.T.copy(), strict=False))

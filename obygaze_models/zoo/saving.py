@@ -81,7 +81,8 @@ class SavedModel:
 
     def __repr__(self) -> str:
         info = self.info
-        facts = info.kind, info.task, f"{info.features.backbone} {info.features.array}"
+        features = f"{info.features.backbone} {info.features.array}"
+        facts = info.kind, info.task, features
         return short_repr("SavedModel", repr(info.name), *facts)
 
     def __str__(self) -> str:
@@ -133,7 +134,10 @@ def save_model(
         raise FixInput(difference, where=str(folder))
     description, arrays = save_state(estimator)
     info = structs.replace(info, trust=tuple(names_to_trust(description, arrays)))
-    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    contiguous = {}
+    for name, array in arrays.items():
+        contiguous[name] = np.asarray(array, order="C")
+    data = save(contiguous)
     document = {
         "schema": MODEL_SCHEMA,
         "created_by": f"obygaze {__version__}",

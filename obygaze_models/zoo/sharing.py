@@ -75,7 +75,8 @@ class ModelList:
         if not self.models:
             return ""
         rows = [asdict(model) for model in self.models]
-        return table(list(rows[0]), [list(row.values()) for row in rows])
+        columns = list(rows[0])
+        return table(columns, [list(row.values()) for row in rows])
 
     @property
     def warnings(self) -> list[str]:
@@ -104,9 +105,16 @@ def list_models(*, workspace: PathLike | None = None) -> ModelList:
             continue
         features = info.features
         ap = info.metrics[AP.name]["value"] if AP.name in info.metrics else None
-        n_clips = info.training.n_clips
-        facts = info.kind, info.task, features.backbone, features.array, n_clips, ap
-        models.append(ModelSummary(name, *facts))
+        summary = ModelSummary(
+            name=name,
+            kind=info.kind,
+            task=info.task,
+            backbone=features.backbone,
+            array=features.array,
+            clips=info.training.n_clips,
+            ap=ap,
+        )
+        models.append(summary)
     return ModelList(tuple(models), broken)
 
 
@@ -205,7 +213,8 @@ def push_model(
     else:
         _send(folder, contents, target, force=force)
     n_bytes = sum(map(len, contents.values()))
-    code = tuple(name.removeprefix(CODE) for name in contents if name.startswith(CODE))
+    of_code = [name for name in contents if name.startswith(CODE)]
+    code = tuple(name.removeprefix(CODE) for name in of_code)
     # A module, of this folder or installed, is named without `.py`.
     modules = tuple(
         name for name in loaded.info.trust if ":" in name and ".py:" not in name
@@ -230,7 +239,10 @@ def _send(
         there = destination.files().read(MODEL_FILE, MAX_BYTES[MODEL_FILE])
         is_same = there.tobytes() == contents[MODEL_FILE]
     marks = {name: mark_of(data) for name, data in contents.items()}
-    missing = [name for name, mark in marks.items() if not destination.has(name, mark)]
+    missing = []
+    for name, mark in marks.items():
+        if not destination.has(name, mark):
+            missing.append(name)
     if not is_same and not force:
         for name in missing:
             if name in names_there:

@@ -168,7 +168,7 @@ def test_decimal_commas_are_points_where_all_cells_are_numbers(
 
 # Tables that obygaze writes and reads itself: of runs, of models, of stores.
 OWN = {
-    "obygaze_models/runner/tables.py",
+    "obygaze_models/runner/rows.py",
     "obygaze_models/zoo/info.py",
     "obygaze_features/store/decoding.py",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -141,7 +142,9 @@ class Site:
         watched: list[JsonObject] = []
         if self.watched and not marks["problem"]:
             try:
-                watched = self._placed(self.watched.stretches(film), axis)
+                stretches = self.watched.stretches(film)
+                if axis.has_places:
+                    watched = _placed_stretches(stretches, axis)
             except ObygazeError as error:
                 marks["problem"] = _all_of(error)
         return {
@@ -206,13 +209,11 @@ class Site:
         document["marks"] = []
         for mark in state.marks.values():
             if mark["movie_id"] == film:
-                document["marks"].append(_placed_mark(mark, axis))
+                document["marks"].append(_placed(mark, axis))
         document["segments"] = []
         for segment in segments:
             if axis.has_places:
-                start_s, end_s = axis.span(segment.start_frame, segment.end_frame)
-                placed = {**asdict(segment), "start": start_s, "end": end_s}
-                document["segments"].append(placed)
+                document["segments"].append(_placed(asdict(segment), axis))
         return document
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
@@ -259,31 +260,18 @@ class Site:
         if self.watched is not None and not self.watched.path.exists():
             self.watched.add(film, [], rate)
         saved = marks.save(sent, rate, self._vocabulary()[0])
-        return _placed_mark(saved, axis)
+        return _placed(saved, axis)
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[JsonObject]:
         """Add what the annotator watched of a film, and return all that was watched of it."""
-        self._own_marks()
+        marks = self._own_marks()
         film = sent.get("movie_id")
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
         stretches = checked_stretches(sent, axis.n_pictures)
-        self._own_marks().create()
-        return self._placed(self.watched.add(film, stretches, rate), axis)
-
-    def _placed(
-        self, stretches: Iterable[tuple[int, int]], axis: FilmAxis
-    ) -> list[JsonObject]:
-        """Return stretches of pictures with their place on the time line."""
-        placed: list[JsonObject] = []
-        if not axis.has_places:
-            return placed
-        for first, last in stretches:
-            start_s, end_s = axis.span(first, last)
-            stretch = {"start_frame": first, "end_frame": last}
-            placed.append({**stretch, "start": start_s, "end": end_s})
-        return placed
+        marks.create()
+        return _placed_stretches(self.watched.add(film, stretches, rate), axis)
 
     def _own_marks(self) -> MarkTable:
         if self.marks is None:
@@ -343,25 +331,21 @@ class Site:
 
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:
-        clips = self.films[film]
-        rate = film_rate(clips, self._rate)
-        times = film_times(clips, rate=rate, length_of=self._length)
-        return film_axis(times, self._boundaries, self._rate)
+        def rate_of(video: str) -> Fraction | None:
+            return self.media.facts(video).rate
 
-    def _rate(self, video: str) -> Fraction | None:
-        """Return the pictures per second of a video; None if they are not known."""
-        return self.media.facts(video).rate
+        def length_of(video: str) -> float:
+            return self.media.facts(video).duration_s
 
-    def _length(self, video: str) -> float:
-        """Return the length of a video in seconds; 0 if it is not known."""
-        return self.media.facts(video).duration_s if video else 0.0
-
-    def _boundaries(self, video: str) -> NDArray[np.float64] | None:
-        """Return the times of the pictures of a video; None where they cannot be read."""
-        try:
-            return self.media.boundaries(video)
-        except ObygazeError:
+        def boundaries_of(video: str) -> NDArray[np.float64] | None:
+            with suppress(ObygazeError):
+                return self.media.boundaries(video)
             return None
+
+        clips = self.films[film]
+        rate = film_rate(clips, rate_of)
+        times = film_times(clips, rate=rate, length_of=length_of)
+        return film_axis(times, boundaries_of, rate_of)
 
     @cached_property
     def _places(self) -> dict[str, Span]:
@@ -564,7 +548,17 @@ def _all_of(error: ObygazeError) -> str:
     return "; ".join([error.message, *error.details])
 
 
-def _placed_mark(mark: Mapping[str, Any], axis: FilmAxis) -> JsonObject:
-    """Return a mark with its place on the time line."""
-    start_s, end_s = axis.span(mark["start_frame"], mark["end_frame"])
-    return {**mark, "start": start_s, "end": end_s}
+def _placed(marked: Mapping[str, Any], axis: FilmAxis) -> JsonObject:
+    """Return pictures of a film with their place on the time line."""
+    start_s, end_s = axis.span(marked["start_frame"], marked["end_frame"])
+    return {**marked, "start": start_s, "end": end_s}
+
+
+def _placed_stretches(
+    stretches: Iterable[tuple[int, int]], axis: FilmAxis
+) -> list[JsonObject]:
+    """Return what was watched with its place on the time line."""
+    placed = []
+    for first, last in stretches:
+        placed.append(_placed({"start_frame": first, "end_frame": last}, axis))
+    return placed

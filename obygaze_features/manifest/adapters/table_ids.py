@@ -131,8 +131,10 @@ def check_ids(
             spelling = first_spelling.setdefault((column, id_.casefold()), id_)
             if spelling != id_:
                 row.add(column, f"{id_!r} differs from {spelling!r} by capitals alone")
-        first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
-        if values["clip_id"] and first_film != movie_id:
+        # An empty cell is a violation of its own.
+        if not values["clip_id"] or not movie_id:
+            continue
+        if film_of_clip.setdefault(values["clip_id"], movie_id) != movie_id:
             repeated.append((row, values))
     if not repeated:
         return

@@ -35,8 +35,8 @@ from obygaze_features.store.importing.parquet import open_parquet
 from obygaze_features.store.importing.reader import (
     MOST_BYTES,
     BadRow,
+    ClipArrays,
     Reader,
-    Rows,
     Shape,
     Values,
     checked_shape,
@@ -556,7 +556,7 @@ def _origin_of(reader: Reader) -> Origin:
 # How the numbers of the files become those of the store.
 
 
-class Stored(NamedTuple):
+class StoredArray(NamedTuple):
     """An array of the store: of which array of the files it is, and its shape and type.
 
     `file_shape` is the largest shape of a clip in the files. An array with a `pooling` is the
@@ -580,7 +580,7 @@ class Stored(NamedTuple):
 
 def _stored_arrays(
     reader: Reader, clips: Clips, pool: Pool, named: Collection[str]
-) -> list[Stored]:
+) -> list[StoredArray]:
     """Return the arrays of the store: those that were asked for, and what belongs to them."""
     features = _features_of(reader)
     is_alone = pool.startswith("only")
@@ -607,7 +607,9 @@ def _pooling_of(pool: Pool) -> str:
     return "mean" if pool.endswith("mean") else "maximum"
 
 
-def _with_usual_name(arrays: Sequence[Stored], kept: Collection[str]) -> list[Stored]:
+def _with_usual_name(
+    arrays: Sequence[StoredArray], kept: Collection[str]
+) -> list[StoredArray]:
     """Return arrays of which the only one that several vectors become is called 'pooled'.
 
     Experiments look for it. A name that they look for, too, or that somebody gave, is kept.
@@ -619,7 +621,9 @@ def _with_usual_name(arrays: Sequence[Stored], kept: Collection[str]) -> list[St
     return [one._replace(name=POOLED) if one is several[0] else one for one in arrays]
 
 
-def _pooled_too(reader: Reader, arrays: Sequence[Stored], pooling: str) -> list[Stored]:
+def _pooled_too(
+    reader: Reader, arrays: Sequence[StoredArray], pooling: str
+) -> list[StoredArray]:
     """Return the array 'pooled', if an array has several vectors a clip."""
     several = []
     for stored in arrays:
@@ -645,7 +649,9 @@ def _pooled_too(reader: Reader, arrays: Sequence[Stored], pooling: str) -> list[
     return [several[0]._replace(name=POOLED, shape=shape, dims=(), pooling=pooling)]
 
 
-def _with_mask(stored: Stored, arrays: Sequence[Stored], reader: Reader) -> Stored:
+def _with_mask(
+    stored: StoredArray, arrays: Sequence[StoredArray], reader: Reader
+) -> StoredArray:
     """Return an array with the mask that belongs to the frames of which it is made."""
     frames = Array.of(
         stored.source,
@@ -659,7 +665,7 @@ def _with_mask(stored: Stored, arrays: Sequence[Stored], reader: Reader) -> Stor
     return stored
 
 
-def _left_out(reader: Reader, stored_arrays: Sequence[Stored]) -> list[str]:
+def _left_out(reader: Reader, stored_arrays: Sequence[StoredArray]) -> list[str]:
     """Return sentences on what is not in the new store, and on what is not in an export."""
     notes = []
     stored_names = {stored.source for stored in stored_arrays}
@@ -672,7 +678,7 @@ def _left_out(reader: Reader, stored_arrays: Sequence[Stored]) -> list[str]:
     return notes
 
 
-def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stored:
+def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> StoredArray:
     """Return how an array is stored: with the one shape that its clips have."""
     here = clips.places[clips.places >= 0].tolist()
     places_of_shape, problem = reader.columns[name].shapes(here)
@@ -693,7 +699,7 @@ def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stor
     types = {shape.dtype for shape in places_of_shape}
     dtype, dims = _type_and_dims(reader, name, sizes, types)
     largest = max(places_of_shape, key=lambda shape: shape.n_bytes)
-    return Stored(name, name, Shape(sizes, dtype), largest, dims, pooling)
+    return StoredArray(name, name, Shape(sizes, dtype), largest, dims, pooling)
 
 
 def _several_shapes(
@@ -742,7 +748,7 @@ def _type_and_dims(
 
 
 def converted(
-    values: Values, stored: Stored, is_real: Values | None = None
+    values: Values, stored: StoredArray, is_real: Values | None = None
 ) -> tuple[Values, dict[int, str]]:
     """Return rows as the store holds them, and what is wrong with some, by their places.
 
@@ -796,7 +802,7 @@ def _pooled(values: Values, is_real: Values | None, pooling: str) -> Values:
     return pooled
 
 
-def _not_finite(row: Values, stored: Stored) -> str:
+def _not_finite(row: Values, stored: StoredArray) -> str:
     if np.isfinite(row).all():
         return f"{stored.name} has numbers too large for {stored.shape.dtype}"
     return f"{stored.name} holds NaN or infinity"
@@ -859,7 +865,7 @@ class ImportedRows:
 
     reader: Reader
     clips: Clips
-    stored: Sequence[Stored]
+    stored: Sequence[StoredArray]
     progress: Progress
     withdrawals: Withdrawals
     problems: dict[int, str] = field(default_factory=dict)
@@ -955,7 +961,7 @@ class ImportedRows:
         return whole
 
     def _values(
-        self, stored: Stored, first: int, after: int
+        self, stored: StoredArray, first: int, after: int
     ) -> Iterator[tuple[npt.NDArray[np.int64], Values, dict[int, str]]]:
         """Yield numbers of rows, with these as the store holds them, and what is wrong with some.
 
@@ -976,7 +982,7 @@ class ImportedRows:
 
 
 def _stored_rows(
-    found: Rows, stored: Stored, is_real: Rows | None
+    found: ClipArrays, stored: StoredArray, is_real: ClipArrays | None
 ) -> tuple[Values, dict[int, str]]:
     """Return rows of the files as the store holds them, and what is wrong with some."""
     if isinstance(found, np.ndarray) and not isinstance(is_real, list):
@@ -993,7 +999,7 @@ def _stored_rows(
 
 
 def _one_row(
-    value: Values | BadRow, stored: Stored, is_real: Values | BadRow | None
+    value: Values | BadRow, stored: StoredArray, is_real: Values | BadRow | None
 ) -> Values:
     """Return one clip's row as the store holds it; raise BadRow where it cannot."""
     if isinstance(value, BadRow):

@@ -22,8 +22,8 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.store.importing.reader import (
-    DAMAGE,
     FILM_KEY,
+    FOREIGN_DAMAGE,
     GENERIC,
     ID_KEY,
     MOST_BYTES,
@@ -81,7 +81,7 @@ def open_hdf5(
             )
         reader.handles = [handle]
         return reader
-    except DAMAGE as error:
+    except FOREIGN_DAMAGE as error:
         problem = f"not a complete HDF5 file: {error}"
         hint = "copy or download it again, or name its format: npz, npy or pth"
         if _is_npz(path):
@@ -113,7 +113,7 @@ def _is_npz(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith(".npy") for name in archive.namelist())
-    except DAMAGE:
+    except FOREIGN_DAMAGE:
         return False
 
 
@@ -143,14 +143,14 @@ def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
         n_nodes += 1
         group, _, name = path.rpartition("/")
         # What is damaged is an error, or a failed row, where it is read.
-        with suppress(*DAMAGE):
+        with suppress(*FOREIGN_DAMAGE):
             if isinstance(node, h5py.Dataset):
                 found = _DataSet(tuple(node.shape), node.dtype.kind)
                 arrays_of_group.setdefault(group, {})[name] = found
         # What is returned ends the visit.
         return True if n_nodes == MOST_NODES else None
 
-    with suppress(*DAMAGE):
+    with suppress(*FOREIGN_DAMAGE):
         # Links are not followed.
         handle.visititems(add)
     return arrays_of_group
@@ -252,7 +252,7 @@ def _read_facts(
         film = None
         start_s = end_s = None
         # A damaged one is a failed row where it is read.
-        with suppress(*DAMAGE, Corrupt):
+        with suppress(*FOREIGN_DAMAGE, Corrupt):
             node = _node(handle, of_clip.replace(ID, clip), reader.where)
             if FILM_KEY in node.attrs and not is_checked:
                 check_texts(handle)

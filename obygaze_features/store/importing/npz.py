@@ -18,7 +18,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.files import check_memory, free_bytes
 from obygaze_features.store.importing.reader import (
-    DAMAGE,
+    FOREIGN_DAMAGE,
     ID_KEY,
     ORIGIN_KEY,
     Reader,
@@ -96,7 +96,7 @@ def _opened(path: Path) -> tuple[zipfile.ZipFile, dict[str, str]]:
         raise Corrupt("not a complete npz file", where=str(path), hint=hint)
     try:
         archive = zipfile.ZipFile(path)
-    except DAMAGE as error:
+    except FOREIGN_DAMAGE as error:
         raise Corrupt(f"not a complete npz file: {error}", where=str(path)) from error
     members = {}
     for member in archive.namelist():
@@ -135,7 +135,7 @@ class Member:
             with archive.open(member) as stream:
                 self.shape, self.is_fortran, self.dtype = _header(stream)
                 self.header_bytes = stream.tell()
-        except DAMAGE as error:
+        except FOREIGN_DAMAGE as error:
             raise Corrupt(
                 f"{member!r} is not an array: {error}", where=where
             ) from error
@@ -182,7 +182,7 @@ class Member:
                 content = np.memmap(self._unpacked(), np.uint8, "r")
             start = self.header_bytes
             return np.ndarray(self.shape, self.dtype, content, start, order=order)
-        except DAMAGE as error:
+        except FOREIGN_DAMAGE as error:
             raise Corrupt(
                 f"{self.member!r} cannot be read: {error}", where=str(self.path)
             ) from error

@@ -8,7 +8,7 @@ from typing import Any
 from obygaze_features.core.errors import InstallExtra
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.importing import npz, parquet
-from obygaze_features.store.importing.reader import DAMAGE, ORIGIN_KEY
+from obygaze_features.store.importing.reader import FOREIGN_DAMAGE, ORIGIN_KEY
 from obygaze_features.store.layout import CARD
 
 HDF5_ENDINGS = (".h5", ".hdf5")
@@ -17,7 +17,7 @@ HDF5_ENDINGS = (".h5", ".hdf5")
 def read_origin(path: Path) -> dict[str, Any] | None:
     """Return of which store an export is, with its `seal`; None for other files and folders."""
     text = ""
-    with suppress(*DAMAGE, InstallExtra):
+    with suppress(*FOREIGN_DAMAGE, InstallExtra):
         if path.is_dir():
             text = _origin_of_card(path / CARD)
         elif path.suffix == ".npz":

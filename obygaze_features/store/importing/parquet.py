@@ -17,14 +17,14 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
-    DAMAGE,
     FILM_KEY,
+    FOREIGN_DAMAGE,
     ID_KEY,
     ORIGIN_KEY,
     TIME_KEYS,
     BadRow,
+    ClipArrays,
     Reader,
-    Rows,
     Values,
     array_reader,
     origin_of,
@@ -177,7 +177,7 @@ class _Vectors:
         self._sizes_of_rows: list[tuple[int, ...] | None] = []
         self.shape = (table.n_rows, *self._sizes(column_type))
 
-    def __getitem__(self, rows: slice) -> Rows:
+    def __getitem__(self, rows: slice) -> ClipArrays:
         """Return a range of rows; one by one where they do not all have the same size."""
         first, after, _ = rows.indices(self.shape[0])
         pieces = list(self._pieces(first, after))
@@ -253,7 +253,7 @@ def _damage(file: Path) -> Iterator[None]:
     pyarrow = need("pyarrow", EXTRA, "reading Parquet")
     try:
         yield
-    except (*DAMAGE, pyarrow.ArrowException) as error:
+    except (*FOREIGN_DAMAGE, pyarrow.ArrowException) as error:
         raise Corrupt(
             f"not a complete Parquet file: {error}",
             where=str(file),

@@ -51,7 +51,7 @@ GENERIC = frozenset(
     )
 )
 # What NumPy, h5py and torch raise over damaged bytes.
-DAMAGE = (
+FOREIGN_DAMAGE = (
     OSError,
     EOFError,
     ValueError,
@@ -122,7 +122,7 @@ class BadRow(Exception):
 
 
 # One array of some clips: as one array, or in a list where some may be bad.
-Rows: TypeAlias = Values | list[Values | BadRow]
+ClipArrays: TypeAlias = Values | list[Values | BadRow]
 
 
 class Column(Protocol):
@@ -133,7 +133,7 @@ class Column(Protocol):
     def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
         """Return the places of clips by their shapes, and why the first of the others has none."""
 
-    def read(self, places: npt.NDArray[np.int64]) -> Rows:
+    def read(self, places: npt.NDArray[np.int64]) -> ClipArrays:
         """Return the rows of some clips; the places rise."""
 
 
@@ -172,7 +172,7 @@ class Reader:
 class ArrayColumn:
     """An array with a row for each clip.
 
-    `values` has `shape`, `dtype`, and `values[first:after]`, which may be `Rows` of any kind.
+    `values` has `shape`, `dtype`, and `values[first:after]`, which may be `ClipArrays` of any kind.
     """
 
     name: str
@@ -203,15 +203,15 @@ class ArrayColumn:
                 del places_of_shape[shape]
         return places_of_shape, first_problem
 
-    def read(self, places: npt.NDArray[np.int64]) -> Rows:
+    def read(self, places: npt.NDArray[np.int64]) -> ClipArrays:
         """Return the rows of some clips, whose places ascend."""
         first = int(places[0])
         after = int(places[-1]) + 1
         if (after - first) * self.shape.n_bytes > MOST_BYTES:
             return self._one_by_one(places)
         try:
-            rows: Rows = self.values[first:after]
-        except DAMAGE:
+            rows: ClipArrays = self.values[first:after]
+        except FOREIGN_DAMAGE:
             return self._one_by_one(places)
         # Rows of several annotators have one place.
         if np.array_equal(places, np.arange(first, after)):
@@ -225,7 +225,7 @@ class ArrayColumn:
         for place in places.tolist():
             try:
                 rows += list(self.values[place : place + 1])
-            except DAMAGE as error:
+            except FOREIGN_DAMAGE as error:
                 rows.append(BadRow(f"{self.name} cannot be read: {error}"))
         return rows
 
@@ -275,7 +275,7 @@ class ClipColumn:
                 rows.append(np.asarray(self._open(place)[()]))
             except BadRow as error:
                 rows.append(BadRow(*error.args))
-            except DAMAGE as error:
+            except FOREIGN_DAMAGE as error:
                 rows.append(BadRow(f"{self.name} cannot be read: {error}"))
         return rows
 
@@ -285,7 +285,7 @@ class ClipColumn:
             raise BadRow(f"no file for {self.name}")
         try:
             opened = self.open_array(key)
-        except DAMAGE as error:
+        except FOREIGN_DAMAGE as error:
             raise BadRow(f"{self.name} cannot be read: {error}") from error
         checked_shape(Shape.of(opened), self.name, self.least_dimensions)
         return opened

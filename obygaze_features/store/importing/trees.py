@@ -20,7 +20,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
-    DAMAGE,
+    FOREIGN_DAMAGE,
     BadRow,
     Reader,
     Values,
@@ -105,7 +105,7 @@ def _mapped(path: Path) -> Values:
     try:
         # `np.load` would take other files for a zip or a pickle.
         array: Values = np.lib.format.open_memmap(path, mode="r")
-    except DAMAGE as error:
+    except FOREIGN_DAMAGE as error:
         if "Python objects" in str(error):
             raise Corrupt(
                 "this file has Python objects, which are never unpickled",
@@ -154,5 +154,5 @@ def _loaded(torch: Any, file: Path) -> Any:
             where=str(file),
             hint="torch.save(features.detach().cpu(), file) where it was made",
         ) from error
-    except DAMAGE as error:
+    except FOREIGN_DAMAGE as error:
         raise BadRow(f"{file.name} cannot be read: {str(error)[:120]}") from error

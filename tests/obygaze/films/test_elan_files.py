@@ -99,6 +99,18 @@ def test_a_draft_works_once_its_questions_are_answered(
     assert list(map(values_of, made)) == list(map(values_of, expected_clips))
 
 
+def test_the_same_problem_of_several_files_is_one_line(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.eaf" for name in ("a", "b")]
+    for path in paths:
+        path.write_bytes((FOLDER / "station.eaf").read_bytes())
+    with pytest.raises(FixInput) as caught:
+        import_segments(paths, "marks", FPS)
+    assert list(caught.value.details) == [
+        f"{paths[0]}: tier {name}: not known what it is (2 times)"
+        for name in ("Shot", "Level@ben", "What@ben")
+    ]
+
+
 def test_words_without_a_meaning_are_one_error_with_a_draft(tmp_path: Path) -> None:
     text = (FOLDER / "noir.eaf").read_text("utf-8")
     path = tmp_path / "noir.eaf"

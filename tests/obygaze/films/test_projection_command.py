@@ -208,6 +208,7 @@ def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> Non
     assert other.code == 1 and "one of marked" in other.stderr
 
 
+@pytest.mark.check("imports and projects 6,072 published segments")
 def test_the_published_segments_projected_on_themselves_keep_their_levels(
     tmp_path: Path,
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import matplotlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,13 @@ def test_the_same_figure_is_the_same_bytes(suffix: str) -> None:
     assert drawn(figure_of_one_row(), suffix) == first
     begins = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     assert first.startswith(begins[suffix])
+
+
+def test_the_settings_of_a_person_change_nothing() -> None:
+    expected = drawn(figure_of_one_row(), ".svg")
+    others = {"axes.grid": True, "lines.linewidth": 9, "font.family": ["serif"]}
+    with matplotlib.rc_context(others):
+        assert drawn(figure_of_one_row(), ".svg") == expected
 
 
 def test_a_name_with_a_format_is_one_file(tmp_path: Path) -> None:

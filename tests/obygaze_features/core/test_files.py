@@ -255,7 +255,7 @@ def _count_up(path: Path) -> None:
 def test_a_lock_holds_off_other_processes(tmp_path):
     counter = tmp_path / "counter"
     counter.write_text("0", encoding="utf-8")
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     workers = [context.Process(target=_count_up, args=(counter,)) for _ in range(3)]
     for worker in workers:
         worker.start()

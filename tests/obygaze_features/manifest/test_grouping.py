@@ -220,6 +220,7 @@ def test_sub_constructs_of_a_vocabulary_with_some_of_the_concepts(
         group(other, name="sub2", workspace=tmp_path)
 
 
+@pytest.mark.check("trains the concept vectors of a protocol, and a bottleneck")
 def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None:
     manifest = grouped_concepts(films(4, 60, seed=2), subconstructs())
     X = planted(films(4, 60, seed=2), width=14)

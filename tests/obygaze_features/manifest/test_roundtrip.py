@@ -99,6 +99,7 @@ def test_each_adapter(tmp_path: Path, read: Callable[[Path], ImportedManifest]) 
     assert there_and_back(manifest, tmp_path / "out") == manifest
 
 
+@pytest.mark.check("writes and reads all rows of two data sets")
 def test_the_released_files(tmp_path: Path) -> None:
     path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     clips = obygaze12.read(path, splits=path.parent).manifest

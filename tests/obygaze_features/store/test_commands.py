@@ -56,13 +56,6 @@ def test_each_command_is_a_function_of_og() -> None:
         assert callable(getattr(og.store, name))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_describes_every_option(typed: Typed, command: str) -> None:
-    text = typed(command, "--help").stdout
-    assert f"obygaze store {command}" in text
-    assert "Examples:" in text
-
-
 def test_the_functions_take_names_and_return_what_is_printed(
     tmp_path: Path, typed: Typed
 ) -> None:

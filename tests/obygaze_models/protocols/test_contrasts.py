@@ -15,7 +15,7 @@ from support.tables import contrasts, differences, the_cell
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.sections import questions
+from obygaze_models.report.sections import section_of_questions
 from obygaze_models.report.tables import DASH
 from obygaze_models.runner.tables import Run
 
@@ -111,7 +111,7 @@ def test_where_a_model_starts_at_random_there_is_none(tmp_path: Path) -> None:
     for row in contrasts(run):
         assert np.isfinite(row["value"])
         assert np.isnan(row["low"]) and np.isnan(row["p"])
-    section = questions(ReportRun.of(run))
+    section = section_of_questions(ReportRun.of(run))
     assert section.sentences[-1].startswith("These differences have no interval and no")
     (table,) = (table for table in section.tables if table.key == "contrast")
     for _, rows in table.blocks():

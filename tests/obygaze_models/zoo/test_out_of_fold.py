@@ -100,7 +100,7 @@ def auc_within_films(score: dict[str, float]) -> float:
         own = [clip for clip in score if FILM[clip] == film]
         y = np.array([LEVEL[clip] == "S" for clip in own])
         if 0 < y.sum() < len(y):
-            # A film counts by its pairs divided by its clips, as in `auc_within`.
+            # A film counts by its pairs divided by its clips, as in `auc_over_folds`.
             weight = y.sum() * (~y).sum() / len(y)
             won += weight * roc_auc_score(y, [score[clip] for clip in own])
             pairs += weight

@@ -434,6 +434,7 @@ def test_unknown_names_are_said(tmp_path: Path) -> None:
             assert answer.headers["Content-Type"] == "application/json"
 
 
+@pytest.mark.check("runs a protocol, and makes a store of another one")
 def test_the_page_of_a_run_has_the_store_that_the_run_read(tmp_path: Path) -> None:
     manifest = made_up_films(4, 12)
     write_workspace(tmp_path, manifest, planted(manifest))
