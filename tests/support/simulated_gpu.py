@@ -347,6 +347,7 @@ class TimedBackbone:
         self.activation_bytes = inner.activation_bytes
         self.arrays = inner.arrays
         self.resize = inner.resize
+        self.view = inner.view
         self.gpu = gpu
         self.seconds = seconds
         self.bytes_of_clip = bytes_of_clip
