@@ -139,6 +139,7 @@ def another_clip(
         f"clip {clip_id!r} is another one in the {there}: {difference} (in the manifest, and"
         f" in the {there}){too}",
         where=where,
-        hint="the manifest of these clips, or features of the clips as they are now",
+        hint="the manifest of these clips, or a store of another name with their features as they"
+        " are now: obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME",
         details=lines[1:SHOWN_CLIPS],
     )

@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
-from obygaze_models.evaluation.metrics import PREVALENCE, metric_name
+from obygaze_models.evaluation.metrics import AP, PREVALENCE, metric_name
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.protocols.schema import Question
@@ -272,6 +272,9 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     shown = on_same_clips(run, shown) or shown[:1]
     headers = ["film", "id", "clips", *map(run.label, shown)]
     of_first = shown[0].by_film.get(PREVALENCE.name, {})
+    dash = "A dash: no clips of one of the classes."
+    if run.ranking == AP.name:
+        dash = "A dash: no positive clips. Where all clips are positive, any order has 1."
     rows: list[Cells | Heading] = []
     for film, row in of_first.items():
         values = []
@@ -284,7 +287,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         f"{metric_name(run.ranking)} of each film, {pair_name(*pair)}",
         headers,
         rows,
-        "A dash: no clips of one of the classes.",
+        dash,
         folded=True,
     )
 
