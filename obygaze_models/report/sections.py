@@ -274,7 +274,9 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     of_first = shown[0].by_film.get(PREVALENCE.name, {})
     dash = "A dash: no clips of one of the classes."
     if run.ranking == AP.name:
-        dash = "A dash: no positive clips. Where all clips are positive, any order has 1."
+        dash = (
+            "A dash: no positive clips. Where all clips are positive, any order has 1."
+        )
     rows: list[Cells | Heading] = []
     for film, row in of_first.items():
         values = []
