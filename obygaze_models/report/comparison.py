@@ -562,9 +562,10 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
 def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not the same in all of some nested tables, by its keys joined by dots."""
     tables = [_as_table(value) for value in values]
-    if all(tables):
-        for name in _in_order(tables):
-            below = [table.get(name, MISSING) for table in tables]
+    known = [table for table in tables if table is not None]
+    if len(known) == len(tables):
+        for name in _in_order(known):
+            below = [table.get(name, MISSING) for table in known]
             yield from _differing(f"{key}.{name}".lstrip("."), below)
         return
     shown = [_shown(value) for value in values]
@@ -572,13 +573,13 @@ def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]
         yield key, shown
 
 
-def _as_table(value: Any) -> Mapping[str, Any]:
-    """Return a table, or the tables of a list by their numbers; of another value an empty one."""
+def _as_table(value: Any) -> Mapping[str, Any] | None:
+    """Return a table, or the tables of a list by their numbers; None for another value."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         return {str(number): item for number, item in enumerate(value, start=1)}
-    return {}
+    return None
 
 
 def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
