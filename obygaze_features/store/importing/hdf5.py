@@ -12,8 +12,9 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -42,7 +43,7 @@ from obygaze_features.store.layout import MASK, TIMES
 
 ID = "{id}"
 LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
-# What a hint looks at: in a larger file, it names the groups among its first data sets.
+# What is looked at to know where arrays and ids are: the first groups and data sets of a file.
 MOST_NODES = 10_000
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
@@ -119,7 +120,12 @@ def _is_npz(path: Path) -> bool:
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
     """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
-    top = _arrays_of_groups(handle).get("", {})
+    top = {}
+    for name, kind in islice(_kinds(handle).items(), MOST_NODES):
+        # A damaged one is a failed row where it is read.
+        with suppress(*FOREIGN_DAMAGE):
+            if kind is h5py.Dataset:
+                top[name] = _DataSet.of(handle[name])
     if _with_ids("", top):
         raise FixInput(
             f"no array {ID_KEY!r}; the file has {few(list(top))}",
@@ -131,6 +137,10 @@ def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
 class _DataSet(NamedTuple):
     shape: tuple[int, ...]
     kind: str
+
+    @classmethod
+    def of(cls, node: Any) -> Self:
+        return cls(tuple(node.shape), node.dtype.kind)
 
 
 def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
@@ -145,8 +155,7 @@ def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
         # What is damaged is an error, or a failed row, where it is read.
         with suppress(*FOREIGN_DAMAGE):
             if isinstance(node, h5py.Dataset):
-                found = _DataSet(tuple(node.shape), node.dtype.kind)
-                arrays_of_group.setdefault(group, {})[name] = found
+                arrays_of_group.setdefault(group, {})[name] = _DataSet.of(node)
         # What is returned ends the visit.
         return True if n_nodes == MOST_NODES else None
 
