@@ -20,7 +20,7 @@ from typing import Any
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.leftovers import (
-    BEFORE,
+    OLD_FILE,
     hidden_name,
     remove_hidden,
     remove_leftovers,
@@ -311,7 +311,7 @@ def _place_folder(new: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-        before = hidden_name(target, BEFORE)
+        before = hidden_name(target, OLD_FILE)
         with suppress(FileNotFoundError):
             system.rename_folder(target, before)
             set_aside.append(before)

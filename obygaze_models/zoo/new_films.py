@@ -22,7 +22,7 @@ from obygaze_features.manifest.adapters.folder import (
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
@@ -141,7 +141,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
 def _was_imported(model: SavedModel) -> bool:
     """Return whether the features of the training were imported."""
     backbone = model.info.features.backbone
-    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN)
+    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
 
 
 def other_store(model: SavedModel, store: Store, here: Workspace) -> str:

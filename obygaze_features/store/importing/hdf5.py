@@ -36,7 +36,7 @@ from obygaze_features.store.importing.reader import (
     ExportOrigin,
     Reader,
     array_reader,
-    check_rows,
+    check_clip_rows,
     clip_reader,
     ids_in_films,
     name_by_shape,
@@ -275,7 +275,9 @@ def _a_group_a_film(
                 continue
             ids = text_ids(_column(handle, path, ids_key, ids_key), ids_key, where)
             values = _column(handle, path, ids_key, of_film)
-            check_rows({array: of_film}, {of_film: values}, len(ids), len(ids), where)
+            check_clip_rows(
+                {array: of_film}, {of_film: values}, len(ids), len(ids), where
+            )
             for row, clip in enumerate(ids):
                 if (film, clip) in keys[array]:
                     raise FixInput(f"{ids_key!r} has {clip!r} twice", where=where)
