@@ -267,6 +267,7 @@ def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:
     return np.allclose(scores, expected, atol=1e-5)
 
 
+@pytest.mark.check("a process for each command")
 def test_a_model_of_own_code_takes_its_file_to_another_lab(
     ws: Workspace, tmp_path: Path, no_torch: dict[str, str]
 ) -> None:
@@ -303,6 +304,7 @@ def test_a_model_of_own_code_takes_its_file_to_another_lab(
     )
 
 
+@pytest.mark.check("a process for each command")
 def test_code_that_cannot_go_along_is_said(
     ws: Workspace, no_torch: dict[str, str]
 ) -> None:
@@ -343,6 +345,7 @@ def test_a_list_that_was_learnt_stays_a_list(ws: Workspace) -> None:
     )
 
 
+@pytest.mark.check("a process for each command")
 def test_a_changed_helper_is_another_model(
     ws: Workspace, no_torch: dict[str, str]
 ) -> None:
