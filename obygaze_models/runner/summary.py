@@ -669,9 +669,10 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     shares = cell.by_film.get(PREVALENCE.name, {}).values()
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
+        # Films of folds that were left out may have positive clips.
         return (
-            f"{count(n_films, 'film')} of {cell.tasks} has positive clips, "
-            f"and {LEAST_FILMS} are needed"
+            f"of the {cell.n_films} films that were tested for {cell.tasks}, "
+            f"{n_films or 'none'} has positive clips, and {LEAST_FILMS} are needed"
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (

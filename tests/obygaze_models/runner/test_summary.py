@@ -170,6 +170,22 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("n_films", "said"), [(0, "none"), (1, "1")])
+def test_too_few_films_with_positive_clips_are_counted_among_the_tested_ones(
+    tmp_path: Path, n_films: int, said: str
+) -> None:
+    """The film of the only positive clip is of the fold that could not be trained."""
+    values = {"ap": math.nan, "auc": math.nan, "prevalence": 0.0}
+    made = rows("ridge", values, [math.nan] * 5, n_films=5)
+    made[-1]["value"] = n_films / 40
+    skipped = {"fold-2": "the training clips hold one class only: 0"}
+    run = run_of(tmp_path, [fit("ridge", skipped=skipped)], made)
+    assert about_of(run)["no interval"] == (
+        "1 of 1 cells have no interval: of the 5 films that were tested for EN_S,"
+        f" {said} has positive clips, and 2 are needed."
+    )
+
+
 def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
     protocol = {
