@@ -11,6 +11,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
+    SAVE_AS,
     CsvTable,
     TableRow,
     read_table,
@@ -240,7 +241,7 @@ def _write_draft(
     name: str | None,
 ) -> None:
     """Write a draft of the mapping of a table that cannot be imported, and say so in the error."""
-    if target is None or not error.details:
+    if target is None or not error.details or error.hint == SAVE_AS:
         return
     table = read_table(
         path,
@@ -385,6 +386,8 @@ def _hint(
             "--map clip_id=COLUMN names the column of ids, and"
             " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
+        if "annotator" not in (*table.columns, *mapping.columns):
+            ways.append("--map annotator=COLUMN, if people have rows of the same clips")
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
     return "; ".join([draft, *ways, columns])
 

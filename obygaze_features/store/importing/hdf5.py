@@ -209,9 +209,9 @@ def _of_films(arrays_of_group: Mapping[str, Mapping[str, _DataSet]]) -> str:
     for group, arrays in arrays_of_group.items():
         of_films = "/".join([*group.split("/")[:-1], FILM])
         with_ids = _with_ids(of_films, arrays)
-        options = (with_ids, 0) if with_ids else _with_vectors(of_films, arrays)
+        alike = (with_ids, 0) if with_ids else _with_vectors(of_films, arrays)
         if group:
-            groups_of_options.setdefault(options, []).append(group)
+            groups_of_options.setdefault(alike, []).append(group)
     for (options, _), groups in groups_of_options.items():
         names: set[str] = set()
         for group in groups:
@@ -237,7 +237,7 @@ def _how_to_read(handle: Any) -> str:
 def _other_films(handle: Any, keys: Sequence[str]) -> list[str]:
     """Return a sentence if the keys lead to one of several groups that may be films."""
     groups = {key.rpartition("/")[0] for key in keys} - {""}
-    if not groups or any(FILM in group for group in groups):
+    if not groups or any(FILM in group or ID in group for group in groups):
         return []
     arrays_of_group = _arrays_of_groups(handle)
     options = _of_films(arrays_of_group)

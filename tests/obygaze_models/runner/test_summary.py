@@ -170,6 +170,35 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("n_films", "n_in_all", "said"),
+    [
+        (0, 1, "1 film"),
+        (1, 1, "1 film"),
+        (0, 3, "no tested film"),
+        (1, 3, "1 tested film"),
+        (0, None, "no tested film"),
+    ],
+)
+def test_films_with_positive_clips_are_counted_before_folds_are_left_out(
+    tmp_path: Path, n_films: int, n_in_all: int | None, said: str
+) -> None:
+    """The film of the only positive clip is of the fold that could not be trained."""
+    values = {"ap": math.nan, "auc": math.nan, "prevalence": 0.0}
+    made = rows("ridge", values, [math.nan] * 5, n_films=5)
+    made[-1]["value"] = n_films / 40
+    skipped = {"fold-2": "the training clips hold one class only: 0"}
+    manifest: dict[str, Any] = {"n_clips": 200, "n_films": 12}
+    if n_in_all is not None:  # a run that an earlier version made does not say it
+        manifest["positive_films"] = {"EN_S": n_in_all}
+    skips = [fit("ridge", skipped=skipped)]
+    run = run_of(tmp_path, skips, made, manifest=manifest)
+    assert about_of(run)["no interval"] == (
+        f"1 of 1 cells have no interval: {said} of EN_S has positive clips, and 2 are"
+        " needed."
+    )
+
+
 def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
     protocol = {
