@@ -560,8 +560,16 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is not the same in all of some nested tables, by its keys joined by dots."""
+    """Yield what is not the same in all of some nested tables, by its keys joined by dots.
+
+    What a run does not have is shown key by key, but for a model, of which the kind says enough.
+    """
     tables = [_as_table(value) for value in values]
+    if not any(table and "kind" in table for table in tables):
+        tables = [
+            {} if value == MISSING else table
+            for value, table in zip(values, tables, strict=True)
+        ]
     known = [table for table in tables if table is not None]
     if len(known) == len(tables):
         for name in _in_order(known):
