@@ -255,7 +255,11 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     found = about_of(run)
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
-    assert "may be no better than chance: ridge (EN_S)" in found["chance"]
+    assert found["chance"] == (
+        "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
+        " better than chance, even where their AP is shown to be above that of the best guess:"
+        " ridge (EN_S)."
+    )
     assert "1 of 1 cells test 5 films only" in found["few films"]
 
 
@@ -356,17 +360,17 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         splits={"kind": "fixed", "column": "part"},
         rare_concepts=rare,
         stores={"s": {"missing": {"a-1": "decode_error", "a-2": "decode_error"}}},
-        remarks={"annotators": "Two people annotated 3 clips."},
+        remarks={"annotators": "200 rows about 3 clips."},
     )
     found = about_of(run)
-    assert "40 of the 200 test clips" in found["films on both sides"]
+    assert "40 of the 200 test rows" in found["films on both sides"]
     assert "the column part divides films" in found["films on both sides"]
     assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
     assert found["skipped folds"] == "1 fold left out: no clip is left to train on."
     assert found["missing features of s"] == (
-        "2 of 200 clips have no features in s and are left out (2 decode_error): a-1, a-2."
+        "2 of 200 rows have no features in s and are left out (2 decode_error): a-1, a-2."
     )
-    assert found["annotators"] == "Two people annotated 3 clips."
+    assert found["annotators"] == "200 rows about 3 clips."
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
