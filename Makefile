@@ -55,7 +55,7 @@ lint: .venv/.test ## linters, types and the import contract only
 fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); no error may be a bug
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz $(INPUTS) $(SEED)
 
-# Each round has other seeds; the tests are those of `make check`, which searches a part of it.
+# The tests are those of `make check`, which searches a part. Each round has other seeds.
 torture: .venv/.test ## kill, suspend, flip, swap and mislead, again and again (ROUNDS=, SEED=, the first one)
 	SEED=$(SEED) $(BIN)/python -m pytest -q -m check $(SEARCHED)
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "seed $$seed"; \
