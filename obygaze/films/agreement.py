@@ -333,7 +333,7 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
         audit = f"obygaze audit reliability {shlex.quote(manifest.name)}"
         if has_levels and all(clip.start_s is None for clip in manifest):
             raise FixInput(
-                "agreement is measured on times of films, and no clip has times",
+                "agreement is measured on times of films, and no clip has times (start_s, end_s)",
                 where=manifest.name,
                 hint=f"{audit} --column level --cluster movie_id",
             )

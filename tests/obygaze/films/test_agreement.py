@@ -643,7 +643,7 @@ def test_levels_without_times_lead_to_the_audit(tmp_path: Path) -> None:
         typed = ("manifest", "agree", "films", *options)
         failed = call_obygaze(*typed, cwd=tmp_path)
         assert failed.code == 1
-        assert "measured on times of films, and no clip has times" in failed.stderr
+        assert "no clip has times (start_s, end_s)" in failed.stderr
         assert f"Try: obygaze {line}" in failed.stderr
     shown = call_obygaze(*line.split(), cwd=tmp_path).ok().stdout
     assert "Krippendorff's alpha (nominal) of 2 raters: " in shown
