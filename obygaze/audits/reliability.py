@@ -162,10 +162,10 @@ def _rated_clips(
     """Return a row for each clip with a column for each annotator, and the annotators."""
     clips = [clip for clip in manifest if clip.values(column)]
     words = sorted({"|".join(clip.values(column)) for clip in clips})
+    number_of: dict[str, str] = {}
     # The alphas of two words are the same, whatever their numbers.
-    number_of = (
-        {word: str(n) for n, word in enumerate(words)} if len(words) == 2 else {}
-    )
+    if len(words) == 2 and np.isnan([*map(_as_number, words)]).all():
+        number_of = {word: str(n) for n, word in enumerate(words)}
     annotators: dict[str, None] = {}
     rows = []
     for rows_of_clip in clips_of_rows(clips):
@@ -278,13 +278,18 @@ def _number(cell: str, column: str, where: str) -> float | None:
     """Return the number of a cell; None of an empty one."""
     if not str(cell).strip():
         return None
-    try:
-        number = float(cell)
-    except ValueError:
-        number = float("nan")
+    number = _as_number(cell)
     if not np.isfinite(number):
         raise FixInput(f"expected a number in {column!r}, got {cell!r}", where=where)
     return number
+
+
+def _as_number(cell: str) -> float:
+    """Return the number that a cell is; NaN if it is none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return float("nan")
 
 
 def _alpha_text(alpha: float | None, interval: IntervalEnds) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,15 +110,26 @@ def test_what_is_refused() -> None:
         audit_reliability([{"a": "1", "b": "2"}, {"a": "1", "b": ""}], raters="a,b")
 
 
-def test_words_of_annotators_in_a_manifest() -> None:
-    """Yes and no are two numbers; an alpha of intervals is then that of names."""
-    said = {"ada": ["yes", "no", "no", "yes"], "ben": ["yes", "no", "yes", ""]}
+def seen_by(said: Mapping[str, Sequence[str]]) -> Manifest:
     clips = []
     for annotator, words in said.items():
         for number, word in enumerate(words):
             extra = {"annotator": annotator, "seen": word}
             clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
-    manifest = Manifest("films", Header("Films"), clips, ("annotator", "seen"))
+    return Manifest("films", Header("Films"), clips, ("annotator", "seen"))
+
+
+def test_two_numbers_of_annotators_are_these_numbers() -> None:
+    manifest = seen_by({"ada": ["9", "10", "10"], "ben": ["9", "9", "10"]})
+    audit = audit_reliability(manifest, column="seen")
+    means = {rater.name: rater.mean for rater in audit.raters}
+    assert means == pytest.approx({"ada": 29 / 3, "ben": 28 / 3})
+
+
+def test_words_of_annotators_in_a_manifest() -> None:
+    """Yes and no are two numbers; an alpha of intervals is then that of names."""
+    said = {"ada": ["yes", "no", "no", "yes"], "ben": ["yes", "no", "yes", ""]}
+    manifest = seen_by(said)
     audit = audit_reliability(manifest, column="seen")
     numbers = [[1, 0, 0], [1, 0, 1]]
     expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
@@ -125,7 +137,8 @@ def test_words_of_annotators_in_a_manifest() -> None:
     assert (audit.n_items, audit.n_incomplete) == (3, 1)
     with pytest.raises(FixUsage, match="the column that annotators filled in"):
         audit_reliability(manifest)
-    twice = manifest.with_clips([*clips, replace(clips[0], clip_id="lake-0")])
+    again = replace(manifest.clips[0], clip_id="lake-0")
+    twice = manifest.with_clips([*manifest.clips, again])
     with pytest.raises(FixInput, match="a row of each annotator, got 'ada' again"):
         audit_reliability(twice, column="seen")
 
