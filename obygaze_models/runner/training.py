@@ -35,7 +35,7 @@ from obygaze_models.models.registry import (
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
+from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
@@ -51,8 +51,8 @@ from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.summary import CellRows, cells_of, why_no_interval
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import (
+    CardMetric,
     FeatureSpec,
-    Metric,
     ModelInfo,
     TrainingClips,
     TrainingData,
@@ -191,7 +191,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         name="train-cav",
         tasks=tasks,
         models={CAV: Model("svm", settings)},
-        grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
+        grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
         report=report,
     )
 
@@ -266,8 +266,9 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         "task": task,
         "classes": tuple(classes),
         "chosen": chosen,
+        "where": protocol.data.where,
     }
-    info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
+    info = _model_info(inputs, run, rows, concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
     clip_of = {features.store_ids[row]: table.clips[row] for row in rows.tolist()}
     places = []
@@ -326,14 +327,13 @@ def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values.get(name) for name in names}
 
 
-def _model_info(
-    inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any
-) -> ModelInfo:
+def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
     protocol = inputs.protocol
     manifest = inputs.manifest
     origin = inputs.stores[0].origin
-    film_ids = sorted(set(inputs.table.films[rows].tolist()))
+    table = inputs.table
+    film_ids = sorted(set(table.films[rows].tolist()))
     models = [cell for cell in cells_of(run) if cell.is_model]
     held_out = "films it had not seen"
     if any(cell.facts["knows_films"] for cell in models):
@@ -349,6 +349,8 @@ def _model_info(
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             " other films."
         )
+    if "annotators" in table.remarks:
+        notes.append(table.remarks["annotators"])
     return ModelInfo(
         **facts,
         features=FeatureSpec(
@@ -367,7 +369,7 @@ def _model_info(
             manifest=manifest.name,
             manifest_sha256=manifest_sha256(manifest),
             view=protocol.data.view,
-            n_clips=n_clips,
+            n_clips=len({table.clip_of[table.ids[row]] for row in rows.tolist()}),
             n_films=len(film_ids),
             films=tuple(film_ids),
             citation=manifest.header.citation,
@@ -379,7 +381,7 @@ def _model_info(
     )
 
 
-def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, CardMetric]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
@@ -392,7 +394,7 @@ def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
         for name in names:
             if name in cell.of_metric:
                 ci = cell.ends(name)
-                metrics[prefix + name] = Metric(value=cell.value(name), ci=ci)
+                metrics[prefix + name] = CardMetric(value=cell.value(name), ci=ci)
     return metrics
 
 
