@@ -6,7 +6,7 @@ an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from obygaze_models.models.linear_solvers import logistic
 from obygaze_models.models.mlp_network import softmax
 
 Pooling = Literal["max", "mean", "last"]
-POOLINGS = get_args(Pooling)
 
 
 @dataclass(frozen=True, eq=False)

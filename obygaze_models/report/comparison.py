@@ -544,10 +544,7 @@ def _nothing_shared(
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return each setting or input that is not the same in all runs, with its value in each.
-
-    Of a model, a task or a store that a run lacks there is one line, without its settings.
-    """
+    """Return each setting or input that is not the same in all runs, with its value in each."""
     have_one_store_each = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
     for run in runs:
@@ -585,7 +582,7 @@ def _as_table(value: Any) -> Mapping[str, Any] | None:
     """Return a table, or the tables of a list by their numbers; None for another value."""
     if isinstance(value, Mapping):
         return value
-    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return {str(number): item for number, item in enumerate(value, start=1)}
     return None
 
@@ -600,7 +597,8 @@ def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return str(value.get("kind", "yes" if value else "none"))
+        parts = [f"{name} {_shown(item)}" for name, item in value.items()]
+        return str(value.get("kind", ", ".join(parts) or "none"))
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
     text = str(value)
