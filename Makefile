@@ -24,7 +24,7 @@ TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py ki
 # What they search is the same in each round.
 SEARCHED = $(addprefix tests/rules/test_, side_by_side.py marks_are_read.py) \
 	tests/stories/02_killed.py $(addprefix tests/obygaze_features/, extraction/test_extracting.py \
-	video/test_generated.py video/test_lost_packets.py) \
+	video/test_lost_packets.py) \
 	tests/obygaze_models/runner/test_nothing_learns.py
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
