@@ -56,9 +56,12 @@ NO_TABLES = {
     b"PAR1": "parquet",
     b"\x93NUMPY": "an array of NumPy",
     b"\x89HDF": "HDF5",
+    b"WEBVTT": "WebVTT",
 }
 # Files with features, and the format of `store import` that reads them.
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
+# Files with marks in films, which `manifest import segments` reads.
+MARKS = (".eaf", ".vtt")
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign.
 _OF_WINDOWS = re.compile(
     rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z])"
@@ -284,8 +287,11 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     stream.seek(0)
     hint = ""
     kind = FEATURES.get(path.suffix.lower())
+    shown = shlex.quote(str(path))
     if kind is not None:
-        hint = f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
+        hint = f"obygaze store import {kind} {shown} -o NAME"
+    elif path.suffix.lower() in MARKS:
+        hint = f"obygaze manifest import segments {shown} -o NAME"
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"

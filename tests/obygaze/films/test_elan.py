@@ -178,7 +178,10 @@ def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -
     with pytest.raises(FixInput) as caught:
         import_segments([path], "marks", 25, mapping=mapping)
     problem = f"tier Musik: {role}, but not linked to a tier of levels"
-    assert caught.value.details == (f"{path}: {problem}",)
+    to_do = 'write "unused" for it in [tiers], or link it in ELAN'
+    assert caught.value.details == (f"{path}: {problem}: {to_do}",)
+    # A draft would ask for nothing.
+    assert "--write-mapping" not in str(caught.value.hint)
 
 
 def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
