@@ -313,7 +313,7 @@ class ElanDocument:
                 level = self.mapping.level(text) or ""
             elif tier.role == "concepts":
                 for word in tier.words(text, self.mapping.separator):
-                    names.append(self.mapping.concept(word) or concept_of(word))
+                    names += (self.mapping.concept(word) or concept_of(word)).split("|")
             elif text:
                 comments.append(text)
         concepts_of_mark = tuple(dict.fromkeys(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -93,6 +94,11 @@ def test_a_mapping_says_what_each_tier_is(tmp_path: Path) -> None:
     )
     assert [clip.level for clip in imported.manifest] == ["S", "HN", "EN", ""]
     assert imported.manifest.clips[0].concepts == ("Look", "Body")
+    path.write_text(LINKED.replace("Look; Body", "Blick; Kleid"), encoding="utf-8")
+    words = {"Blick": "Look", "Kleid": "Look|Clothing"}
+    two_in_one = replace(mapping, concepts=words)
+    (first, *_) = import_segments([path], "marks", 25, mapping=two_in_one).manifest
+    assert first.concepts == ("Look", "Clothing")
     with pytest.raises(FixInput, match="'Ton', which no file has"):
         import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
 
