@@ -20,10 +20,10 @@ MOST_NUMBERS = 4
 def own_tasks(clips: Sequence[Clip]) -> list[str]:
     """Return a task for each own column that may be a label; clips have the same columns.
 
-    Columns of numbers in which some cells are no numbers come last: they are to be corrected.
+    Columns of few words come first, as a number is more often a length than a label. Numbers among
+    which some cells are none come last: they are to be corrected.
     """
-    tasks: list[str] = []
-    to_correct: list[str] = []
+    ranked: list[tuple[int, str]] = []
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
         cells: list[str] = []
@@ -37,19 +37,20 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
         if not any(map(_may_be_labels, clips_of_film.values())):
             continue
         words = sorted(set(cells))
-        if has_numbers(cells):
+        if is_yes_and_no(words):
+            ranked.append((2, column))
+        elif has_numbers(cells):
             numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
-            kind = tasks if len(numbers) == len(cells) else to_correct
-            kind.append(
-                column if is_yes_and_no(words) else f"{column}>={limit_of(numbers)}"
-            )
-        elif is_yes_and_no(words) or 2 < len(words) <= MOST_WORDS:
-            tasks.append(column)
+            is_to_correct = len(numbers) < len(cells)
+            task = f"{column}>={limit_of(numbers)}"
+            ranked.append((MOST_WORDS + 1 + is_to_correct, task))
+        elif 2 < len(words) <= MOST_WORDS:
+            ranked.append((len(words), column))
         elif len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
-            tasks.append(f"{column}={rarer}")
-    return tasks + to_correct
+            ranked.append((2, f"{column}={rarer}"))
+    return [task for _, task in sorted(ranked, key=lambda one: one[0])]
 
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:
