@@ -444,7 +444,7 @@ def _pair_row(
     return (
         pair["movie_id"],
         " / ".join(pair["annotators"]),
-        "assumed" if is_assumed else "known",
+        "assumed" if is_assumed else "not assumed",
         pair["n"],
         *pair["gamma"].values(),
         pair["alpha"],
