@@ -152,9 +152,9 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
     paths = dict.fromkeys(violations.path for violations in files if violations)
-    n_violations = "1 violation" if n_in_all == 1 else f"{n_in_all} violations"
+    n_problems = "1 problem" if n_in_all == 1 else f"{n_in_all} problems"
     raise FixInput(
-        f"{summary}: {n_violations}",
+        f"{summary}: {n_problems}",
         where=", ".join(paths),
         hint=hint or "correct what is listed, then the same command again",
         details=details,
