@@ -20,8 +20,9 @@ MOST_NUMBERS = 4
 def own_tasks(clips: Sequence[Clip]) -> list[str]:
     """Return a task for each own column that may be a label; clips have the same columns.
 
-    Columns of few words come first, as a number is more often a length than a label. Numbers among
-    which some cells are none come last: they are to be corrected.
+    Yes or no and ratings come first, then ratings of which some cells are no numbers, which a run
+    lists; then columns of other words, which may be remarks, and numbers with decimals, which may
+    be lengths.
     """
     ranked: list[tuple[int, str]] = []
     columns = own_columns(clips[0].extra) if clips else []
@@ -38,18 +39,20 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
             continue
         words = sorted(set(cells))
         if is_yes_and_no(words):
-            ranked.append((2, column))
+            ranked.append((0, column))
         elif has_numbers(cells):
             numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
+            is_measure = any("." in cell for cell in numbers)
+            rank = MOST_WORDS + 2 if is_measure else 1
             is_to_correct = len(numbers) < len(cells)
             task = f"{column}>={limit_of(numbers)}"
-            ranked.append((MOST_WORDS + 1 + is_to_correct, task))
+            ranked.append((rank + is_to_correct, task))
         elif 2 < len(words) <= MOST_WORDS:
-            ranked.append((len(words), column))
+            ranked.append((len(words) + 1, column))
         elif len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
-            ranked.append((2, f"{column}={rarer}"))
+            ranked.append((3, f"{column}={rarer}"))
     return [task for _, task in sorted(ranked, key=lambda one: one[0])]
 
 

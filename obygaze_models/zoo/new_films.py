@@ -22,13 +22,13 @@ from obygaze_features.manifest.adapters.folder import (
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
 
 _WINDOW = re.compile(r".+:[0-9]{6,9}")
-SAME_IMPORT = (
+_SAME_IMPORT = (
     "imports have the same recipe with the same --backbone and --fact: import both so, each under"
     " a new name (-o), and train again"
 )
@@ -113,11 +113,9 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     wanted = model.info.features
     name = shlex.quote(manifest.name)
     if _was_imported(model):
-        stated = wanted.backbone.removesuffix(IMPORTED)
-        is_stated = stated != wanted.backbone
-        option = f" --backbone {shlex.quote(stated)}" if is_stated else ""
         return (
-            f"obygaze store import FORMAT FILE --manifest {name}{option} -o STORE, as the"
+            f"obygaze store import FORMAT FILE --manifest {name}{_stated_backbone(model)}"
+            " -o STORE, as the"
             " features of its training were imported"
         )
     if not any(clip.video for clip in manifest.clips[:1000]):
@@ -141,13 +139,26 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
 def _was_imported(model: SavedModel) -> bool:
     """Return whether the features of the training were imported."""
     backbone = model.info.features.backbone
-    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN)
+    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
+
+
+def _stated_backbone(model: SavedModel) -> str:
+    """Return the option with the backbone that the import of the training stated; "" if none."""
+    backbone = model.info.features.backbone
+    stated = backbone.removesuffix(IMPORTED)
+    return f" --backbone {shlex.quote(stated)}" if stated != backbone else ""
 
 
 def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
     if store.recipe.is_unknown and _was_imported(model):
-        return SAME_IMPORT
+        option = _stated_backbone(model)
+        if option and store.recipe.title != model.info.features.backbone:
+            return (
+                f"import these features again with{option}, as those of its training were, if the"
+                " same model made them in the same way; -o with a new name"
+            )
+        return _SAME_IMPORT
     clips = store.find_manifest(here)
     fitting = stores_that_fit(model, here, clips.name if clips else None)
     if clips is not None and not fitting:

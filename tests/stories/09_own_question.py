@@ -245,7 +245,7 @@ kind = "ridge"
         (
             "",
             "no clip of class 0 (EN)",
-            "label of your own: violent, mood, 'Rating Ben>=2'",
+            "label of your own: violent, 'Rating Ben>=2', mood",
         ),
         ("--task clip_id", "has 64 words", "--task clip_id=film1-1"),
         ("--set tasks.t.positive=mood", "tasks.t", "--task t runs it"),
