@@ -267,9 +267,9 @@ class TestFolds:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         for cell in [*models(run), *baselines(run)]:
             reasons = cell.facts["skipped"]
-            assert reasons == {"fold 0": "the training clips hold one class only: 0"}
+            assert reasons == {"fold 0": "all clips to train on have one label: 0"}
         (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
-        assert text == "1 fold left out: the training clips hold one class only: 0."
+        assert text == "1 fold left out: all clips to train on have one label: 0."
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
