@@ -6,7 +6,7 @@ an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,10 @@ class FrameProbe(Classifier):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips, which are read once."""
+        if self.pooling not in get_args(Pooling):
+            raise FixTraining(
+                f"unknown pooling {self.pooling!r}", hint=", ".join(get_args(Pooling))
+            )
         from sklearn.utils import check_consistent_length
         from sklearn.utils.multiclass import check_classification_targets
         from sklearn.utils.validation import column_or_1d
