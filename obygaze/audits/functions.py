@@ -141,17 +141,18 @@ def audit_reliability(
     cluster: str | Sequence[str] | None = None,
     workspace: str | Path | None = None,
 ) -> ReliabilityAudit:
-    """Measure whether several raters or prompts measure one thing: Cronbach's alpha.
+    """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha.
 
-    The table has a row for each item and a column of numbers for each rater. Items that not all
-    raters have rated are left out. Krippendorff's alpha of the same numbers is beside it.
-    In a manifest, rows of several annotators may have the numbers in one column. Two words, such
-    as yes and no, are numbers too.
+    The table has a row for each item and a column for each rater; in a manifest, rows of several
+    annotators may have their answers in one column. Items that not all raters have rated are left
+    out. Numbers have both alphas, which say whether the raters measure one thing. Words have
+    Krippendorff's alpha for nominal values alone, and are counted.
 
     Args:
         source: A table, or a manifest.
         raters: The columns of the raters, or of the prompts; with `column`, annotators.
-        column: The column of a manifest in which each annotator has rated the clips.
+        column: The column of a manifest in which each annotator has rated the clips; or yes and no
+            of it, as `--task` of `run` has them: COLUMN=VALUE.
         cluster: The columns of the film or image; by default each item is its own cluster.
         workspace: The workspace, if it is not the current one.
 
@@ -161,6 +162,7 @@ def audit_reliability(
     Commands:
         obygaze audit reliability ratings.csv --raters ada,ben,cleo --cluster film
         obygaze audit reliability films --column Rating --cluster movie_id
+        obygaze audit reliability films --column mood=sad --cluster movie_id
         obygaze audit reliability prompts.csv --raters 'a photo,an image,a picture' --json
     """
 

@@ -2,12 +2,16 @@
 
 Cronbach's alpha compares the variance of the sum of the raters with the sum of their variances. It
 ignores that one rater gives higher numbers than another; Krippendorff's alpha for intervals, which
-is beside it, counts this as disagreement.
+is beside it, counts this as disagreement. Words have Krippendorff's alpha for nominal values alone:
+two answers are equal or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +25,17 @@ from obygaze.audits.result import (
     IntervalEnds,
 )
 from obygaze.audits.texts import (
+    CaptionRow,
     TextSource,
     column_names,
     read_records,
     source_name,
 )
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.expression import CONCEPTS
+from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
 from obygaze_features.manifest.same_clip import clips_of_rows
 
 if TYPE_CHECKING:
@@ -40,11 +47,11 @@ HEADERS = ("rater", "mean", "sd")
 
 @dataclass(frozen=True)
 class Rater:
-    """The mean and the standard deviation of the numbers of one rater."""
+    """The mean and the standard deviation of the numbers of one rater; None of words."""
 
     name: str
-    mean: float
-    sd: float
+    mean: float | None = None
+    sd: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,7 +59,8 @@ class ReliabilityAudit(Audit):
     """Cronbach's and Krippendorff's alpha of raters, with their 95 % intervals over clusters.
 
     Both are of the `n_items` that all raters have rated; `n_incomplete` others are left out. The
-    alphas are None where no item differs from another.
+    alphas are None where no item differs from another. `words` has how often each rater gave each
+    word, where answers are words; then there is no Cronbach's alpha.
     """
 
     source: str
@@ -64,24 +72,36 @@ class ReliabilityAudit(Audit):
     krippendorff: float | None
     krippendorff_interval: IntervalEnds
     raters: tuple[Rater, ...]
+    words: Mapping[str, tuple[int, ...]]
 
     def finding(self) -> Finding:
-        """Return a row for each rater, and a sentence for each alpha."""
+        """Return a row for each rater, or for each word, and a sentence for each alpha."""
+        krippendorff = _alpha_text(self.krippendorff, self.krippendorff_interval)
+        headers = HEADERS
+        rows: list[tuple[object, ...]]
         rows = [(rater.name, rater.mean, rater.sd) for rater in self.raters]
         sentences = [
             f"Cronbach's alpha of {len(self.raters)} raters: "
             f"{_alpha_text(self.cronbach, self.cronbach_interval)}.",
-            f"Krippendorff's alpha (interval): "
-            f"{_alpha_text(self.krippendorff, self.krippendorff_interval)}.",
-            f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
-            "bootstrapped over clusters.",
+            f"Krippendorff's alpha (interval): {krippendorff}.",
         ]
+        if self.words:
+            headers = ("word", *(rater.name for rater in self.raters))
+            rows = [(word, *counts) for word, counts in self.words.items()]
+            sentences = [
+                f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
+                f" {krippendorff}.",
+            ]
+        sentences.append(
+            f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
+            "bootstrapped over clusters."
+        )
         if self.n_incomplete:
             sentences.append(
                 f"{self.n_incomplete} items that not all raters have rated are left out."
             )
         title = f"Reliability: {self.source}"
-        return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
+        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
 
 def audit_reliability(
@@ -92,7 +112,7 @@ def audit_reliability(
     cluster: str | Sequence[str] | None = None,
     workspace: str | Path | None = None,
 ) -> ReliabilityAudit:
-    """Measure whether several raters or prompts measure one thing: Cronbach's alpha."""
+    """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha."""
     names = column_names(raters)
     if column is None and not names:
         raise FixUsage(
@@ -105,30 +125,28 @@ def audit_reliability(
         raise FixInput(
             f"expected at least two raters, got {len(names)}", hint="--raters ada,ben"
         )
-    rows: list[list[float]] = []
+    rows: list[list[str]] = []
     clusters: list[str] = []
-    n_incomplete = 0
     cluster_columns = column_names(cluster)
     needed = (*names, *cluster_columns)
-    for record in read_records(records, needed, hint="--raters, --cluster"):
-        numbers = [_number(record.cells[name], name, record.where) for name in names]
-        rated = [number for number in numbers if number is not None]
-        if len(rated) < len(names):
-            n_incomplete += 1
-            continue
-        rows.append(rated)
-        clusters.append(record.cluster(cluster_columns))
+    all_records = list(read_records(records, needed, hint="--raters, --cluster"))
+    are_numbers = _are_numbers(all_records, names, title, column)
+    for record in all_records:
+        answers = [str(record.cells[name]).strip() for name in names]
+        if all(answers):
+            rows.append(answers)
+            clusters.append(record.cluster(cluster_columns))
     if len(rows) < 2:
         raise FixInput(
             f"expected at least two items that all raters have rated, got {len(rows)}",
             where=title,
         )
     return reliability_of(
-        np.array(rows),
+        np.array(rows, dtype=np.float64 if are_numbers else np.str_),
         names,
         clusters,
         source=title,
-        n_incomplete=n_incomplete,
+        n_incomplete=len(all_records) - len(rows),
     )
 
 
@@ -160,12 +178,8 @@ def _rated_clips(
     manifest: Manifest, column: str
 ) -> tuple[list[dict[str, str]], tuple[str, ...]]:
     """Return a row for each clip with a column for each annotator, and the annotators."""
-    clips = [clip for clip in manifest if clip.values(column)]
-    words = sorted({"|".join(clip.values(column)) for clip in clips})
-    # The alphas of two words are the same, whatever their numbers.
-    number_of = (
-        {word: str(n) for n, word in enumerate(words)} if len(words) == 2 else {}
-    )
+    answer_of = _answers(manifest, column)
+    clips = [clip for clip in manifest if answer_of.get(clip.clip_id)]
     annotators: dict[str, None] = {}
     rows = []
     for rows_of_clip in clips_of_rows(clips):
@@ -178,12 +192,66 @@ def _rated_clips(
                     where=f"{manifest.name}: {clip.clip_id}",
                     hint="--raters names the columns, if each annotator has a column",
                 )
-            word = "|".join(clip.values(column))
-            cells[annotator] = number_of.get(word, word)
+            cells[annotator] = answer_of[clip.clip_id]
             annotators[annotator] = None
         rows.append(cells)
     everyone = dict.fromkeys(annotators, "")
     return [{**everyone, **cells} for cells in rows], tuple(sorted(annotators))
+
+
+def _answers(manifest: Manifest, column: str) -> dict[str, str]:
+    """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes."""
+    if column in (*CLIP_COLUMNS, *CONCEPTS, *manifest.columns):
+        return {clip.clip_id: "|".join(clip.values(column)) for clip in manifest}
+    # Late: it loads what experiments need.
+    from obygaze_models.protocols.clips import clip_table, task_labels
+    from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.protocols.tasks import one_task
+
+    protocol = load_protocol("honest")
+    name, asked = one_task(column, protocol, manifest)
+    table = clip_table(manifest, protocol.data)
+    labels = task_labels(name, asked.task, table).tolist()
+    words = {1: "yes", 0: "no"}
+    return {
+        clip: words.get(label, "")
+        for clip, label in zip(table.ids, labels, strict=True)
+    }
+
+
+def _are_numbers(
+    records: Sequence[CaptionRow], names: Sequence[str], title: str, column: str | None
+) -> bool:
+    """Return whether all answers are numbers, and not words; an error where some are."""
+    n_numbers = 0
+    place_of_word: dict[str, str] = {}
+    n_of_word: Counter[str] = Counter()
+    for record in records:
+        for name in names:
+            answer = str(record.cells[name]).strip()
+            if _is_number(answer):
+                n_numbers += 1
+            elif answer:
+                n_of_word[answer] += 1
+                place = record.cells.get("clip_id", record.where)
+                place_of_word.setdefault(answer, f"{name}, {place}")
+    if n_numbers and n_of_word:
+        words = [
+            f"{word!r} ({place_of_word[word]}{f', {n} times' if n > 1 else ''})"
+            for word, n in n_of_word.most_common()
+        ]
+        hint = "correct these cells, or leave them empty"
+        if column is not None:
+            (word, _), *_ = n_of_word.most_common(1)
+            asked = shlex.quote(f"{column}={word}")
+            hint = f"--column {asked}, this word against all else; or {hint}"
+        raise FixInput(
+            f"expected only numbers or only words, got {count(n_numbers, 'number')} and"
+            f" {count(n_of_word.total(), 'word')}: {few(words)}",
+            where=title,
+            hint=hint,
+        )
+    return not n_of_word
 
 
 def reliability_of(
@@ -194,32 +262,52 @@ def reliability_of(
     source: str = "rows",
     n_incomplete: int = 0,
 ) -> ReliabilityAudit:
-    """Return both alphas of a table of numbers, a row for each item, a column for each rater."""
+    """Return the alphas of a table of numbers or words, a row for each item, a column a rater."""
     from obygaze_models.evaluation.bootstrap import resample
 
-    table = np.asarray(ratings, dtype=np.float64)
-    # Neither alpha changes; sums of squares keep their digits.
-    centred = table - table.mean()
-    items = np.ones((1, len(table)))
-    point = _alphas(centred, items)
+    table = np.asarray(ratings)
+    raters = tuple(map(Rater, names))
+    words: dict[str, tuple[int, ...]] = {}
+    numbers: Floats | None = None
+    if table.dtype.kind == "U":
+        distinct, places = np.unique(table, return_inverse=True)
+        # Two words have the same distance from each other, whichever they are.
+        vectors = np.eye(len(distinct))[places.reshape(table.shape)]
+        counts = vectors.sum(axis=0).T.astype(int).tolist()
+        words = dict(zip(distinct.tolist(), map(tuple, counts), strict=True))
+    else:
+        means = table.mean(axis=0).tolist()
+        deviations = table.std(axis=0, ddof=1).tolist()
+        raters = tuple(map(Rater, names, means, deviations))
+        # No alpha changes; sums of squares keep their digits.
+        numbers = table - table.mean()
+        vectors = numbers[:, :, None]
     names_of_clusters, codes = np.unique(clusters, return_inverse=True)
 
-    def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
-        return _alphas(centred, weights[:, codes])
+    def alphas(weights: Floats) -> dict[str, Floats]:
+        values = {"krippendorff": _krippendorff(vectors, weights)}
+        if numbers is not None:
+            values["cronbach"] = _cronbach(numbers, weights)
+        return values
 
+    def alphas_of_clusters(weights: Floats) -> dict[str, Floats]:
+        return alphas(weights[:, codes])
+
+    point = alphas(np.ones((1, len(table))))
     intervals = resample(alphas_of_clusters, names_of_clusters)
-    means = table.mean(axis=0).tolist()
-    deviations = table.std(axis=0, ddof=1).tolist()
+    alpha_of = {name: _finite(values[0]) for name, values in point.items()}
+    interval_of = {name: _interval(interval) for name, interval in intervals.items()}
     return ReliabilityAudit(
         source=source,
         n_items=len(table),
         n_incomplete=n_incomplete,
         n_clusters=len(names_of_clusters),
-        cronbach=_finite(point["cronbach"][0]),
-        cronbach_interval=_interval(intervals["cronbach"]),
-        krippendorff=_finite(point["krippendorff"][0]),
-        krippendorff_interval=_interval(intervals["krippendorff"]),
-        raters=tuple(map(Rater, names, means, deviations)),
+        cronbach=alpha_of.get("cronbach"),
+        cronbach_interval=interval_of.get("cronbach", [None, None]),
+        krippendorff=alpha_of["krippendorff"],
+        krippendorff_interval=interval_of["krippendorff"],
+        raters=raters,
+        words=words,
     )
 
 
@@ -233,30 +321,41 @@ def cronbach_alpha(ratings: ArrayLike) -> float | None:
     """
     table = np.asarray(ratings, dtype=np.float64)
     centred = table - table.mean()
-    return _finite(_alphas(centred, np.ones((1, len(table))))["cronbach"][0])
+    return _finite(_cronbach(centred, np.ones((1, len(table))))[0])
 
 
-def _alphas(table: Floats, weights: Floats) -> dict[str, Floats]:
-    """Return both alphas for each row of item weights; NaN where they are not defined."""
+def _cronbach(table: Floats, weights: Floats) -> Floats:
+    """Return Cronbach's alpha for each row of item weights; NaN where it is not defined."""
     n_raters = table.shape[1]
     n_items = weights.sum(axis=1)
     sums = table.sum(axis=1)
     of_raters = _squares(table, weights, n_items).sum(axis=1)
     of_sums = _squares(sums[:, None], weights, n_items)[:, 0]
-    within_items = weights @ table.var(axis=1, ddof=1)
-    n_values = n_items * n_raters
-    mean = weights @ sums / n_values
-    of_values = weights @ (table**2).sum(axis=1) - n_values * mean**2
-    # Rounding leaves a remainder of the squares where all numbers are equal.
-    smallest = 1e-12 * max(float((table**2).sum()), 1e-300)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cronbach = n_raters / (n_raters - 1) * (1 - of_raters / of_sums)
+        alpha = n_raters / (n_raters - 1) * (1 - of_raters / of_sums)
+    return np.where(of_sums > _smallest(table), alpha, np.nan)
+
+
+def _krippendorff(vectors: Floats, weights: Floats) -> Floats:
+    """Return Krippendorff's alpha for each row of item weights; NaN where it is not defined.
+
+    Answers (item, rater) are vectors, whose disagreement is their squared distance.
+    """
+    n_items = weights.sum(axis=1)
+    n_values = n_items * vectors.shape[1]
+    within_items = weights @ vectors.var(axis=1, ddof=1).sum(axis=1)
+    means = weights @ vectors.sum(axis=1) / n_values[:, None]
+    squares = weights @ (vectors**2).sum(axis=(1, 2))
+    of_values = squares - n_values * (means**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
         expected = of_values / (n_values - 1)
-        krippendorff = 1 - within_items / n_items / expected
-    return {
-        "cronbach": np.where(of_sums > smallest, cronbach, np.nan),
-        "krippendorff": np.where(of_values > smallest, krippendorff, np.nan),
-    }
+        alpha = 1 - within_items / n_items / expected
+    return np.where(of_values > _smallest(vectors), alpha, np.nan)
+
+
+def _smallest(values: Floats) -> float:
+    """Return what rounding may leave of a sum of squares where all values are equal."""
+    return 1e-12 * max(float((values**2).sum()), 1e-300)
 
 
 def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
@@ -274,17 +373,11 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _number(cell: str, column: str, where: str) -> float | None:
-    """Return the number of a cell; None of an empty one."""
-    if not str(cell).strip():
-        return None
+def _is_number(answer: str) -> bool:
     try:
-        number = float(cell)
+        return math.isfinite(float(answer))
     except ValueError:
-        number = float("nan")
-    if not np.isfinite(number):
-        raise FixInput(f"expected a number in {column!r}, got {cell!r}", where=where)
-    return number
+        return False
 
 
 def _alpha_text(alpha: float | None, interval: IntervalEnds) -> str:

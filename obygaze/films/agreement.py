@@ -322,21 +322,31 @@ def measure_agreement(
 
 
 def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
-    """Raise an error for a manifest without levels, which may have ratings."""
+    """Raise an error for a manifest without levels, which may have ratings, or without times."""
     for name in table_names(segments):
         path = table_path(name, workspace).with_suffix(".toml")
         if not path.is_file():
             continue
         manifest = read_manifest(path)
+        has_levels = any(clip.level for clip in manifest)
+        audit = f"obygaze audit reliability {shlex.quote(manifest.name)}"
+        if has_levels and all(clip.start_s is None for clip in manifest):
+            raise FixInput(
+                "agreement is measured on times of films, and no clip has times",
+                where=manifest.name,
+                hint=f"{audit} --column level --cluster movie_id",
+            )
         own = own_columns(manifest.columns)
-        if own and not any(clip.level for clip in manifest):
+        if own and not has_levels:
             options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
             if "annotator" in manifest.columns:
-                options = f"--column {' or '.join(map(shlex.quote, own))}"
+                options = (
+                    f"--column {' or '.join(map(shlex.quote, own))} --cluster movie_id"
+                )
             raise FixInput(
                 "agreement is measured on levels, and no clip has one",
                 where=manifest.name,
-                hint=f"obygaze audit reliability {shlex.quote(manifest.name)} {options}",
+                hint=f"{audit} {options}",
             )
 
 

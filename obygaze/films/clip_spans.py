@@ -29,6 +29,7 @@ from obygaze_features.manifest.times import (
     IN_A_ROW,
     RATE_COLUMN,
     FilmTimes,
+    spans_in_films,
     times_of_films,
 )
 
@@ -76,6 +77,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         if film in marked_films and times.axis == IN_A_ROW and not times.unknown
     ]
     warn_of_clips_in_a_row(in_a_row)
+    said_s = spans_in_films(clips)
     line_of: dict[str, int] = {}
     spans = []
     n_placed = 0
@@ -97,7 +99,9 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
             n_placed += frames is not None
             n_unplaced += times.frames_of(clip_id) is None
         if frames is not None:
-            spans.append(ClipSpan(clip_id, film, *frames, marks.rates.get(film)))
+            rate = marks.rates.get(film)
+            times_s = said_s.get(clip_id)
+            spans.append(ClipSpan(clip_id, film, *frames, rate, times_s))
     if n_unplaced and not n_placed:
         raise FixInput(
             "the clips have no times in their films",

@@ -228,6 +228,9 @@ class ElanDocument:
         videos = [one for one in media if one.get("MIME_TYPE", "").startswith("video")]
         # A file may have several media, each with its own beginning: the film is the first video.
         self.film: Mapping[str, str] = next(iter([*videos, *media]), {})
+        types = self.document.linguistic_types
+        # Whether this program wrote it.
+        self.is_own = OWN_TYPES.keys() <= types.keys()
         self.tiers = self._linked_tiers()
         self.slots_ms = self._nearest_ms()
 
@@ -236,6 +239,15 @@ class ElanDocument:
         """The name of the film's file, without the folder that it had; "" without one."""
         url = self.film.get("RELATIVE_MEDIA_URL") or self.film.get("MEDIA_URL") or ""
         return PureWindowsPath(unquote(url)).name
+
+    @property
+    def video(self) -> Path | None:
+        """The film's file: where this file says that it lies, else beside it; None without one."""
+        if not self.media_name:
+            return None
+        folder = self.path.parent
+        named = folder / unquote(self.film.get("RELATIVE_MEDIA_URL", ""))
+        return named if named.is_file() else folder / self.media_name
 
     def add_violations(self, violations: Violations) -> None:
         """Add what neither the file nor the mapping says: roles of tiers, meanings of words."""
@@ -309,7 +321,6 @@ class ElanDocument:
 
     def _linked_tiers(self) -> list[Tier]:
         """Return the tiers, each with the one above it."""
-        is_own = OWN_TYPES.keys() <= self.document.linguistic_types.keys()
         tiers: dict[str, Tier] = {}
         for name, (aligned, referring, facts, _) in self.document.tiers.items():
             annotations = {}
@@ -318,8 +329,10 @@ class ElanDocument:
             for key, (refers_to, text, *_) in referring.items():
                 annotations[key] = Annotation(plain(text), None, refers_to)
             annotator = self.mapping.annotators.get(name) or facts.get("ANNOTATOR")
+            # Where a file has no annotator, its tiers are often told apart by this.
+            annotator = annotator or facts.get("PARTICIPANT")
             own_role = ""
-            if is_own:
+            if self.is_own:
                 own_role = OWN_TYPES.get(facts.get("LINGUISTIC_TYPE_REF", ""), "")
             role = self.mapping.tiers.get(name) or own_role
             # A tier without annotations says nothing.

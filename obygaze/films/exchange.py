@@ -7,7 +7,6 @@ one shows the frame; reading takes the nearest frame.
 import os
 import re
 import shlex
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +43,7 @@ from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
@@ -57,6 +57,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     write_mapping_file,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.times import (
@@ -454,7 +455,9 @@ def import_segments(
     """Read segments from ELAN, WebVTT, or a table of marks.
 
     FILES are .eaf and .vtt, each called after its film, and tables of marks as for `manifest
-    project`. What was watched is read from FILE.watched.csv beside a table.
+    project`. The film of an .eaf of others is that of the video which it names: the one that a
+    manifest is linked to, else the video's name. What was watched is read from FILE.watched.csv
+    beside a table.
 
     ELAN files that `manifest export elan` wrote are read as they are, with what was corrected in
     them. Of other files a mapping says what each tier is and what its words mean; --write-mapping
@@ -464,8 +467,8 @@ def import_segments(
         files: The files.
         name: The name of the manifest.
         fps: Frames per second of films without a video and a column framerate: 25 for all of them,
-            or lake=23.976 for one. A video is one that a manifest is linked to, or that lies beside
-            the ELAN file which names it.
+            or lake=23.976 for one. A video is one that a manifest is linked to, or that the ELAN
+            file names.
         mapping: Say what tiers of ELAN are, and what their words mean, in a TOML file.
         write_mapping: Write the mapping of ELAN files that was used to this file; of files that
             cannot be read without one, a draft, with a ? for all that is to be said.
@@ -551,7 +554,7 @@ class _Importer:
         self.clips: list[Clip] = []
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
-        self.file_of: dict[str, Path] = {}
+        self.file_of: dict[str, tuple[str, Path]] = {}
         self.sources = SourceFiles()
 
     def read(self, path: Path) -> None:
@@ -575,22 +578,23 @@ class _Importer:
             self._add(replace(segment, concepts=names), rate, path)
 
     def _read_film(self, path: Path) -> None:
-        """Add the marks of a file that is called after its film."""
-        name = unicodedata.normalize("NFC", path.stem).strip()
-        film = ascii_id(name)
-        earlier = self.file_of.setdefault(film, path)
-        if unicodedata.normalize("NFC", earlier.stem).strip() != name:
-            problem = f"two films would have the id {film!r}"
-            raise FixInput(
-                problem, where=f"{earlier}, {path}", hint="rename one of them"
-            )
-        if film != name:
+        """Add the marks of a file about one film."""
+        name = self._name_of_film(path)
+        film = as_id(name)
+        # Of a film that is known, its name may be written in several ways.
+        if film not in self.rates.videos:
+            first_name, earlier = self.file_of.setdefault(film, (name, path))
+            if first_name != name:
+                problem = f"two films would have the id {film!r}"
+                raise FixInput(
+                    problem, where=f"{earlier}, {path}", hint="rename one of them"
+                )
+        if film != composed(path.stem).strip():
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         if path.suffix == ELAN:
             document = self.documents[path]
-            if document.media_name:
-                video = document.path.parent / document.media_name
+            video = document.video
             read: Iterator[ReadMark] = document.marks(self.warnings)
         else:
             with open_file(path) as stream:
@@ -612,6 +616,19 @@ class _Importer:
             )
             compare_with_video(film, segment.end_frame, video, rate, str(path))
             self._add(segment, rate, path)
+
+    def _name_of_film(self, path: Path) -> str:
+        """Return the name of a film: of the video that a file of others names, or of the file."""
+        name = composed(path.stem).strip()
+        document = self.documents.get(path)
+        if document is None or document.is_own or not document.media_name:
+            return name
+        video = composed(document.media_name)
+        films = self.rates.films_of_video(video)
+        if len(films) == 1:
+            return films[0]
+        is_known = as_id(name) in self.rates.videos
+        return name if is_known else Path(video).stem.strip()
 
     def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
         """Add the clip of a segment of a file."""

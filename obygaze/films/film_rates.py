@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.frame_rate import (
@@ -155,6 +156,15 @@ class FilmRates:
         """Return the videos of a film, which a table of marks may name by its title."""
         return self.videos.get(as_id(film), [])
 
+    def films_of_video(self, name: str) -> list[str]:
+        """Return the films for which manifests are linked to a video of this name that is there."""
+        films = []
+        for film, videos in self.videos.items():
+            of_name = [video for video in videos if composed(video.name) == name]
+            if any(video.is_file() for video in of_name):
+                films.append(film)
+        return films
+
     @cached_property
     def videos(self) -> dict[str, list[Path]]:
         """The videos of films that manifests of the workspace are linked to, by film."""
@@ -171,11 +181,14 @@ class FilmRates:
 
 def unknown_rate(film: str, where: str = "") -> FixUsage:
     """Return the error that nobody knows the frame rate of a film."""
+    in_file = "a column framerate in the table of marks"
+    if where.endswith(".eaf"):
+        in_file = "call the .eaf after its film, or name the film's video in it"
     return FixUsage(
         f"the frame rate of the film {film} is not known",
         where=where,
-        hint=f"--fps {shlex.quote(f'{film}=25')}, or that of the film; or a column framerate in the"
-        " table of marks; or obygaze manifest link, which finds its video",
+        hint=f"--fps {shlex.quote(f'{film}=25')}, or that of the film; or {in_file}; or obygaze"
+        " manifest link, which finds its video",
     )
 
 

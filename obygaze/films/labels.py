@@ -132,7 +132,7 @@ def project_segments(
         write_new(path, data, force=force)
     labelled = {row.clip_id for row in projected.projection.merged}
     spans = [span for span in projected.spans if span.clip_id in labelled]
-    without_rate = {span.movie_id for span in spans if span.fps is None}
+    without_rate = {span.movie_id for span in spans if span.span_s is None}
     return ProjectedLabels(
         projected.projection,
         len(one_of_each(spans)),

@@ -29,6 +29,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.spans import Span
 
 CSV_COLUMNS = (
     *("clip_id", "movie_id", "level", "concepts"),
@@ -42,18 +43,31 @@ _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class ClipSpan:
-    """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown."""
+    """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown.
+
+    `times_s` are the times in the film that the table of the clips says.
+    """
 
     clip_id: str
     movie_id: str
     start_frame: int
     end_frame: int
     fps: Fraction | None = None
+    times_s: Span | None = None
 
     @property
     def n_frames(self) -> int:
         """The length of the clip in frames."""
         return self.end_frame - self.start_frame + 1
+
+    @property
+    def span_s(self) -> Span | None:
+        """Start and end in the film: as the table says them, else those of the frames."""
+        if self.times_s or self.fps is None:
+            return self.times_s
+        return float(self.start_frame / self.fps), float(
+            (self.end_frame + 1) / self.fps
+        )
 
 
 def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
@@ -302,10 +316,11 @@ def overlap_frames(segment: Segment, span: ClipSpan) -> int:
 def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> bytes:
     """Return the merged levels as CSV.
 
-    The clips of films whose frame rate is known have their times in seconds.
+    Clips have the times of their table, so that the rows are joined to it; else times by the frame
+    rate of the film, where that is known.
     """
     span_of = {span.clip_id: span for span in spans}
-    has_times = any(span_of[row.clip_id].fps for row in projection.merged)
+    has_times = any(span_of[row.clip_id].span_s for row in projection.merged)
     columns = (*CSV_COLUMNS, *TIME_COLUMNS) if has_times else CSV_COLUMNS
     rows = []
     for row in projection.merged:
@@ -320,8 +335,4 @@ def _csv_cells(row: ClipLevel, span: ClipSpan) -> tuple[object, ...]:
     concepts = "|".join(row.concepts)
     overlap_frames, clip_frames = row.ratio or ("", "")
     cells = (row.clip_id, span.movie_id, level, concepts, overlap_frames, clip_frames)
-    if span.fps is None:
-        return (*cells, "", "")
-    start_s = float(span.start_frame / span.fps)
-    end_s = float((span.end_frame + 1) / span.fps)
-    return (*cells, repr(start_s), repr(end_s))
+    return (*cells, *(span.span_s or ("", "")))

@@ -237,10 +237,12 @@ class _Parser:
         is_word = isinstance(node, ast.Constant | ast.UnaryOp)
         if is_word and NAME.fullmatch(word):
             return word[1:-1] if word[0] in "\"'" else word
-        raise self.error_at(
-            "expected a column or a value: letters, digits and _, or text in quotes",
-            node,
+        problem = (
+            "expected a column or a value: letters, digits and _, or text in quotes"
         )
+        if not re.search("[\"']", word):
+            problem += f" such as '{word}'"
+        raise self.error_at(problem, node)
 
     def unknown_value(
         self, name: str, word: str, allowed: Collection[str], node: ast.expr

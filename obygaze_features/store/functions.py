@@ -230,7 +230,8 @@ def import_features(
 
     hdf5: a file with a dataset a clip, or with one array and ids. The path in --array NAME=PATH
     gives the layout: '{id}' (found without it) or '{id}/features' for a dataset a clip, 'features'
-    with --id-key for one array of all.
+    with --id-key for one array of all. With a group for each film it is '{film}/{id}', or
+    '{film}/features' with --id-key '{film}/ids'.
 
     npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
     the array clip if its name says nothing, such as x or features.
@@ -250,7 +251,7 @@ def import_features(
         pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
             further array (also), or in place of them (only; a name of --array stays). [default:
             also, for tokens; else none]
-        backbone: The model that made them.
+        backbone: The model that made them, in the same words for all imports that one model reads.
         facts: A fact to keep with the features.
         licence: The licence of the features. That of the manifest is of its labels, and not taken.
         citation: What to cite for them. [default: the export's, or the manifest's]
@@ -263,6 +264,7 @@ def import_features(
         obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only-mean -o mad
         obygaze store import hdf5 sub_activitynet.hdf5 --array c3d='v_{id}/c3d_features' -o c3d
         obygaze store import hdf5 all.h5 --id-key names --array clip=features -o all
+        obygaze store import hdf5 films.h5 --array clip='{film}/{id}' -o by-film
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features --manifest obygaze12 -o mine
     """

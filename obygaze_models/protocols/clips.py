@@ -86,6 +86,16 @@ class ClipTable:
         return clip_of
 
     @cached_property
+    def n_distinct(self) -> int:
+        """The number of clips that the rows are about."""
+        return len(set(self.clip_of.values()))
+
+    @property
+    def counted_as(self) -> str:
+        """What `len` counts: `clip`, or `row` where annotators have rows about one clip."""
+        return "clip" if self.n_distinct == len(self) else "row"
+
+    @cached_property
     def films(self) -> Words:
         """The film of each clip."""
         return self.column("movie_id")
@@ -362,7 +372,7 @@ def empty_labels(
     sentences = []
     for (n_empty, either), names in tasks_of.items():
         sentences.append(
-            f"{n_empty} of {count(len(table), 'clip')} have no value in the column"
+            f"{n_empty} of {count(len(table), table.counted_as)} have no value in the column"
             f" {either}, and are left out of {few(names)}."
         )
     return " ".join(sentences)
@@ -381,3 +391,27 @@ def _meaning(task: Task, value: int) -> str:
     else:
         meaning = task.negative or f"not ({task.positive})"
     return f" ({meaning})" if meaning else ""
+
+
+def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> str:
+    """Return a sentence on rows that are about fewer clips, and on rows that contradict another.
+
+    It is "" where each row is about a clip of its own.
+    """
+    if table.n_distinct == len(table):
+        return ""
+    annotators = {clip.extra.get("annotator", "") for clip in table.clips} - {""}
+    of_annotators = f" of {count(len(annotators), 'annotator')}" if annotators else ""
+    text = (
+        f"{count(len(table), 'row')}{of_annotators} about"
+        f" {count(table.n_distinct, 'clip')}"
+    )
+    clip_of_row = np.array([table.clip_of[clip] for clip in table.ids])
+    opposite = []
+    for name, of_task in labels.items():
+        both = np.intersect1d(clip_of_row[of_task == 1], clip_of_row[of_task == 0])
+        if len(both):
+            opposite.append(f"{count(len(both), 'clip')} ({name})")
+    if opposite:
+        text += f"; positive for one and negative for another: {few(opposite)}"
+    return f"{text}."

@@ -157,7 +157,10 @@ def asked_tasks(
         if is_known and (not is_longer or value in labels.cells(column)):
             sign = "==" if sign == "=" else sign
             return labels.task_of_value(column, sign, value)
-    if re.fullmatch(r"[\w .:+-]+", text) and not re.search(r"\b(in|not)\b", text):
+    unknown = text
+    if comparison and comparison[2] == "=" and comparison[1] not in labels.columns:
+        unknown = comparison[1]
+    if re.fullmatch(r"[\w .:+-]+", unknown) and not re.search(r"\b(in|not)\b", unknown):
         own = own_columns(manifest.columns)
         columns = [*dict.fromkeys((*own, *manifest.columns, "level", "concept"))]
         known = [*protocol.tasks, *columns]
@@ -167,7 +170,9 @@ def asked_tasks(
         )
         if text in manifest.header.concepts:
             hint = f"--task {shlex.quote(f'concept={text}')}"
-        raise FixUsage(f"unknown task or column {text!r}{near(text, known)}", hint=hint)
+        raise FixUsage(
+            f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
+        )
     parse(text, where=f"--task {text}")
     return {text: AskedTask(Task(positive=text), f"{ASKED} for which clips {text}?")}
 

@@ -39,6 +39,7 @@ from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
+    counted_as,
     film_values,
     short,
 )
@@ -183,7 +184,7 @@ def _figure_of_cells(
             label, cell = row
             tested = {other.tested for other in cells if other.test == cell.test}
             if len(tested) > 1:
-                label = f"{label}, {count_text(cell.n_clips, 'clip')}"
+                label = f"{label}, {count_text(cell.n_clips, counted_as(run))}"
             y = top + ROW_HEIGHT / 2
             draw_label(axes, y, label)
             _draw_films(run, axes, cell, metric, y)

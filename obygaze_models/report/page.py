@@ -32,6 +32,7 @@ from obygaze_models.runner.summary import (
     answer,
     has_levels,
     short,
+    size_text,
     warnings_of,
     why_this_model,
 )
@@ -197,8 +198,7 @@ def _data(run: ReportRun) -> str:
     parts = []
     if run.main is not None:
         parts.append(run.task_name(pair_of_cell(run.main)))
-    n_films = count(manifest["n_films"], "film")
-    text = f"{manifest['n_clips']:,} clips of {n_films} ({manifest['name']})"
+    text = f"{size_text(run)} ({manifest['name']})"
     where = run.protocol["data"]["where"]
     parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():

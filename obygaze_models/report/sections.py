@@ -47,9 +47,11 @@ from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRo
 from obygaze_models.runner.summary import (
     CellRows,
     cannot_guess,
+    counted_as,
     films_above,
     on_same_clips,
     short,
+    size_text,
     verdict,
     view_text,
 )
@@ -246,14 +248,14 @@ def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
             if math.isfinite(row["value"]):
                 yield (
                     f"{run.task_name(pair)}: {run.label(first)} minus {run.label(other)} is "
-                    f"{metric_name(run.ranking)} {NumberCell.of(row)} on {row['clips']} clips that "
-                    "both were tested on."
+                    f"{metric_name(run.ranking)} {NumberCell.of(row)} on"
+                    f" {row['clips']} {counted_as(run)}s that both were tested on."
                 )
 
 
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
-    size = f"{cell.n_clips:,} clips of {count(cell.n_films, 'film')}"
+    size = size_text(run, cell)
     share = f"{100 * cell.share_positive:.0f} % positive"
     chance = run.chance(cell)
     if not math.isfinite(chance):
@@ -270,7 +272,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         shown.append(guess)
     # Without clips that all of them tested, the table is that of the first.
     shown = on_same_clips(run, shown) or shown[:1]
-    headers = ["film", "id", "clips", *map(run.label, shown)]
+    headers = ["film", "id", f"{counted_as(run)}s", *map(run.label, shown)]
     of_first = shown[0].by_film.get(PREVALENCE.name, {})
     dash = "A dash: no clips of one of the classes."
     if run.ranking == AP.name:
@@ -414,7 +416,15 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
                 row["leaked"] or 0,
             )
             rows.append(cells)
-    headers = ("model", "metric", "difference", "p", "films", "clips", "leaked")
+    headers = (
+        "model",
+        "metric",
+        "difference",
+        "p",
+        "films",
+        f"{counted_as(run)}s",
+        "leaked",
+    )
     note = (
         "Films: those in which the difference is above 0. p: sign-flip test over films. Leaked: "
         "test clips that trained or chose one of the two models, which alone can make a "
@@ -527,7 +537,7 @@ def _table_of_paper_films(
         f"{pair_name(*pair_of_cell(cell))}",
         ("film", "id", f"{name}, this run", f"{name}, paper"),
         shown,
-        f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}.",
+        f"Leaked {counted_as(run)}s: {leaked_of(cell)} of {cell.n_clips}.",
     )
 
 
@@ -555,10 +565,14 @@ def section_of_learning(run: ReportRun) -> Section:
                 curve = [NO_NUMBER] * len(numbers)
             rows.append((run.label_of(model, store), *curve, clips))
     title = f"{metric_name(run.primary)} by the number of training films"
-    headers = ["model", *(f"{number} films" for number in numbers), "clips"]
+    headers = [
+        "model",
+        *(f"{number} films" for number in numbers),
+        f"{counted_as(run)}s",
+    ]
     note = (
-        "Clips: those that all fits of a row were tested on, with each number of training films. "
-        "A dash: the fits of a row were tested on too few common clips, or on other ones."
+        "The last column counts what all fits of a row were tested on, with each number of training"
+        " films. A dash: the fits of a row were tested on too few common clips, or on other ones."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
     table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
@@ -762,7 +776,7 @@ def _table_of_missing(
     if len(missing) > MOST_MISSING:
         note += f" The first {MOST_MISSING} are listed; run.json has all."
     n_clips = run.about["manifest"]["n_clips"]
-    title = f"{store}: {len(missing)} of {n_clips} clips have no features"
+    title = f"{store}: {len(missing)} of {n_clips} {counted_as(run)}s have no features"
     headers = ("clip", "reason")
     return ResultTable(
         f"missing-{slug(store)}", title, headers, listed, note, folded=True

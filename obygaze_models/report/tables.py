@@ -9,6 +9,7 @@ from typing import Any
 from obygaze_features.core.console import count, digits_of, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
+from obygaze_features.manifest.model import ascii_id
 from obygaze_models.runner.rows import ResultRow
 
 _LATEX = str.maketrans(
@@ -204,4 +205,4 @@ def latex_text(text: object) -> str:
 
 def slug(*texts: str) -> str:
     """Return a name for files and anchors made from any texts."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(texts)).strip("-") or "none"
+    return re.sub(r"[^A-Za-z0-9]+", "-", ascii_id("-".join(texts))).strip("-") or "none"

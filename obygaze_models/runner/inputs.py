@@ -26,6 +26,7 @@ from obygaze_models.protocols.clips import (
     clip_table,
     empty_labels,
     labels_sha256,
+    rows_of_annotators,
     task_labels,
     with_view,
 )
@@ -122,6 +123,7 @@ def gather(
     labels = _labels_of_tasks(protocol, used_tasks, table)
     remarks = {
         **table.remarks,
+        "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
     }

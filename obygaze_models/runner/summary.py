@@ -202,6 +202,20 @@ def has_levels(run: Run) -> bool:
     return bool(run.about["manifest"].get("has_levels", True))
 
 
+def counted_as(run: Run) -> str:
+    """Return what the numbers of a run count: `clip`, or `row` of an annotator about a clip."""
+    return "row" if "annotators" in run.about["remarks"] else "clip"
+
+
+def size_text(run: Run, cell: CellRows | None = None) -> str:
+    """Return the numbers of clips, or rows, and films of a run, or of a test of it."""
+    manifest = run.about["manifest"]
+    n_clips = manifest["n_clips"] if cell is None else cell.n_clips
+    n_films = manifest["n_films"] if cell is None else cell.n_films
+    clips = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
+    return f"{clips.replace('clip', counted_as(run))} of {count(n_films, 'film')}"
+
+
 def view_text(run: Run) -> str:
     """Return the view of a run for a text, such as `visual view`; "" where views are the same."""
     return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""
@@ -519,8 +533,8 @@ def warnings_of(run: Run) -> list[RunWarning]:
     cells = cells_of(run)
     models = [cell for cell in cells if cell.is_model]
     texts = {
-        "leaks": leaks(models),
-        "copies": copies(models),
+        "leaks": leaks(run, models),
+        "copies": copies(run, models),
         "films on both sides": films_on_both_sides(run, models),
         "guessing": no_better_than_guessing(run, models, cells),
         "chance": chance(run, models),
@@ -537,7 +551,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
     return [RunWarning(about, text) for about, text in texts.items() if text]
 
 
-def leaks(models: Sequence[CellRows]) -> str:
+def leaks(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of tested clips that trained, chose, or found concept vectors."""
     leaked = [cell for cell in models if _leaked_by_name(cell) > 0]
     if not leaked:
@@ -545,7 +559,7 @@ def leaks(models: Sequence[CellRows]) -> str:
     worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
     return (
         f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
-        f"are too high: {_leaked_by_name(worst)} of the {worst.n_clips} test clips of "
+        f"are too high: {_leaked_by_name(worst)} of the {worst.n_clips} test {counted_as(run)}s of "
         f"{worst.tasks}."
     )
 
@@ -554,7 +568,7 @@ def _leaked_by_name(cell: CellRows) -> int:
     return cell.leaked - int(cell.facts["copies"])
 
 
-def copies(models: Sequence[CellRows]) -> str:
+def copies(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of tested clips whose features trained under the name of another clip."""
     copied = [cell for cell in models if cell.facts["copies"]]
     if not copied:
@@ -563,7 +577,7 @@ def copies(models: Sequence[CellRows]) -> str:
     return (
         f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
         f"clip, as the same pictures under another name: "
-        f"{worst.facts['copies']} of the {worst.n_clips} test clips of {worst.tasks} "
+        f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )
 
@@ -579,7 +593,8 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
     return (
-        f"{worst.facts['same_film']} of the {worst.n_clips} test clips of {worst.tasks} are of "
+        f"{worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
+        f" {worst.tasks} are of "
         f"films that train or validate too, because the column {splits['column']} divides films: "
         f"the values are no values of new films."
     )
@@ -627,9 +642,15 @@ def chance(run: Run, models: Sequence[CellRows]) -> str:
     if not by_chance:
         return ""
     names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
+    metric = metric_name(compared_metric(run))
+    other = ""
+    if metric != metric_name(AUC.name):
+        other = (
+            f", even where their {metric} is shown to be above that of the best guess"
+        )
     return (
         f"In {len(by_chance)} of {len(models)} cells the interval of AUC does not lie above one "
-        f"half, so that these may be no better than chance: {few(names, most=3)}."
+        f"half: by AUC, these may be no better than chance{other}: {few(names, most=3)}."
     )
 
 
@@ -770,8 +791,8 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     reasons = _most_common(reasons_of_clips)
     n_clips = run.about["manifest"]["n_clips"]
     return (
-        f"{len(missing)} of {n_clips} clips have no features in {store} and are left out "
-        f"({reasons}): {few(named, SHOWN_MISSING)}."
+        f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
+        f" out ({reasons}): {few(named, SHOWN_MISSING)}."
     )
 
 

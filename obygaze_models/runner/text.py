@@ -16,7 +16,9 @@ from obygaze_models.runner.summary import (
     best_guess,
     cannot_guess,
     cells_of,
+    counted_as,
     short,
+    size_text,
     view_text,
     warnings_of,
     why_this_model,
@@ -61,10 +63,8 @@ def _title(run: Run, cells: Sequence[CellRows]) -> str:
 def _clips(run: Run) -> str:
     """Return the line on the clips and films of a run, and on what chose them."""
     manifest = run.about["manifest"]
-    n_clips = count(manifest["n_clips"], "clip")
-    n_films = count(manifest["n_films"], "film")
     place = ", ".join(filter(None, (manifest["name"], view_text(run))))
-    line = f"{n_clips} of {n_films} ({place})"
+    line = f"{size_text(run)} ({place})"
     where = run.protocol["data"]["where"]
     return f"{line} with {where}" if where else line
 
@@ -97,7 +97,13 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         row += [value_of.get(column, MISSING) for column in columns]
         row.append(guess)
         rows.append(row)
-    headers = [metric_name(primary), "clips", "positive", *columns, "best guess"]
+    headers = [
+        metric_name(primary),
+        f"{counted_as(run)}s",
+        "positive",
+        *columns,
+        "best guess",
+    ]
     if not any(cell.is_model for cell in shown):
         headers.pop()
         rows = [row[:-1] for row in rows]

@@ -266,8 +266,9 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         "task": task,
         "classes": tuple(classes),
         "chosen": chosen,
+        "where": protocol.data.where,
     }
-    info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
+    info = _model_info(inputs, run, rows, concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
     clip_of = {features.store_ids[row]: table.clips[row] for row in rows.tolist()}
     places = []
@@ -326,14 +327,13 @@ def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values.get(name) for name in names}
 
 
-def _model_info(
-    inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any
-) -> ModelInfo:
+def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
     protocol = inputs.protocol
     manifest = inputs.manifest
     origin = inputs.stores[0].origin
-    film_ids = sorted(set(inputs.table.films[rows].tolist()))
+    table = inputs.table
+    film_ids = sorted(set(table.films[rows].tolist()))
     models = [cell for cell in cells_of(run) if cell.is_model]
     held_out = "films it had not seen"
     if any(cell.facts["knows_films"] for cell in models):
@@ -349,6 +349,8 @@ def _model_info(
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             " other films."
         )
+    if "annotators" in table.remarks:
+        notes.append(table.remarks["annotators"])
     return ModelInfo(
         **facts,
         features=FeatureSpec(
@@ -367,7 +369,7 @@ def _model_info(
             manifest=manifest.name,
             manifest_sha256=manifest_sha256(manifest),
             view=protocol.data.view,
-            n_clips=n_clips,
+            n_clips=len({table.clip_of[table.ids[row]] for row in rows.tolist()}),
             n_films=len(film_ids),
             films=tuple(film_ids),
             citation=manifest.header.citation,

@@ -101,7 +101,8 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     """The facts about a model. `classes` are its classes in the order of its score columns.
 
     `chosen` has the settings that training films chose, of those that were offered.
-    `trust` names what somebody must trust who loads the model (--trust); saving it sets it.
+    `trust` names what somebody must trust who loads the model (--trust); saving it sets it. `where`
+    is the expression that holds for all clips of its training and evaluation.
     """
 
     name: str
@@ -116,6 +117,7 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     chosen: Mapping[str, Any] = {}
     trust: tuple[str, ...] = ()
+    where: str = ""
 
     def __repr__(self) -> str:
         return short_repr("ModelInfo", repr(self.name), self.kind, self.task)
@@ -124,8 +126,13 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     def summary(self) -> str:
         """The kind and the task in a few words; concept vectors have no task of two classes."""
         if self.classes:
-            return f"{self.kind} for {self.task}"
+            return f"{self.kind} for {self.task}{self.with_where}"
         return f"{self.kind}, vectors of {count(len(self.concepts), 'concept')}"
+
+    @property
+    def with_where(self) -> str:
+        """What a text adds to the task or the clips: ` with mood in {sad, calm}`; "" for all."""
+        return f" with {self.where}" if self.where else ""
 
     @property
     def chosen_settings(self) -> str:

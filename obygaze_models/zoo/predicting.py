@@ -213,6 +213,8 @@ class PredictedFiles:
         counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         notes.append(f"rows by basis: {by_basis}")
+        if predicted.model is not None and predicted.model.where:
+            notes.append(f"the model was trained on clips{predicted.model.with_where}")
         if predicted.windows:
             notes.append(predicted.windows)
         if predicted.n_by_id:

@@ -366,6 +366,8 @@ def _warnings(
         warnings.append(f"not {noun} of the manifest: {listed}")
     if left_out:
         warnings.append(f"left out, every manifest has them: {', '.join(left_out)}")
+    if "level" in left_out:
+        warnings.append("--map NAME=COLUMN joins the levels under a name of your own")
     return warnings
 
 

@@ -3,15 +3,18 @@
 An array is given by a path. With `{id}` in it there is one data set for each clip: `{id}` (MAD,
 Charades), `v_{id}/c3d_features` (ActivityNet), `{id}/features` (SumMe, TVSum),
 `features.s3d/{id}` (MMT). Without, it is one array of all clips, whose ids lie under the id key.
+With `{film}` in a path, the file has a group for each film: `{film}/{id}`, or `{film}/features`
+with the id key `{film}/ids`.
 """
 
 import mmap
 import re
 import shlex
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +36,18 @@ from obygaze_features.store.importing.reader import (
     ExportOrigin,
     Reader,
     array_reader,
+    check_rows,
     clip_reader,
+    ids_in_films,
     name_by_shape,
     origin_of,
     read_export_origin,
+    text_ids,
 )
 from obygaze_features.store.layout import MASK, TIMES
 
 ID = "{id}"
+FILM = "{film}"
 LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
 # What a hint looks at: in a larger file, it names the groups among its first data sets.
 MOST_NODES = 10_000
@@ -67,7 +74,11 @@ def open_hdf5(
             id_key = ID_KEY
         elif is_plain:
             _refuse_ids_beside_arrays(path, handle)
-        if id_key is None:
+        keys = [*paths.values(), id_key or ""]
+        if any(FILM in key for key in keys):
+            id_key = id_key and id_key.lstrip("/")
+            reader = _a_group_a_film(path, handle, paths, id_key)
+        elif id_key is None:
             reader = _a_data_set_a_clip(path, handle, paths, export)
         else:
             id_key = id_key.lstrip("/")
@@ -80,6 +91,7 @@ def open_hdf5(
                 id_key=id_key,
             )
         reader.handles = [handle]
+        reader.notes = [*reader.notes, *_other_films(handle, keys)]
         return reader
     except FOREIGN_DAMAGE as error:
         problem = f"not a complete HDF5 file: {error}"
@@ -166,7 +178,46 @@ def _with_ids(group: str, arrays: Mapping[str, _DataSet]) -> str:
     for ids, texts in arrays.items():
         if texts.kind in "SO" and texts.shape in array_of_length:
             name = array_of_length[texts.shape]
-            return f"--array NAME={prefix}{name} --id-key {prefix}{ids}"
+            stored = "clip" if len(arrays[name].shape) == 2 else "frames"
+            array_key = shlex.quote(f"{prefix}{name}")
+            id_key = shlex.quote(f"{prefix}{ids}")
+            return f"--array {stored}={array_key} --id-key {id_key}"
+    return ""
+
+
+def _with_vectors(group: str, arrays: Mapping[str, _DataSet]) -> tuple[str, int]:
+    """Return the options that read all arrays of a group as clips, and the size of the vectors.
+
+    Both are empty if the arrays are not vectors of one size.
+    """
+    sizes = {array.shape[-1:] for array in arrays.values()}
+    kinds = {array.kind for array in arrays.values()}
+    if len(sizes) > 1 or sizes == {()} or not kinds <= set("fiub"):
+        return "", 0
+    ((size,),) = sizes
+    is_vector = all(len(array.shape) == 1 for array in arrays.values())
+    stored = "clip" if is_vector else "frames"
+    return f"--array {stored}={shlex.quote(f'{group}/{ID}')}", size
+
+
+def _of_films(arrays_of_group: Mapping[str, Mapping[str, _DataSet]]) -> str:
+    """Return the options that read groups beside each other as films; "" if they may be clips.
+
+    Groups of clips have arrays of several sizes, or one array of the same name.
+    """
+    groups_of_options: dict[tuple[str, int], list[str]] = {}
+    for group, arrays in arrays_of_group.items():
+        of_films = "/".join([*group.split("/")[:-1], FILM])
+        with_ids = _with_ids(of_films, arrays)
+        options = (with_ids, 0) if with_ids else _with_vectors(of_films, arrays)
+        if group:
+            groups_of_options.setdefault(options, []).append(group)
+    for (options, _), groups in groups_of_options.items():
+        names: set[str] = set()
+        for group in groups:
+            names.update(arrays_of_group[group])
+        if options and len(groups) > 1 and len(names) > 1:
+            return options
     return ""
 
 
@@ -174,11 +225,114 @@ def _how_to_read(handle: Any) -> str:
     """Return which groups of a file have arrays, and the options that read them."""
     groups = []
     options = LAYOUT
-    for group, arrays in _arrays_of_groups(handle).items():
+    arrays_of_group = _arrays_of_groups(handle)
+    for group, arrays in arrays_of_group.items():
         groups.append(f"{group or '/'} ({few(list(arrays), 2)})")
         options = _with_ids(group, arrays) or options
+    options = _of_films(arrays_of_group) or options
     there = f"arrays are in {few(groups, 3)}" if groups else "the file has no array"
     return f"{options}; {there}"
+
+
+def _other_films(handle: Any, keys: Sequence[str]) -> list[str]:
+    """Return a sentence if the keys lead to one of several groups that may be films."""
+    groups = {key.rpartition("/")[0] for key in keys} - {""}
+    if not groups or any(FILM in group for group in groups):
+        return []
+    arrays_of_group = _arrays_of_groups(handle)
+    options = _of_films(arrays_of_group)
+    if not options or groups.isdisjoint(arrays_of_group):
+        return []
+    others = few([group for group in arrays_of_group if group not in groups], 3)
+    return [f"not read: {others}; if the groups are films, {options} reads them all"]
+
+
+def _a_group_a_film(
+    path: Path, handle: Any, arrays: Mapping[str, str], id_key: str | None
+) -> Reader:
+    """Open a file with a group for each film: it has a data set a clip, or arrays and their ids."""
+    patterns = [*arrays.values(), *filter(None, [id_key])]
+    if not arrays or not all(FILM in pattern for pattern in patterns):
+        raise FixInput(
+            f"{FILM} must be in each --array, and in --id-key if there is one",
+            where=str(path),
+            hint=_how_to_read(handle),
+        )
+    where = str(path)
+    keys: dict[str, dict[tuple[str, str], Any]] = {}
+    without_ids: dict[str, None] = {}
+    for array, pattern in arrays.items():
+        keys[array] = {}
+        for film in _names_at(handle, pattern, FILM, path):
+            of_film = pattern.replace(FILM, film)
+            if id_key is None:
+                for clip in _names_at(handle, of_film, ID, path):
+                    keys[array][film, clip] = of_film.replace(ID, clip)
+                continue
+            ids_key = id_key.replace(FILM, film)
+            if ids_key not in handle:
+                without_ids[film] = None
+                continue
+            ids = text_ids(_column(handle, path, ids_key, ids_key), ids_key, where)
+            values = _column(handle, path, ids_key, of_film)
+            check_rows({array: of_film}, {of_film: values}, len(ids), len(ids), where)
+            for row, clip in enumerate(ids):
+                if (film, clip) in keys[array]:
+                    raise FixInput(f"{ids_key!r} has {clip!r} twice", where=where)
+                keys[array][film, clip] = (of_film, row)
+    clips: dict[tuple[str, str], None] = {}
+    for key_of_clip in keys.values():
+        clips.update(dict.fromkeys(key_of_clip))
+    if not clips:
+        problem = f"no data set at {few(patterns)}"
+        raise FixInput(problem, where=where, hint=_how_to_read(handle))
+    id_of_clip = dict(zip(clips, ids_in_films(clips), strict=True))
+    film_of_clip = {clip_id: film for (film, _), clip_id in id_of_clip.items()}
+    if len(film_of_clip) < len(clips):
+        raise FixInput("two clips have one id, made of film and clip", where=where)
+    keys_by_id = {}
+    for array, key_of_clip in keys.items():
+        keys_by_id[array] = {id_of_clip[clip]: key for clip, key in key_of_clip.items()}
+    open_data_set = partial(_data_set, handle, where)
+    if id_key is not None:
+        # The rows of a film follow each other: its chunks are unpacked once.
+        open_data_set = partial(_Row.open, lru_cache(len(arrays))(open_data_set))
+    origin = {**origin_of("hdf5", path), "arrays": dict(arrays)}
+    reader = clip_reader(
+        where, origin, keys_by_id, open_data_set, film_of_clip, least_dimensions=0
+    )
+    if without_ids:
+        left_out = few([*without_ids], 3)
+        reader.notes = [f"not read, as {id_key} is not there: {left_out}"]
+    return reader
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of a data set, which is read as a data set of its own."""
+
+    values: Any
+    number: int
+
+    @classmethod
+    def open(cls, open_data_set: Callable[[str], Any], key: tuple[str, int]) -> "_Row":
+        """Return the row of a key: the path of the data set, and the number of the row."""
+        path, number = key
+        return cls(open_data_set(path), number)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the row."""
+        return tuple(self.values.shape[1:])
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its numbers."""
+        return self.values.dtype
+
+    def __getitem__(self, whole: tuple[()]) -> Any:
+        """Return the numbers."""
+        return self.values[self.number]
 
 
 def _a_data_set_a_clip(
@@ -200,7 +354,7 @@ def _a_data_set_a_clip(
     paths = list(path_of_array.values())
     clips: dict[str, None] = {}
     for pattern in paths:
-        clips.update(dict.fromkeys(_ids(handle, pattern, path)))
+        clips.update(dict.fromkeys(_names_at(handle, pattern, ID, path)))
     if not clips:
         raise FixInput(
             f"no data set at {few(paths)}", where=str(path), hint=_how_to_read(handle)
@@ -325,18 +479,18 @@ def _kinds(group: Any) -> dict[str, Any]:
     return kinds
 
 
-def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
-    """Yield the ids for which the pattern may lead to a data set."""
+def _names_at(handle: Any, pattern: str, mark: str, path: Path) -> Iterator[str]:
+    """Yield the ids, or films, for which the pattern may lead to a data set."""
     words = pattern.split("/")
-    id_depths = [depth for depth, word in enumerate(words) if ID in word]
-    if len(id_depths) != 1 or words[id_depths[0]].count(ID) != 1:
+    depths = [place for place, word in enumerate(words) if mark in word]
+    if len(depths) != 1 or words[depths[0]].count(mark) != 1:
         raise FixInput(
-            f"{pattern!r} must contain {ID} once",
+            f"{pattern!r} must contain {mark} once",
             where=str(path),
             hint=f"--id-key KEY for one array of all clips, or {_how_to_read(handle)}",
         )
-    id_depth = id_depths[0]
-    above = "/".join(words[:id_depth])
+    depth = depths[0]
+    above = "/".join(words[:depth])
     try:
         parent = _node(handle, above, str(path)) if above else handle
     except KeyError as error:
@@ -347,9 +501,9 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
         raise FixInput(
             f"{above!r} is not a group", where=str(path), hint=_how_to_read(handle)
         )
-    before, after = words[id_depth].split(ID)
+    before, after = words[depth].split(mark)
     matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
-    wanted = h5py.Dataset if id_depth + 1 == len(words) else h5py.Group
+    wanted = h5py.Dataset if depth + 1 == len(words) else h5py.Group
     kinds = _kinds(parent)
     for name in parent:
         match = matcher.fullmatch(name)

@@ -321,6 +321,14 @@ def clip_reader(
     return Reader(where, origin, list(clips), films, columns)
 
 
+def ids_in_films(clips: Collection[tuple[str, str]]) -> list[str]:
+    """Return the ids of clips of films: the name, with the film where two have one name."""
+    ids = [name for _, name in clips]
+    if len(set(ids)) < len(ids):
+        ids = [f"{film}-{name}" for film, name in clips]
+    return ids
+
+
 def name_by_shape(reader: Reader, several: str) -> None:
     """Name the only array of a reader by its shape: `clip` where no clip has several vectors."""
     (column,) = reader.columns.values()
@@ -360,10 +368,10 @@ def array_reader(
     """
     # Some formats read much of an array to open it.
     array_of = cache(array_of)
-    ids = _ids(array_of(id_key), id_key, where)
+    ids = text_ids(array_of(id_key), id_key, where)
     films: Sequence[str | None] = [None] * len(ids)
     if FILM_KEY in names:
-        films = _ids(array_of(FILM_KEY), FILM_KEY, where)
+        films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
         if not isinstance(films, TextColumn):
             films = [film or None for film in films]
     dims_of_key: Mapping[str, tuple[str, ...]] = {}
@@ -400,7 +408,7 @@ def array_reader(
     keys = {**asked, **dict(zip(companions, companions, strict=True))}
     # Where nothing is taken, the error names all that is there.
     columns = {key: array_of(key) for key in asked.values() or others}
-    _check_rows(asked, columns, len(ids), len(films), where)
+    check_rows(asked, columns, len(ids), len(films), where)
     return Reader(
         where=where,
         origin={**origin, "arrays": asked},
@@ -499,7 +507,7 @@ def _named(
     return key_of_name
 
 
-def _check_rows(
+def check_rows(
     arrays: Mapping[str, str],
     columns: Mapping[str, Any],
     n_clips: int,
@@ -531,7 +539,7 @@ def _check_rows(
             )
 
 
-def _ids(values: Any, key: str, where: str) -> Sequence[str]:
+def text_ids(values: Any, key: str, where: str) -> Sequence[str]:
     """Return ids as Python strings, from the text types of NumPy and HDF5."""
     if len(values.shape) != 1:
         raise FixInput(

@@ -25,6 +25,7 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Values,
     clip_reader,
+    ids_in_films,
     name_by_shape,
     origin_of,
     plain_files,
@@ -89,9 +90,7 @@ def _open_tree(
 
 def _clips_of(files: Sequence[Path]) -> dict[str, Path]:
     """Return files by clip: its name, with the name of the folder where two have one name."""
-    ids = [file.stem for file in files]
-    if len(set(ids)) < len(ids):
-        ids = [f"{file.parent.name}-{file.stem}" for file in files]
+    ids = ids_in_films([(file.parent.name, file.stem) for file in files])
     file_of_clip: dict[str, Path] = {}
     for clip, file in zip(ids, files, strict=True):
         first = file_of_clip.setdefault(clip, file)

@@ -101,7 +101,8 @@ def test_what_is_refused() -> None:
         audit_reliability(rows(RATINGS), raters="a")
     with pytest.raises(NotFound, match="no column 'd'; found a, b, c"):
         audit_reliability(rows(RATINGS), raters="a,d")
-    with pytest.raises(FixInput, match="expected a number in 'b', got 'much'"):
+    some_words = r"only words, got 1 number and 1 word: 'much' \(b, row 1\)"
+    with pytest.raises(FixInput, match=some_words):
         audit_reliability([{"a": "1", "b": "much"}], raters="a,b")
     with pytest.raises(
         FixInput, match="at least two items that all raters have rated, got 1"
@@ -110,7 +111,6 @@ def test_what_is_refused() -> None:
 
 
 def test_words_of_annotators_in_a_manifest() -> None:
-    """Yes and no are two numbers; an alpha of intervals is then that of names."""
     said = {"ada": ["yes", "no", "no", "yes"], "ben": ["yes", "no", "yes", ""]}
     clips = []
     for annotator, words in said.items():
@@ -123,11 +123,59 @@ def test_words_of_annotators_in_a_manifest() -> None:
     expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
     assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
     assert (audit.n_items, audit.n_incomplete) == (3, 1)
+    assert audit.cronbach is None
+    assert audit.words == {"no": (2, 1), "yes": (1, 2)}
     with pytest.raises(FixUsage, match="the column that annotators filled in"):
         audit_reliability(manifest)
     twice = manifest.with_clips([*clips, replace(clips[0], clip_id="lake-0")])
     with pytest.raises(FixInput, match="a row of each annotator, got 'ada' again"):
         audit_reliability(twice, column="seen")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nominal_alpha_against_the_package(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    answers = random.choice(["oui", "non", "peut-être"], (60, 3), p=[0.5, 0.3, 0.2])
+    agreed = random.random(60) < 0.5
+    answers[agreed] = answers[agreed][:, :1]
+    answers[7, 1] = "ouii"
+    films = [f"film {n % 6}" for n in range(60)]
+    audit = reliability_of(answers, list("abc"), films)
+    expected = krippendorff.alpha(answers.T, level_of_measurement="nominal")
+    assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
+    assert audit.words["ouii"] == (0, 1, 0)
+    assert audit.n_clusters == 6
+    low, high = audit.krippendorff_interval
+    assert low is not None
+    assert high is not None
+    assert low < expected < high
+    assert "Krippendorff's alpha (nominal) of 3 raters" in str(audit)
+    assert "Cronbach" not in str(audit)
+
+
+def test_the_form_of_task_and_a_column_of_both_kinds() -> None:
+    said = {"Amelie": ["oui", "non", "peut-être", "oui"], "Benoit": ["oui", "oui"] * 2}
+    clips = []
+    for annotator, words in said.items():
+        for number, word in enumerate(words):
+            extra = {"annotator": annotator, "réponse": word, "note": str(number)}
+            clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
+    columns = ("annotator", "réponse", "note")
+    manifest = Manifest("desir", Header("Desir"), clips, columns)
+    audit = audit_reliability(manifest, column="réponse=oui")
+    numbers = [[1, 0, 0, 1], [1, 1, 1, 1]]
+    expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
+    assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
+    assert audit.words == {"no": (2, 0), "yes": (2, 4)}
+    with pytest.raises(FixUsage, match=r"column 'reponse' \(did you mean 'réponse'"):
+        audit_reliability(manifest, column="reponse=oui")
+    much = replace(clips[2], extra={**clips[2].extra, "note": "much"})
+    both = manifest.with_clips([*clips[:2], much, *clips[3:]])
+    with pytest.raises(FixInput, match="got 7 numbers and 1 word: 'much'") as caught:
+        audit_reliability(both, column="note")
+    assert "'much' (Amelie, lake-2.Amelie)" in str(caught.value)
+    assert "--column note=much" in str(caught.value)
+    assert audit_reliability(both, column="note=much").words["yes"] == (1, 0)
 
 
 def test_the_prompts_of_an_attribute() -> None:

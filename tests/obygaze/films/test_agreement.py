@@ -622,3 +622,22 @@ def test_the_end_says_what_the_number_means(alpha: float | None, meaning: str) -
     (note,) = Agreement(Fraction(1, 5), {"alpha": alpha, "pairs": []}).notes
     assert note.startswith("1 is complete agreement, 0 agreement by chance")
     assert meaning in note
+
+
+def test_levels_without_times_lead_to_the_audit(tmp_path: Path) -> None:
+    lines = ["clip_id,movie_id,annotator,level"]
+    for name, levels in (("ada", "EN S EN"), ("ben", "EN S HN")):
+        for number, level in enumerate(levels.split()):
+            lines.append(f"{number},lake,{name},{level}")
+    tmp_path.joinpath("t.csv").write_text("\n".join(lines) + "\n")
+    typed = ("manifest", "import", "csv", "t.csv", "-o", "films")
+    call_obygaze(*typed, cwd=tmp_path).ok()
+    line = "audit reliability films --column level --cluster movie_id"
+    for options in ((), ("--clips", "films")):
+        typed = ("manifest", "agree", "films", *options)
+        failed = call_obygaze(*typed, cwd=tmp_path)
+        assert failed.code == 1
+        assert "measured on times of films, and no clip has times" in failed.stderr
+        assert f"Try: obygaze {line}" in failed.stderr
+    shown = call_obygaze(*line.split(), cwd=tmp_path).ok().stdout
+    assert "Krippendorff's alpha (nominal) of 2 raters: " in shown

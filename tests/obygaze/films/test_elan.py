@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from support.videos import write_video
 
 from obygaze.films.exchange import (
     exported_files,
@@ -13,7 +14,9 @@ from obygaze.films.exchange import (
 )
 from obygaze.films.mark_tables import FilmSegments, Segment
 from obygaze.films.tiers import TierMapping
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 LEVELS = [("S", 0, 1000), ("HN", 1000, 2000), ("EN", 3000, 4000)]
 
@@ -92,6 +95,61 @@ def test_a_mapping_says_what_each_tier_is(tmp_path: Path) -> None:
     assert imported.manifest.clips[0].concepts == ("Look", "Body")
     with pytest.raises(FixInput, match="'Ton', which no file has"):
         import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
+
+
+def written(name: str, media: str, annotator: str = "") -> str:
+    """Write a file with three marks, which names a video; return its name."""
+    start = '<HEADER TIME_UNITS="milliseconds">'
+    named = f'<MEDIA_DESCRIPTOR MEDIA_URL="file:///C:/x.mp4" MIME_TYPE="video/mp4" {media}/>'
+    text = document(ADA.replace("<TIER", f"<TIER {annotator}"))
+    Path(name).write_text(text.replace(start, start + named), encoding="utf-8")
+    return name
+
+
+MARKED = TierMapping(tiers={"ada": "levels"})
+
+
+def test_a_film_is_that_of_the_video_which_a_file_of_others_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files called after a person or a day had films that nobody knew."""
+    monkeypatch.chdir(tmp_path)
+    yeux = written("day 2.eaf", 'RELATIVE_MEDIA_URL="../Filme/Les%20Yeux.mp4"')
+    with pytest.raises(FixUsage, match="of the film Les_Yeux is not") as caught:
+        import_segments([yeux], "marks", mapping=MARKED)
+    assert "call the .eaf after its film, or name the film's video" in caught.value.hint
+    imported = import_segments([yeux], "marks", 25, mapping=MARKED)
+    assert imported.manifest.films == ("Les_Yeux",)
+    assert imported.warnings == ("day 2.eaf: the id of this film is Les_Yeux",)
+    Path("films").mkdir()
+    Path("manifests").mkdir()
+    write_video(Path("films/My Lake.mp4"), numbers=range(120), rate=25)
+    clip = Clip("a", "lake", video="My Lake.mp4", start_s=0.0, end_s=4.0)
+    header = Header("shots", video_root=str(tmp_path / "films"))
+    shots = Manifest("shots", header, (clip,), ())
+    write_manifest(shots, tmp_path / "manifests/shots.toml")
+    lake = written("day 1.eaf", 'RELATIVE_MEDIA_URL="films/My Lake.mp4"')
+    # A film that is known gives a file its name, where its video is called otherwise now.
+    gone = written("lake.eaf", 'RELATIVE_MEDIA_URL="gone.mp4"')
+    for path in (lake, gone):
+        imported = import_segments([path], "marks", mapping=MARKED)
+        assert imported.manifest.films == ("lake",)
+
+
+def test_two_people_may_have_a_file_each_about_a_film(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    media = 'RELATIVE_MEDIA_URL="lake.mp4"'
+    paths = [
+        written("1.eaf", media, 'ANNOTATOR="Zoe" PARTICIPANT="x"'),
+        written("2.eaf", media, 'PARTICIPANT="Ben"'),
+        written("3.eaf", media),
+    ]
+    manifest = import_segments(paths, "marks", 25, mapping=MARKED).manifest
+    assert manifest.films == ("lake",)
+    names = [clip.extra["annotator"] for clip in manifest]
+    assert names == 3 * ["Zoe"] + 3 * ["Ben"] + 3 * ["ada"]
 
 
 def test_a_tier_that_was_added_to_a_file_of_ours_is_asked_for(tmp_path: Path) -> None:

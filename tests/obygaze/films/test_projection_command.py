@@ -13,7 +13,7 @@ from support.film import clips, marks, read_inputs, write_segments, write_spans
 
 from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import LEVELS, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 
@@ -317,10 +317,36 @@ def test_clips_with_times_in_seconds(tmp_path: Path) -> None:
     assert "1 clip in films without segments, skipped: z-1" in done.stderr
     with (tmp_path / "levels.csv").open() as stream:
         times = [(row["start_s"], row["end_s"]) for row in csv.DictReader(stream)]
-    assert times == [
-        ("0.0", "62.5"),
-        (repr(719 * 1001 / 24000), repr(1439 * 1001 / 24000)),
-    ]
+    assert times == [("0.0", "62.5"), ("30.0", "60.0")]
+
+
+@pytest.mark.parametrize("columns", ["start_s,end_s", "film_start_s,film_end_s"])
+@pytest.mark.parametrize("rate", ["25", "23.976", "10"])
+def test_labels_are_joined_to_the_clips_that_they_are_of(
+    tmp_path: Path, columns: str, rate: str
+) -> None:
+    """Times of the frames, which may be further than the tolerance from those of the clips."""
+    (tmp_path / "s.csv").write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+        f"a,ada,0,9,S,,{rate}\n"
+    )
+    times = [(0.0, 1.2), (1.2, 3.7), (3.7, 6.66), (6.66, 9.95)]
+    rows = [f"a-{n},a,{start},{end}" for n, (start, end) in enumerate(times)]
+    (tmp_path / "c.csv").write_text("\n".join([f"clip_id,movie_id,{columns}", *rows]))
+
+    def line(words: str) -> Result:
+        return call_obygaze("manifest", *words.split(), cwd=tmp_path).ok()
+
+    line("import csv c.csv -o shots")
+    line("project s.csv --clips shots -o levels.csv")
+    told = line("join shots levels.csv").stderr
+    assert "--map NAME=COLUMN joins the levels under a name of your own" in told
+    line("join shots levels.csv --map gaze=level --force")
+    joined = read_manifest("shots", workspace=tmp_path).clips
+    assert [clip.extra["gaze"] for clip in joined] == ["S"] + 3 * ["EN"]
+    line("import csv levels.csv -o levels")
+    clips_of = read_manifest("levels", workspace=tmp_path).clips
+    assert [(clip.start_s, clip.end_s) for clip in clips_of] == times
 
 
 def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:

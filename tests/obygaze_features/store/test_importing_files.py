@@ -114,6 +114,103 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
     assert "arrays are in g (features, ids)" in str(caught.value.hint)
 
 
+def manifest_of(clips: Mapping[str, str]) -> Manifest:
+    """A manifest of clips, by their films."""
+    rows = tuple(Clip(clip, film) for clip, film in clips.items())
+    return Manifest("m", Header("x", {}), rows)
+
+
+# Of each layout, the keys of the array and its ids, and the options that a hint names.
+OF_FILMS = {
+    "clips": ({"clip": "{film}/{id}"}, None, "--array clip='{film}/{id}'"),
+    "ids": (
+        {"clip": "{film}/x"},
+        "{film}/ids",
+        "--array clip='{film}/x' --id-key '{film}/ids'",
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", OF_FILMS)
+@pytest.mark.parametrize("are_numbered", [False, True])
+def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) -> None:
+    content: dict[str, Any] = {}
+    vectors = {}
+    film_of_clip = {}
+    for number, film in enumerate(("Été", "alba", "noir")):
+        # Films have 2, 3 and 4 clips.
+        rows = np.arange(2 * (number + 2), dtype=np.float32).reshape(-1, 2) + number
+        names = [f"{place:03d}" for place in range(len(rows))]
+        film_id = film.replace("É", "E").replace("é", "e")
+        clips = [f"{film_id}-{name}" for name in names]
+        vectors.update(zip(clips, rows, strict=True))
+        film_of_clip.update(dict.fromkeys(clips, film_id))
+        if not are_numbered:
+            names = clips
+        content |= (
+            {f"{film}/{name}": row for name, row in zip(names, rows, strict=True)}
+            if layout == "clips"
+            else {f"{film}/ids": names, f"{film}/x": rows}
+        )
+    file = hdf5(tmp_path / "f.h5", content)
+    arrays, id_key, options = OF_FILMS[layout]
+    with pytest.raises(FixInput) as caught:
+        open_features("hdf5", file)
+    assert options in str(caught.value.hint)
+    store = made("hdf5", file, tmp_path / "s", arrays=arrays, id_key=id_key)
+    assert {row.clip_id: row.movie_id for row in store.rows} == film_of_clip
+    for clip, vector in vectors.items():
+        np.testing.assert_array_equal(values_of(store, "clip", [clip])[0], vector)
+    matched = made(
+        "hdf5",
+        file,
+        tmp_path / "t",
+        arrays=arrays,
+        id_key=id_key,
+        manifest=manifest_of(film_of_clip),
+    )
+    np.testing.assert_array_equal(
+        values_of(matched, "clip", list(vectors)), list(vectors.values())
+    )
+    # Who reads one film is told that there are others.
+    of_alba = {name: key.replace("{film}", "alba") for name, key in arrays.items()}
+    ids_of_alba = id_key and id_key.replace("{film}", "alba")
+    reader = open_features("hdf5", file, of_alba, id_key=ids_of_alba)
+    said = f"not read: noir, Été; if the groups are films, {options} reads them all"
+    assert reader.notes == [said]
+
+
+def test_films_whose_ids_do_not_fit_are_refused_and_those_without_ids_are_said(
+    tmp_path: Path,
+) -> None:
+    content = {"a/ids": ["1", "2", "3"], "a/x": A, "meta/year": 1960}
+    file = hdf5(tmp_path / "f.h5", content)
+    options: Any = {"id_key": "{film}/ids"}
+    reader = open_features("hdf5", file, {"clip": "{film}/x"}, **options)
+    assert reader.notes == ["not read, as {film}/ids is not there: meta"]
+    assert reader.clip_ids == ["1", "2", "3"]
+    for arrays in ({}, {"clip": "a/x"}):
+        with pytest.raises(FixInput, match="must be in each --array"):
+            open_features("hdf5", file, arrays, **options)
+    with pytest.raises(FixInput, match=r"'a/x' must contain \{id\} once"):
+        open_features("hdf5", file, {"clip": "{film}/x"})
+    file = hdf5(tmp_path / "g.h5", {"a/ids": ["1", "2"], "a/x": A})
+    with pytest.raises(FixInput, match="expected 2 rows, one for each id"):
+        open_features("hdf5", file, {"clip": "{film}/x"}, **options)
+    file = hdf5(tmp_path / "h.h5", {"a/ids": ["1", "2", "1"], "a/x": A})
+    with pytest.raises(FixInput, match="'a/ids' has '1' twice"):
+        open_features("hdf5", file, {"clip": "{film}/x"}, **options)
+
+
+def test_groups_of_clips_are_not_taken_for_films(tmp_path: Path) -> None:
+    of_clips = {"v1/features": A, "v2/features": A}
+    of_experts = {"s3d/a": A, "s3d/b": A, "audio/a": A[:, :1], "audio/b": A[:, :1]}
+    for name, content in {"f.h5": of_clips, "g.h5": of_experts}.items():
+        with pytest.raises(FixInput) as caught:
+            open_features("hdf5", hdf5(tmp_path / name, content))
+        assert "{film}" not in str(caught.value.hint)
+
+
 def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file["features"] = np.ones((100, 16), np.float32)
@@ -244,11 +341,11 @@ def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> Non
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
     with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
         open_features("hdf5", file)
-    assert "--array NAME=embeddings --id-key names" in str(caught.value.hint)
+    assert "--array clip=embeddings --id-key names" in str(caught.value.hint)
     deeper = hdf5(tmp_path / "g.h5", {"of/films/names": texts, "of/films/x": A})
     with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
         open_features("hdf5", deeper)
-    options = "--array NAME=of/films/x --id-key of/films/names"
+    options = "--array clip=of/films/x --id-key of/films/names"
     assert f"{options}; arrays are in of/films (names, x)" in str(caught.value.hint)
     store = made(
         "hdf5", file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"}
